@@ -1,23 +1,23 @@
-//! Choices drawn from bytes: what a fuzzer mutates, it steers.
+//! Choices drawn from bytes, so that a fuzzer steers them by its mutations.
 
-/// Bytes that are used up by choices; behind their end every choice is the first one.
+/// Bytes that choices consume. After their end every choice is the first option.
 #[derive(Clone, Debug)]
 pub struct Feed<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Feed<'a> {
-    /// Draws from `bytes`.
+    /// Returns a feed of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// Whether the bytes are used up.
+    /// Reports whether the bytes are used up.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The next byte; 0 behind the end.
+    /// Returns the next byte. 0 after the end.
     pub fn byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((first, rest)) => {
@@ -28,22 +28,22 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// A number below `bound`, which is from 1 to 256.
+    /// Returns a number below `bound`, which must be from 1 to 256.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::from(self.byte()) % bound
     }
 
-    /// True once in `times`; false behind the end.
+    /// Returns `true` once in `times`. `false` after the end.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == times - 1
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     pub fn pick<'i, T>(&mut self, items: &'i [T]) -> &'i T {
         &items[self.below(items.len())]
     }
 
-    /// Up to `count` bytes as they are.
+    /// Returns up to `count` bytes unchanged.
     pub fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.bytes.split_at(count.min(self.bytes.len()));
         self.bytes = rest;

@@ -1,4 +1,4 @@
-//! The framer of event streams against a reader that sees the whole stream; the watchers against themselves, cut.
+//! The event framer against a reader of the whole stream, and the watchers for every chunking.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use antiphon::wire::{
     watch::{Facts, Framing, Watcher},
 };
 
-/// Every chunking gives the events that a reader of the whole stream finds, and watchers of every format the facts that
-/// the whole stream gives.
+/// Checks every chunking against the whole stream: the framer gives the same events, and watchers of every format the
+/// same facts.
 pub fn frames(stream: &[u8]) {
-    let wanted = whole(stream);
+    let wanted = frame_whole(stream);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in stream {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -21,27 +21,27 @@ pub fn frames(stream: &[u8]) {
         sizes = sizes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         usize::try_from(sizes >> 60).unwrap_or_default()
     };
-    assert_eq!(framed(stream, || stream.len().max(1)), wanted, "in one chunk");
+    assert_eq!(frame_chunks(stream, || stream.len().max(1)), wanted, "in one chunk");
     for size in [1, 2, 3, 7] {
-        assert_eq!(framed(stream, || size), wanted, "in chunks of {size}");
+        assert_eq!(frame_chunks(stream, || size), wanted, "in chunks of {size}");
     }
     assert_eq!(
-        framed(stream, &mut random),
+        frame_chunks(stream, &mut random),
         wanted,
         "in random chunks, empty ones among them"
     );
     for format in Format::ALL {
         for framing in [Framing::Events, Framing::Values] {
-            let wanted = watched(stream, format, framing, || stream.len().max(1));
+            let wanted = watch_chunks(stream, format, framing, || stream.len().max(1));
             for size in [1, 7] {
                 assert_eq!(
-                    watched(stream, format, framing, || size),
+                    watch_chunks(stream, format, framing, || size),
                     wanted,
                     "{format:?} in chunks of {size}"
                 );
             }
             assert_eq!(
-                watched(stream, format, framing, &mut random),
+                watch_chunks(stream, format, framing, &mut random),
                 wanted,
                 "{format:?} in random chunks"
             );
@@ -49,7 +49,7 @@ pub fn frames(stream: &[u8]) {
     }
 }
 
-fn watched(stream: &[u8], format: Format, framing: Framing, mut size: impl FnMut() -> usize) -> Facts {
+fn watch_chunks(stream: &[u8], format: Format, framing: Framing, mut size: impl FnMut() -> usize) -> Facts {
     let mut watcher = Watcher::new(Some(format), framing);
     let mut rest = stream;
     while !rest.is_empty() {
@@ -61,7 +61,7 @@ fn watched(stream: &[u8], format: Format, framing: Framing, mut size: impl FnMut
     watcher.facts().clone()
 }
 
-fn framed(stream: &[u8], mut size: impl FnMut() -> usize) -> (Vec<Range<u64>>, bool) {
+fn frame_chunks(stream: &[u8], mut size: impl FnMut() -> usize) -> (Vec<Range<u64>>, bool) {
     let mut framer = EventFramer::default();
     let mut events = Vec::new();
     let mut rest = stream;
@@ -73,8 +73,8 @@ fn framed(stream: &[u8], mut size: impl FnMut() -> usize) -> (Vec<Range<u64>>, b
     (events, framer.is_between_events())
 }
 
-/// The events, and whether the end lies between two. A CR at the very end ends nothing yet: an LF may belong to it.
-fn whole(stream: &[u8]) -> (Vec<Range<u64>>, bool) {
+/// Returns the events, and whether the end lies between two. A CR at the very end ends no line, since an LF may follow.
+fn frame_whole(stream: &[u8]) -> (Vec<Range<u64>>, bool) {
     let (mut events, mut begin, mut line, mut at) = (Vec::new(), 0, 0, 0);
     while at < stream.len() {
         let end = match (stream[at], stream.get(at + 1)) {

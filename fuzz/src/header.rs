@@ -3,7 +3,7 @@
 use antiphon::proxy::headers::{for_client, for_trailers, for_upstream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers of one connection, RFC 9110 7.6.1 and the two of RFC 9110 11.7.
+/// Headers of one connection: RFC 9110 7.6.1, and the two of RFC 9110 11.7.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -16,19 +16,19 @@ const HOP_BY_HOP: [&str; 9] = [
     "proxy-authenticate",
 ];
 
-/// Headers in one block at most.
+/// Largest number of headers in one block.
 const LINES_MAX: usize = 100;
 
-/// Of lines `name: value`: hop-by-hop headers, those that `Connection` names, and ours never pass; the rest keeps its
-/// values and their order; filtering twice is filtering once.
+/// Filters lines `name: value`. Hop-by-hop headers, headers that `Connection` names, and the proxy's own headers never
+/// pass. All others keep their values and order. Filtering is idempotent.
 pub fn headers(lines: &[u8]) {
-    let headers = parsed(lines);
-    let named = named(&headers);
+    let headers = parse_headers(lines);
+    let named = connection_names(&headers);
     for inspected in [false, true] {
         let out = for_upstream(headers.clone(), inspected);
         let own = |name: &str| inspected && name == "accept-encoding";
         let refused = |name: &str| !own(name) && ["host", "content-length", "expect"].contains(&name);
-        passed(&headers, &out, &named, &own, &refused);
+        assert_filtered(&headers, &out, &named, &own, &refused);
         if inspected {
             let coding: Vec<_> = out.get_all("accept-encoding").iter().collect();
             assert_eq!(coding, ["identity"]);
@@ -38,7 +38,7 @@ pub fn headers(lines: &[u8]) {
     let mut out = headers.clone();
     for_client(&mut out);
     let chunked = headers.contains_key("transfer-encoding");
-    passed(&headers, &out, &named, &|_| false, &|name| {
+    assert_filtered(&headers, &out, &named, &|_| false, &|name| {
         chunked && name == "content-length"
     });
     let mut again = out.clone();
@@ -48,13 +48,13 @@ pub fn headers(lines: &[u8]) {
     let mut out = headers.clone();
     for_trailers(&mut out);
     let only_in_heads = ["authorization", "host", "content-length", "set-cookie"];
-    passed(&headers, &out, &named, &|_| false, &|name| {
+    assert_filtered(&headers, &out, &named, &|_| false, &|name| {
         only_in_heads.contains(&name)
     });
 }
 
-/// What came through `out` is what may, all of it, and nothing else.
-fn passed(
+/// Checks that `out` contains every allowed header and nothing else.
+fn assert_filtered(
     headers: &HeaderMap,
     out: &HeaderMap,
     named: &[String],
@@ -82,7 +82,7 @@ fn passed(
     }
 }
 
-fn parsed(lines: &[u8]) -> HeaderMap {
+fn parse_headers(lines: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines.split(|byte| *byte == b'\n').take(LINES_MAX) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
@@ -97,8 +97,8 @@ fn parsed(lines: &[u8]) -> HeaderMap {
     headers
 }
 
-/// The words of every `Connection` header, in lower case.
-fn named(headers: &HeaderMap) -> Vec<String> {
+/// Returns the names in every `Connection` header, in lower case.
+fn connection_names(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all("connection").iter();
     let words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     words

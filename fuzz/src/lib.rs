@@ -1,7 +1,7 @@
-//! What must hold whatever comes in: one check a fuzz target, each over plain bytes.
+//! Checks that must hold for any input: one check per fuzz target, each over plain bytes.
 //!
-//! The targets under `fuzz_targets` run these under libFuzzer; `tests/it/fuzzed.rs` includes this file and runs them
-//! over the recorded cases and cheap mutations of them on a stable toolchain.
+//! The targets under `fuzz_targets` run these under libFuzzer. `tests/it/core/fuzz_checks.rs` includes this file and
+//! runs them over the recorded cases and cheap mutations of them, on a stable toolchain.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -17,6 +17,8 @@ pub mod feed;
 mod frame;
 #[cfg(feature = "server")]
 mod header;
+#[path = "../../tests/support/judge.rs"]
+mod judge;
 pub mod odd;
 #[path = "../../tests/support/oracle/mod.rs"]
 mod oracle;
@@ -29,7 +31,7 @@ pub use frame::frames;
 pub use header::headers;
 pub use splices::splice;
 
-/// A check by its name: the fuzz target of the same name runs it.
+/// A check and its name, which is also the name of its fuzz target.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every check.

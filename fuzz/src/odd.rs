@@ -1,4 +1,4 @@
-//! JSON values that few readers give back as they came: each is legal text, none may change on its way.
+//! JSON values that few readers preserve: each is valid, and none may change on its way.
 
 use super::feed::Feed;
 
@@ -32,7 +32,7 @@ const SCALARS: [&str; 26] = [
     r#""\\""#,
 ];
 
-/// Keys, some of which mean something elsewhere.
+/// Keys, some of which have a meaning elsewhere.
 const KEYS: [&str; 10] = [
     "a",
     "",
@@ -48,7 +48,7 @@ const KEYS: [&str; 10] = [
 
 const SPACES: [&str; 6] = ["", "", " ", "\n", "\r\n\t", "  "];
 
-/// A value, nested up to `depth` levels by choice, and now and then far deeper.
+/// Returns a value with up to `depth` levels, and sometimes with far more.
 pub fn value(feed: &mut Feed<'_>, depth: usize) -> String {
     let space = *feed.pick(&SPACES);
     match feed.below(8) {

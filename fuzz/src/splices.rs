@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use super::feed::Feed;
 
-/// A list is refused exactly if two edits meet or one leaves the body, and what comes out is what the model writes.
+/// Checks that a list is refused exactly if two edits overlap or one leaves the body, and that the output equals the
+/// model's.
 pub fn splice(choices: &[u8]) {
     let mut feed = Feed::new(choices);
     let length = feed.below(64);
@@ -35,12 +36,12 @@ pub fn splice(choices: &[u8]) {
     }
 }
 
-/// Mostly inside the body and the right way round.
+/// Returns a span, mostly inside the body and with its start first.
 fn span(feed: &mut Feed<'_>, length: usize) -> Span {
     let start = feed.below(length + 2);
     match feed.below(8) {
         0 => Span::at(start),
-        // Built by hand: the end may lie in front of the start.
+        // Built directly, so the end may precede the start.
         1 => Span {
             start,
             end: feed.below(length + 2),
@@ -69,7 +70,8 @@ fn is_sound(edits: &[Edit], length: usize) -> bool {
     edits.iter().all(|edit| inside(edit) && edit.pieces.iter().all(known)) && edits.iter().enumerate().all(pair)
 }
 
-/// Walks over the body: at each place what is inserted there, then what replaces the bytes from there, else one byte.
+/// Copies the body byte by byte. At each offset it writes the insertions, then the replacement that starts there or
+/// else one byte.
 fn model(original: &[u8], edits: &[Edit]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut at = 0;

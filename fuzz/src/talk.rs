@@ -1,10 +1,10 @@
-//! Conversations drawn from bytes: always JSON, seldom right.
+//! Conversations drawn from bytes: always JSON, seldom legal.
 
 use antiphon::wire::Format;
 
 use super::{feed::Feed, odd};
 
-/// Ids as JSON texts: few, so that calls and results meet; some that a provider refuses; one written in two ways.
+/// Ids as JSON texts: few, so that calls and results match. Some are refused by providers, and one has two spellings.
 const IDS: [&str; 12] = [
     r#""toolu_1""#,
     r#""toolu_2""#,
@@ -20,10 +20,10 @@ const IDS: [&str; 12] = [
     r#""\ud800""#,
 ];
 
-/// Messages in one body at most.
+/// Largest number of messages in one body.
 const MESSAGES_MAX: usize = 40;
 
-/// The body of a request of `format`, as the bytes choose.
+/// Returns a request body of `format` that the bytes choose.
 pub fn body(feed: &mut Feed<'_>, format: Format) -> Vec<u8> {
     let mut members = Vec::new();
     if feed.once_in(4) {
@@ -47,10 +47,10 @@ pub fn body(feed: &mut Feed<'_>, format: Format) -> Vec<u8> {
 }
 
 fn object(members: &[(&str, String)]) -> String {
-    spaced(members, "")
+    spaced_object(members, "")
 }
 
-fn spaced(members: &[(&str, String)], space: &str) -> String {
+fn spaced_object(members: &[(&str, String)], space: &str) -> String {
     let member = |(key, value): &(&str, String)| format!("\"{key}\"{space}:{space}{value}");
     let members: Vec<String> = members.iter().map(member).collect();
     format!("{{{space}{}}}", members.join(","))
@@ -60,8 +60,8 @@ fn list(items: &[String]) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// An object whose members stand in another order, twice, spaced out, or with an odd one among them.
-fn shaken(feed: &mut Feed<'_>, mut members: Vec<(&str, String)>) -> String {
+/// Returns an object with members shuffled, repeated, spaced out, or mixed with an odd one.
+fn varied_object(feed: &mut Feed<'_>, mut members: Vec<(&str, String)>) -> String {
     match feed.below(16) {
         12 => members.reverse(),
         13 => members.push(("x", odd::value(feed, 2))),
@@ -69,7 +69,7 @@ fn shaken(feed: &mut Feed<'_>, mut members: Vec<(&str, String)>) -> String {
             let again = members.first().cloned();
             members.extend(again);
         }
-        15 => return spaced(&members, " \r\n\t"),
+        15 => return spaced_object(&members, " \r\n\t"),
         _ => {}
     }
     object(&members)
@@ -106,7 +106,7 @@ fn anthropic(feed: &mut Feed<'_>) -> String {
     if feed.once_in(32) {
         members.pop();
     }
-    shaken(feed, members)
+    varied_object(feed, members)
 }
 
 fn block(feed: &mut Feed<'_>) -> String {
@@ -153,7 +153,7 @@ fn block(feed: &mut Feed<'_>) -> String {
         14 => return odd::value(feed, 2),
         _ => vec![("type", text("text")), ("text", words(feed))],
     };
-    shaken(feed, members)
+    varied_object(feed, members)
 }
 
 fn chat(feed: &mut Feed<'_>) -> String {
@@ -184,7 +184,7 @@ fn chat(feed: &mut Feed<'_>) -> String {
             members
         }
     };
-    shaken(feed, members)
+    varied_object(feed, members)
 }
 
 fn call(feed: &mut Feed<'_>) -> String {
@@ -201,5 +201,5 @@ fn call(feed: &mut Feed<'_>) -> String {
         ("type", format!("\"{kind}\"")),
         (kind, (*feed.pick(&inner)).to_owned()),
     ];
-    shaken(feed, members)
+    varied_object(feed, members)
 }

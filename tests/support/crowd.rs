@@ -1,5 +1,5 @@
-//! Four callers, two of them with equal labels, before one proxy: random actions of clients and tool services, and a
-//! list of everything wrong in what clients and providers received.
+//! Four callers, two of them with equal labels, before one proxy. Clients and tool services act at random, and every
+//! fault in what clients and providers receive is listed.
 
 use std::{
     collections::BTreeMap,

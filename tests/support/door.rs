@@ -1,5 +1,5 @@
-//! A proxy before a strict provider, for sequences with exact bytes: the bodies upstream, the number of sends, and the
-//! stability of repeated and grown requests.
+//! A proxy before a strict provider, for sequences with exact bytes. It checks the bodies upstream, the number of
+//! sends, and repeated and grown requests.
 
 use std::sync::Arc;
 

@@ -5,9 +5,9 @@
 //! - It measures the CPU time of its own thread, which excludes other threads and processes.
 //! - It compares two inputs on one machine, so the machine's speed does not matter.
 //! - The second input is 32 times the first. Linear work takes 32 times as long, quadratic work up to 1024 times.
-//! The bound is four times the linear ratio, far below quadratic work at these sizes.
+//!   The bound is four times the linear ratio, far below quadratic work at these sizes.
 //! - A busy machine slows single runs by cold caches or a low clock. A ratio above the bound is measured again, and the
-//! fastest run of each input counts.
+//!   fastest run of each input counts.
 
 use std::time::Duration;
 

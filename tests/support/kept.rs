@@ -12,12 +12,12 @@ use antiphon::{
 
 /// A ledger that is carried from one world to the next.
 #[derive(Debug)]
-struct Kept {
+struct CarriedLedger {
     inner: MemoryLedger,
-    is_blind: bool,
+    ignores_principals: bool,
 }
 
-const NOBODY: PrincipalHash = [0; 32];
+const SHARED_PRINCIPAL: PrincipalHash = [0; 32];
 
 /// Returns an empty ledger.
 pub fn durable() -> Arc<dyn Ledger> {
@@ -29,25 +29,32 @@ pub fn without_principals() -> Arc<dyn Ledger> {
     over(true)
 }
 
-fn over(is_blind: bool) -> Arc<dyn Ledger> {
+fn over(ignores_principals: bool) -> Arc<dyn Ledger> {
     let inner = MemoryLedger::new(LedgerSettings::default(), [9; 32]);
-    Arc::new(Kept { inner, is_blind })
+    Arc::new(CarriedLedger {
+        inner,
+        ignores_principals,
+    })
 }
 
-impl Kept {
-    const fn whose(&self, principal: PrincipalHash) -> PrincipalHash {
-        if self.is_blind { NOBODY } else { principal }
+impl CarriedLedger {
+    const fn stored_principal(&self, principal: PrincipalHash) -> PrincipalHash {
+        if self.ignores_principals {
+            SHARED_PRINCIPAL
+        } else {
+            principal
+        }
     }
 
     fn key(&self, key: RecordKey) -> RecordKey {
         RecordKey {
-            principal: self.whose(key.principal),
+            principal: self.stored_principal(key.principal),
             ..key
         }
     }
 }
 
-impl Ledger for Kept {
+impl Ledger for CarriedLedger {
     fn commit(&self, mut steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         for step in &mut steps {
             let (CommitStep::Insert { key, .. } | CommitStep::Replace { key, .. } | CommitStep::Remove { key, .. }) =
@@ -69,7 +76,8 @@ impl Ledger for Kept {
         limit: usize,
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>> {
-        self.inner.list_records(kind, self.whose(principal), limit, now)
+        self.inner
+            .list_records(kind, self.stored_principal(principal), limit, now)
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

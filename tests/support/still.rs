@@ -11,12 +11,16 @@ mod script;
 use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
-    app::{self, InProcessProxy},
+    app::AppParts,
     policy::ExchangeTimeouts,
-    proxy::ProxyServices,
-    server,
+    proxy::{Proxy, ProxyServices},
+    server::{self, ServerSettings, Tasks},
+    upstream::{InProcessDialer, Sender},
 };
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
 
 pub use client::{Answer, Client, Piece};
 pub use provider::{Connection, Request};
@@ -55,6 +59,38 @@ impl Clock {
     }
 }
 
+/// A running data path without sockets. Cheap to clone.
+#[derive(Clone, Debug)]
+struct InProcessProxy {
+    proxy: Proxy,
+    tasks: Tasks,
+    server: ServerSettings,
+}
+
+impl InProcessProxy {
+    /// Starts the data path for clients and providers in this process. Listeners' addresses are ignored.
+    fn start(parts: AppParts, dial: InProcessDialer) -> Self {
+        let (server, shared, tasks) = (parts.server, parts.shared, Tasks::default());
+        let sender = Sender::with_dial(&parts.upstream, tasks.clone(), dial);
+        let telemetry = shared.telemetry.clone();
+        parts.background_work.start(tasks.clone(), telemetry.clone());
+        sender.observe_connects(move |took| telemetry.record_connect(took));
+        let (listen, stopping) = (server.listen.ip(), tasks.stop_signal());
+        Self {
+            proxy: Proxy::new(parts.routes, parts.proxy, sender, shared, listen, stopping),
+            tasks,
+            server,
+        }
+    }
+
+    /// Serves one client connection until it ends.
+    fn serve_connection(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
+        self.tasks
+            .spawn_connection(server::serve_connection(client, server, tasks, proxy));
+    }
+}
+
 /// A proxy with production timeouts, its scripted provider, and its clients. All times are relative to its start.
 ///
 /// `/anthropic`, `/openai` and `/gemini` lead to the same provider.
@@ -79,7 +115,7 @@ impl World {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),
-            proxy: app::start_in_process(parts, provider.dial()),
+            proxy: InProcessProxy::start(parts, provider.dial()),
             provider,
             clock,
         }

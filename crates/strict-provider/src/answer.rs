@@ -38,7 +38,7 @@ impl Answer<'_> {
         format!("{kind}_{:08}", self.number)
     }
 
-    /// Messages.
+    /// Returns a Messages answer.
     pub(crate) fn message(&self) -> Value {
         let text = self.text().map(|words| json!({"type": "text", "text": words}));
         let call = |call: &ToolCall| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input});
@@ -59,7 +59,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Messages, as a stream.
+    /// Returns a Messages answer as a stream.
     pub(crate) fn message_events(&self) -> Vec<String> {
         let mut opening = self.message();
         let stop = opening["stop_reason"].take();
@@ -85,7 +85,7 @@ impl Answer<'_> {
         events
     }
 
-    /// Messages, as a stream that has begun a search.
+    /// Returns a Messages stream that has started a search.
     pub(crate) fn search_events(&self) -> Vec<String> {
         let mut opening = self.message();
         opening["stop_reason"] = Value::Null;
@@ -97,7 +97,7 @@ impl Answer<'_> {
         ]
     }
 
-    /// Chat Completions.
+    /// Returns a Chat Completions answer.
     pub(crate) fn completion(&self) -> Value {
         let mut message = json!({"role": "assistant", "content": self.text(), "refusal": null});
         if !self.calls().is_empty() {
@@ -110,7 +110,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Chat Completions, as a stream.
+    /// Returns a Chat Completions answer as a stream.
     pub(crate) fn completion_events(&self) -> Vec<String> {
         let chunk = |delta: Value, finish: Value| {
             plain(&json!({
@@ -145,7 +145,7 @@ impl Answer<'_> {
         self.calls().iter().enumerate().map(call).collect()
     }
 
-    /// Responses.
+    /// Returns a Responses answer.
     pub(crate) fn response(&self) -> Value {
         json!({
             "id": response_id(self.number), "object": "response", "created_at": CREATED, "status": "completed",
@@ -182,7 +182,7 @@ impl Answer<'_> {
             .collect()
     }
 
-    /// Responses, as a stream.
+    /// Returns a Responses answer as a stream.
     pub(crate) fn response_events(&self) -> Vec<String> {
         let mut opening = self.response();
         opening["status"] = "in_progress".into();
@@ -207,7 +207,7 @@ impl Answer<'_> {
                 json!({"type": kind, "item_id": id, "output_index": index, "content_index": 0, key: value})
             };
             data.push(json!({"type": "response.output_item.added", "output_index": index, "item": start}));
-            // Words stand in a part of their own, which is opened before them and closed behind them.
+            // Text needs a content part of its own, with events before and after it.
             let words = item["content"].get(0);
             if let Some(mut open) = words.cloned() {
                 open["text"] = "".into();
@@ -229,7 +229,7 @@ impl Answer<'_> {
         data.iter().map(named).collect()
     }
 
-    /// Gemini.
+    /// Returns a Gemini answer.
     pub(crate) fn candidates(&self) -> Value {
         let text = self.text().map(|words| json!({"text": words}));
         let call = |call: &ToolCall| {
@@ -244,7 +244,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Gemini, as the chunks of a stream.
+    /// Returns a Gemini answer as the chunks of a stream.
     pub(crate) fn candidate_chunks(&self) -> Vec<Value> {
         let whole = self.candidates();
         let Some(words) = self.text() else {
@@ -259,7 +259,7 @@ impl Answer<'_> {
     }
 }
 
-/// Returns a block as its stream begins it, and the deltas that follow.
+/// Returns a block as its stream starts it, and the deltas that follow.
 fn block_events(block: &Value) -> (Value, Vec<Value>) {
     let mut start = block.clone();
     let text = |key: &str| block[key].as_str().unwrap_or_default();
@@ -289,17 +289,17 @@ fn block_events(block: &Value) -> (Value, Vec<Value>) {
     (start, deltas)
 }
 
-/// An event with a name: the type of its data.
+/// Returns an event named after the type of its data.
 pub(crate) fn named(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
 }
 
-/// An event without a name.
+/// Returns an event without a name.
 pub(crate) fn plain(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
 
-/// Two halves of a text, cut between letters.
+/// Returns two halves of a text, cut between characters.
 fn halves(words: &str) -> impl Iterator<Item = String> + use<> {
     let middle = words.chars().count() / 2;
     let half = |skip, take| words.chars().skip(skip).take(take).collect::<String>();

@@ -1,21 +1,21 @@
-//! Thinking that is bound to what stood before it, as Anthropic's newest models bind it.
+//! Thinking that is bound to its prefix, as in Anthropic's newest models.
 //!
-//! A signature holds a hash of the content before the block and the marks of the thinking before it, so the check needs
-//! nothing but the body. Signatures of another make are not looked at.
+//! A signature contains a hash of the content before the block and the marks of earlier thinking. So the check needs
+//! only the body. Foreign signatures are not checked.
 
 use serde_json::{Value, json};
 
 use crate::judge::{Refusal, Verdict};
 
-/// What a signature of ours begins with.
+/// Prefix of every signature of this provider.
 const MADE_HERE: &str = "bound.";
-/// The header that opens the setting.
+/// Beta header that allows the `block_binding` setting.
 pub const CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 
-/// A thinking block that answers `body`, bound to all of it.
+/// Returns a thinking block that answers `body` and is bound to all of it.
 pub fn thinking(body: &Value, words: &str) -> Value {
     let walk = Walk::over(body);
-    let mark = mark(words);
+    let mark = mark_of(words);
     let earlier: Vec<String> = walk.blocks.iter().filter_map(|block| block.mark.clone()).collect();
     let signature = format!(
         "{MADE_HERE}{}.{mark}.{}",
@@ -25,8 +25,8 @@ pub fn thinking(body: &Value, words: &str) -> Value {
     json!({"type": "thinking", "thinking": words, "signature": signature})
 }
 
-/// Refuses a body that holds thinking bound to another prefix. Batches drop such blocks, and so does whoever asks for
-/// it. `controls`: whether the request carries the header that opens the setting.
+/// Refuses a body with thinking that is bound to another prefix. Batches, and requests with the drop setting, drop such
+/// blocks instead. `controls` is `true` if the request has the beta header.
 pub fn check(body: &Value, controls: bool) -> Verdict {
     let setting = body.pointer("/thinking/block_binding/prefix_mismatch_behavior");
     if setting.and_then(Value::as_str) == Some("drop_block") || body.get("requests").is_some() {
@@ -46,7 +46,7 @@ pub fn check(body: &Value, controls: bool) -> Verdict {
     Ok(())
 }
 
-/// What a signature says.
+/// The content of a signature.
 struct Bound<'a> {
     content: &'a str,
     mark: &'a str,
@@ -65,18 +65,19 @@ impl<'a> Bound<'a> {
         })
     }
 
-    /// Thinking may be gone from the front, never from the middle, and none may be new.
+    /// Reports whether the earlier thinking is allowed: blocks may be missing at the front, never in the middle, and
+    /// none may be new.
     fn allows(&self, earlier: &[&str]) -> bool {
         self.earlier.ends_with(earlier)
     }
 }
 
-/// One block of the history.
+/// A block of the history.
 struct Block<'a> {
     value: &'a Value,
-    /// Its role and content; nothing for thinking.
+    /// Role and content, which enter the hash. Empty for thinking.
     content: String,
-    /// Of thinking: what it is told apart by.
+    /// Mark of a thinking block. `None` for any other block.
     mark: Option<String>,
     message: usize,
     index: usize,
@@ -102,7 +103,7 @@ impl Block<'_> {
     }
 }
 
-/// The content of a body in order: how it is spaced, cut into messages or marked for the cache is not content.
+/// The content of a body in order. Whitespace, the split into messages and cache markers do not count as content.
 struct Walk<'a> {
     opening: String,
     blocks: Vec<Block<'a>>,
@@ -112,7 +113,7 @@ impl<'a> Walk<'a> {
     fn over(body: &'a Value) -> Self {
         let mut opening = String::new();
         for key in ["system", "tools"] {
-            canonical(&texts(body.get(key)), &mut opening);
+            write_canonical(&text_blocks(body.get(key)), &mut opening);
             opening.push('\n');
         }
         let mut blocks = Vec::new();
@@ -134,12 +135,12 @@ impl<'a> Walk<'a> {
                     _ => None,
                 };
                 if own.is_none() {
-                    canonical(&texts(Some(value)), &mut written);
+                    write_canonical(&text_blocks(Some(value)), &mut written);
                 }
                 blocks.push(Block {
                     value,
                     content: if own.is_some() { String::new() } else { written },
-                    mark: own.map(|own| mark(own.as_str().unwrap_or_default())),
+                    mark: own.map(|own| mark_of(own.as_str().unwrap_or_default())),
                     message,
                     index,
                 });
@@ -148,7 +149,7 @@ impl<'a> Walk<'a> {
         Self { opening, blocks }
     }
 
-    /// The hash of all content before the block at `at`.
+    /// Returns the hash of all content before the block at `at`.
     fn before(&self, at: usize) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.opening.as_bytes());
@@ -160,12 +161,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn mark(words: &str) -> String {
+fn mark_of(words: &str) -> String {
     blake3::hash(words.as_bytes()).to_hex().as_str()[..8].to_owned()
 }
 
-/// A string is one text block.
-fn texts(value: Option<&Value>) -> Value {
+/// Returns content as blocks. A string is one text block.
+fn text_blocks(value: Option<&Value>) -> Value {
     match value {
         Some(Value::String(words)) => json!({"type": "text", "text": words}),
         Some(Value::Array(list)) if list.len() == 1 => list[0].clone(),
@@ -174,8 +175,8 @@ fn texts(value: Option<&Value>) -> Value {
     }
 }
 
-/// Writes a value with its keys in order and without cache markers.
-fn canonical(value: &Value, into: &mut String) {
+/// Writes a value with sorted keys and without cache markers.
+fn write_canonical(value: &Value, into: &mut String) {
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().filter(|(key, _)| *key != "cache_control").collect();
@@ -184,7 +185,7 @@ fn canonical(value: &Value, into: &mut String) {
             for (key, value) in members {
                 into.push_str(&Value::from(key.as_str()).to_string());
                 into.push(':');
-                canonical(value, into);
+                write_canonical(value, into);
                 into.push(',');
             }
             into.push('}');
@@ -192,7 +193,7 @@ fn canonical(value: &Value, into: &mut String) {
         Value::Array(items) => {
             into.push('[');
             for item in items {
-                canonical(item, into);
+                write_canonical(item, into);
                 into.push(',');
             }
             into.push(']');

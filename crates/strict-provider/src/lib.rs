@@ -4,15 +4,23 @@
 //! or as a stream. The crate does not depend on Antiphon, so that Antiphon never judges itself: its demonstration, tests
 //! and fuzz targets all use this one judge.
 
+#[cfg(feature = "server")]
 mod answer;
+#[cfg(feature = "server")]
 pub mod binding;
 pub mod judge;
+#[cfg(feature = "server")]
 mod model;
+#[cfg(feature = "server")]
 mod paths;
+#[cfg(feature = "server")]
 mod provider;
+#[cfg(feature = "server")]
 mod reply;
 
+#[cfg(feature = "server")]
 pub use provider::{Provider, ReceivedRequest, Recording, ResponseBody, Settings};
+#[cfg(feature = "server")]
 pub use reply::{Reply, ToolCall};
 
 /// A request format.
@@ -28,7 +36,7 @@ pub enum Format {
     Gemini,
 }
 
-/// The provider whose reading of a format is judged by.
+/// The provider whose reading of a format is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// The author of the format.

@@ -1,15 +1,15 @@
-//! What the model does next, and what it sees of a request to decide that.
+//! The model's next reply, and the parts of a request that decide it.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Format, Reply, ToolCall};
 
-/// How deep a made-up input goes.
+/// Largest depth of an invented input.
 const DEPTH_MAX: usize = 4;
-/// Tools that are looked at.
+/// Largest number of tools that are considered.
 const TOOLS_MAX: usize = 256;
 
-/// What it does where nobody has told it: every other time it calls a tool that the request offers.
+/// Returns an unscripted reply: a call of an offered tool, or a text after a tool result or without tools.
 pub(crate) fn next_reply(format: Format, body: &Value, new_id: &dyn Fn() -> String) -> Reply {
     if ends_with_a_result(format, body) {
         return Reply::Text("Thank you, that is what I wanted to know.".to_owned());
@@ -17,8 +17,12 @@ pub(crate) fn next_reply(format: Format, body: &Value, new_id: &dyn Fn() -> Stri
     let declines = body
         .get("tool_choice")
         .is_some_and(|choice| *choice == "none" || choice["type"] == "none");
-    let offered = if declines { Vec::new() } else { tools(format, body) };
-    // Of several, one that looks rather than does: somebody may really run it.
+    let offered = if declines {
+        Vec::new()
+    } else {
+        offered_tools(format, body)
+    };
+    // A reading tool is preferred, since a client may really run it.
     let looks = |(name, _): &&(&str, &Value)| {
         let name = name.to_ascii_lowercase();
         ["read", "list", "get", "search", "find", "grep", "glob", "ls", "weather"]
@@ -28,7 +32,7 @@ pub(crate) fn next_reply(format: Format, body: &Value, new_id: &dyn Fn() -> Stri
     let Some((name, schema)) = offered.iter().find(looks).or_else(|| offered.first()) else {
         return Reply::Text("I hear you. Offer me a tool, and I will call it.".to_owned());
     };
-    let input = made_up("", schema, 0);
+    let input = invent_value("", schema, 0);
     Reply::Calls(vec![ToolCall {
         id: new_id(),
         name: (*name).to_owned(),
@@ -59,8 +63,8 @@ fn ends_with_a_result(format: Format, body: &Value) -> bool {
     found.unwrap_or(false)
 }
 
-/// Names and schemas of the tools that the client runs.
-fn tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
+/// Returns names and schemas of the client's tools.
+fn offered_tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
     let offered = body
         .get("tools")
         .and_then(Value::as_array)
@@ -70,12 +74,14 @@ fn tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
     match format {
         Format::Messages => offered
             .filter(|tool| tool.get("input_schema").is_some())
-            .filter_map(named)
+            .filter_map(tool_with_schema)
             .collect(),
-        Format::Chat => offered.filter_map(|tool| named(tool.get("function")?)).collect(),
+        Format::Chat => offered
+            .filter_map(|tool| tool_with_schema(tool.get("function")?))
+            .collect(),
         Format::Responses => offered
             .filter(|tool| tool["type"] == "function")
-            .filter_map(named)
+            .filter_map(tool_with_schema)
             .collect(),
         Format::Gemini => offered
             .filter_map(|tool| {
@@ -85,16 +91,16 @@ fn tools(format: Format, body: &Value) -> Vec<(&str, &Value)> {
             .filter_map(Value::as_array)
             .flatten()
             .take(TOOLS_MAX)
-            .filter_map(named)
+            .filter_map(tool_with_schema)
             .collect(),
     }
 }
 
-fn named(tool: &Value) -> Option<(&str, &Value)> {
-    Some((tool.get("name")?.as_str()?, schema(tool)))
+fn tool_with_schema(tool: &Value) -> Option<(&str, &Value)> {
+    Some((tool.get("name")?.as_str()?, schema_of(tool)))
 }
 
-fn schema(tool: &Value) -> &Value {
+fn schema_of(tool: &Value) -> &Value {
     const KEYS: [&str; 4] = [
         "input_schema",
         "parameters",
@@ -104,8 +110,8 @@ fn schema(tool: &Value) -> &Value {
     KEYS.iter().find_map(|key| tool.get(key)).unwrap_or(&Value::Null)
 }
 
-/// A harmless value of this schema: what is required, and nothing else.
-fn made_up(key: &str, schema: &Value, depth: usize) -> Value {
+/// Returns a harmless value of this schema, with only its required members.
+fn invent_value(key: &str, schema: &Value, depth: usize) -> Value {
     if let Some(first) = schema
         .get("enum")
         .and_then(Value::as_array)
@@ -127,7 +133,7 @@ fn made_up(key: &str, schema: &Value, depth: usize) -> Value {
                     .get("properties")
                     .and_then(|all| all.get(name))
                     .unwrap_or(&Value::Null);
-                Some((name.to_owned(), made_up(name, inner, depth + 1)))
+                Some((name.to_owned(), invent_value(name, inner, depth + 1)))
             };
             Value::Object(required.filter_map(member).collect::<Map<_, _>>())
         }
@@ -135,12 +141,12 @@ fn made_up(key: &str, schema: &Value, depth: usize) -> Value {
         "array" => json!([]),
         "integer" | "number" => json!(1),
         "boolean" => json!(false),
-        _ => words(key).into(),
+        _ => harmless_text(key).into(),
     }
 }
 
-/// Something that does no harm where it is really run, opened or asked for.
-fn words(key: &str) -> &'static str {
+/// Returns a text that does no harm if it is really run, opened or requested.
+fn harmless_text(key: &str) -> &'static str {
     let key = key.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
     if has(&["command", "cmd", "script", "code"]) {

@@ -1,17 +1,17 @@
-//! Which path asks for what, and in which format.
+//! Endpoints by path, and their formats.
 
 use crate::Format;
 
-/// What a request wants.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// The model's next message.
     Answer,
-    /// The same as a stream, whatever the body says; `true` as events, `false` as one list.
+    /// The model's next message as a stream, whatever the body says: `true` as events, `false` as one list.
     Stream(bool),
-    /// How many tokens it is.
+    /// A token count.
     Count,
-    /// Something done with the history, that no model answers: a batch, a compaction, items kept.
+    /// An operation on the history that no model answers: a batch, a compaction, stored items.
     Kept,
 }
 
@@ -20,9 +20,9 @@ pub(super) enum Wants {
 pub(super) struct Endpoint<'a> {
     pub(super) format: Format,
     pub(super) wants: Wants,
-    /// The model, where the path names it.
+    /// The model, if the path names it.
     pub(super) model: Option<&'a str>,
-    /// The conversation that the server holds, where the path names it.
+    /// The conversation at the server, if the path names it.
     pub(super) conversation: Option<&'a str>,
 }
 
@@ -36,7 +36,7 @@ const EXACT: [(&str, Format, Wants); 7] = [
     ("/v1/responses/compact", Format::Responses, Wants::Kept),
 ];
 
-/// What the path asks for; `query` tells a stream of events from a stream that is one list.
+/// Returns the endpoint of a path. `query` distinguishes an event stream from a stream that is one list.
 pub(super) fn endpoint<'a>(path: &'a str, query: &str) -> Option<Endpoint<'a>> {
     let found = |format, wants| Endpoint {
         format,
@@ -55,7 +55,8 @@ pub(super) fn endpoint<'a>(path: &'a str, query: &str) -> Option<Endpoint<'a>> {
         });
     }
     let (before, verb) = path.rsplit_once(':')?;
-    // `/v1beta/models/{m}`, `/v1/…/publishers/google/models/{m}`, and `/v1internal` of Code Assist, which names no model.
+    // Without a model in the path: `/v1internal` of Code Assist. With one: `/v1beta/models/{m}` and
+    // `/v1/…/publishers/google/models/{m}`.
     let model = before.rsplit_once("/models/").map(|(_, model)| model);
     if model.is_none() && before != "/v1internal" {
         return None;

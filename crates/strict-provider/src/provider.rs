@@ -157,6 +157,10 @@ impl Provider {
     }
 
     /// Serves `listener` until the returned task is aborted.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the tasks end with the listener's task or their client"
+    )]
     pub fn serve(&self, listener: TcpListener) -> io::Result<(SocketAddr, JoinHandle<()>)> {
         let address = listener.local_addr()?;
         let provider = self.clone();

@@ -179,7 +179,7 @@ impl Provider {
 }
 
 impl State {
-    /// The step of dialling that is next, if there is one.
+    /// Returns the next step about dialling, if any.
     fn next_dial(&mut self) -> Option<Step> {
         let script = self.scripts.front_mut()?;
         let step = script.first().filter(|step| step.is_dialling())?.clone();
@@ -190,7 +190,7 @@ impl State {
         Some(step)
     }
 
-    /// Notes a request; its place, and what to do with it.
+    /// Records a request. Returns its index and its script.
     fn take(&mut self, message: Message, connection: usize, at: Duration) -> (usize, Vec<Step>) {
         let steps = match (self.scripts.pop_front(), &mut self.otherwise) {
             (Some(steps), _) => steps,

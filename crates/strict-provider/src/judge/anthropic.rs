@@ -1,4 +1,4 @@
-//! Anthropic Messages: a call is answered in the one next user turn, results first; server tools pair by id.
+//! Anthropic Messages. A call is answered in the next user turn, with results first. Server tools pair by id.
 
 use std::collections::HashSet;
 
@@ -6,18 +6,19 @@ use serde_json::Value;
 
 use super::{Refusal, Verdict, contents, history::batch, messages, refuse, refuse_plainly};
 
-/// What one reader of the format demands.
+/// The requirements of one reader of the format.
 #[expect(clippy::struct_excessive_bools, reason = "a table of independent demands")]
 pub(super) struct Rules {
-    /// Consecutive messages of one role are one turn.
+    /// `true` if consecutive messages of one role are one turn.
     combine: bool,
-    /// Ids are of `^[a-zA-Z0-9_-]+$`.
+    /// `true` if ids must match `^[a-zA-Z0-9_-]+$`.
     id_pattern: bool,
-    /// Inputs are objects, texts are not blank, the user speaks first, markers are few.
+    /// `true` if inputs must be objects, texts must not be blank, the user must come first, and cache markers are
+    /// limited.
     careful: bool,
-    /// Text may follow a call inside its message.
+    /// `true` if text may follow a call in its message.
     text_after_call: bool,
-    /// A message with results may hold other blocks too.
+    /// `true` if a message with results may contain other blocks too.
     text_beside_results: bool,
 }
 
@@ -51,7 +52,7 @@ impl Rules {
     };
 }
 
-/// One block and where it stands; string content is one text block.
+/// A block and its place. String content is one text block.
 struct Block<'a> {
     kind: &'a str,
     text: Option<&'a str>,
@@ -67,13 +68,13 @@ struct Turn<'a> {
     last: usize,
 }
 
-/// What stands where this body cannot show it.
+/// History that this body does not contain.
 struct Elsewhere<'a> {
     /// Calls before a compaction block.
     hidden: HashSet<&'a str>,
-    /// The body continues a thread: the first turn answers calls on the server.
+    /// `true` if the body continues a thread: the first turn answers remote calls.
     thread: bool,
-    /// The history begins at a compaction block.
+    /// `true` if the history begins at a compaction block.
     compacted: bool,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Block<'a> {
         self.kind.ends_with("_tool_result")
     }
 
-    /// The running code that made this call, if code did.
+    /// Returns the id of the code execution that made this call, if any.
     fn caller(&self) -> Option<&'a str> {
         let caller = self.value.get("caller")?;
         (caller.get("type")?.as_str()? != "direct")
@@ -117,13 +118,13 @@ impl Turn<'_> {
     }
 }
 
-/// Judges a body: one history, or those of a batch, each by itself.
+/// Judges a body: one history, or each history of a batch by itself.
 pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
     let Some(entries) = batch(body).filter(|entries| !entries.is_empty()) else {
-        return one(body, rules);
+        return judge_history(body, rules);
     };
     let entry = |(index, entry): (usize, &&Value)| {
-        one(entry, rules).map_err(|refusal| Refusal {
+        judge_history(entry, rules).map_err(|refusal| Refusal {
             message: format!("requests.{index}.params.{}", refusal.message),
             ..refusal
         })
@@ -131,10 +132,10 @@ pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
     entries.iter().enumerate().try_for_each(entry)
 }
 
-fn one(body: &Value, rules: &Rules) -> Verdict {
+fn judge_history(body: &Value, rules: &Rules) -> Verdict {
     let messages = messages(body)?;
-    let (turns, elsewhere) = read(body, messages, rules)?;
-    first(&turns, &elsewhere, rules)?;
+    let (turns, elsewhere) = read_turns(body, messages, rules)?;
+    check_first_turn(&turns, &elsewhere, rules)?;
     for (at, turn) in turns.iter().enumerate() {
         let next = turns.get(at + 1).filter(|next| next.role == "user");
         let before = at
@@ -142,20 +143,28 @@ fn one(body: &Value, rules: &Rules) -> Verdict {
             .and_then(|before| turns.get(before))
             .filter(|before| before.role == "assistant");
         match turn.role {
-            "assistant" => calls(turn, next, rules)?,
-            "user" => results(turn, before, at == 0, &elsewhere, rules)?,
+            "assistant" => check_calls(turn, next, rules)?,
+            "user" => check_results(turn, before, at == 0, &elsewhere, rules)?,
             _ => {}
         }
     }
-    servers(&turns, &elsewhere)?;
+    check_server_tools(&turns, &elsewhere)?;
     if !rules.text_beside_results {
-        turns.iter().try_for_each(apart)?;
+        turns.iter().try_for_each(check_only_results)?;
     }
-    if rules.careful { markers(body) } else { Ok(()) }
+    if rules.careful {
+        check_cache_markers(body)
+    } else {
+        Ok(())
+    }
 }
 
-/// Reads the turns that count: what stands before the last compaction block does not.
-fn read<'a>(body: &'a Value, messages: &'a [Value], rules: &Rules) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), Refusal> {
+/// Reads the turns that count. Everything before the last compaction block does not count.
+fn read_turns<'a>(
+    body: &'a Value,
+    messages: &'a [Value],
+    rules: &Rules,
+) -> Result<(Vec<Turn<'a>>, Elsewhere<'a>), Refusal> {
     let thread = body.pointer("/thread/type").and_then(Value::as_str) == Some("continue");
     let mut elsewhere = Elsewhere {
         hidden: HashSet::new(),
@@ -168,7 +177,7 @@ fn read<'a>(body: &'a Value, messages: &'a [Value], rules: &Rules) -> Result<(Ve
         if !matches!(role, "user" | "assistant" | "system") {
             refuse_plainly(format!("messages.{index}.role: Input should be 'user' or 'assistant'"))?;
         }
-        let mut blocks = content(message, index)?;
+        let mut blocks = read_blocks(message, index)?;
         let last = index + 1 == messages.len();
         if blocks.is_empty() && !(rules.careful && last && role == "assistant") {
             refuse_plainly(format!(
@@ -187,7 +196,7 @@ fn read<'a>(body: &'a Value, messages: &'a [Value], rules: &Rules) -> Result<(Ve
             blocks.drain(..at);
         }
         for block in &blocks {
-            shape(role, block, rules)?;
+            check_block(role, block, rules)?;
         }
         match turns.last_mut().filter(|turn| rules.combine && turn.role == role) {
             Some(turn) => {
@@ -204,7 +213,7 @@ fn read<'a>(body: &'a Value, messages: &'a [Value], rules: &Rules) -> Result<(Ve
     Ok((turns, elsewhere))
 }
 
-fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, Refusal> {
+fn read_blocks(message: &Value, index: usize) -> Result<Vec<Block<'_>>, Refusal> {
     match message.get("content") {
         Some(text @ Value::String(words)) if words.is_empty() => {
             let _ = text;
@@ -232,8 +241,8 @@ fn content(message: &Value, index: usize) -> Result<Vec<Block<'_>>, Refusal> {
     }
 }
 
-/// What is wrong with a block wherever its turn stands.
-fn shape(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
+/// Checks a block by itself.
+fn check_block(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
     let (n, m, kind) = (block.message, block.index, block.kind);
     if (block.is_call() || block.is_server_call()) && role != "assistant" {
         return refuse(
@@ -261,11 +270,11 @@ fn shape(role: &str, block: &Block<'_>, rules: &Rules) -> Verdict {
             return refuse(words, [id]);
         }
     }
-    if rules.careful { fields(block) } else { Ok(()) }
+    if rules.careful { check_values(block) } else { Ok(()) }
 }
 
-/// Values that a careful reader rejects.
-fn fields(block: &Block<'_>) -> Verdict {
+/// Checks values that only a strict reader rejects.
+fn check_values(block: &Block<'_>) -> Verdict {
     let (n, m) = (block.message, block.index);
     if block.is_call() && !block.value.get("input").is_some_and(Value::is_object) {
         let words = format!("messages.{n}.content.{m}.tool_use.input: Input should be a valid dictionary");
@@ -302,8 +311,8 @@ fn fields(block: &Block<'_>) -> Verdict {
     Ok(())
 }
 
-/// Who may speak first.
-fn first(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>, rules: &Rules) -> Verdict {
+/// Checks the role of the first turn.
+fn check_first_turn(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>, rules: &Rules) -> Verdict {
     match turns.first().map(|turn| turn.role) {
         Some("assistant") if rules.careful && !elsewhere.compacted && !elsewhere.thread => {
             refuse_plainly("messages: first message must use the \"user\" role")
@@ -315,8 +324,9 @@ fn first(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>, rules: &Rules) -> Verdic
     }
 }
 
-/// Every client call of an assistant turn: one id each, and an answer in the leading results of the next user turn.
-fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
+/// Checks the client calls of an assistant turn: unique ids, and an answer among the leading results of the next user
+/// turn.
+fn check_calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
     let mut seen = HashSet::new();
     for call in turn.calls() {
         if !seen.insert(call.str("id")) {
@@ -346,7 +356,7 @@ fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
         open = turn.calls().map(|call| call.str("id")).collect();
     }
     if !open.is_empty() {
-        return unanswered(turn.last, &open);
+        return refuse_unanswered(turn.last, &open);
     }
     let Some(next) = next else { return Ok(()) };
     if turn.calls().any(|call| call.caller().is_some()) && !next.only_results() {
@@ -369,7 +379,7 @@ fn calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdict {
     Ok(())
 }
 
-fn unanswered(message: usize, ids: &[&str]) -> Verdict {
+fn refuse_unanswered(message: usize, ids: &[&str]) -> Verdict {
     let words = format!(
         "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. \
          Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
@@ -378,8 +388,9 @@ fn unanswered(message: usize, ids: &[&str]) -> Verdict {
     refuse(words, ids.iter().copied())
 }
 
-/// A message with results holds nothing else. MiniMax: anomalyco/opencode#32609 (2026-06), measured.
-fn apart(turn: &Turn<'_>) -> Verdict {
+/// Checks that a message with results contains nothing else. Measured on MiniMax (2026-06):
+/// <https://github.com/anomalyco/opencode/issues/32609>.
+fn check_only_results(turn: &Turn<'_>) -> Verdict {
     let mixed = |blocks: &[Block<'_>]| {
         turn.role == "user" && blocks.iter().any(|block| block.is_result() != blocks[0].is_result())
     };
@@ -389,8 +400,8 @@ fn apart(turn: &Turn<'_>) -> Verdict {
     Ok(())
 }
 
-/// Every result of a user turn: its call stands in the turn before, and it is the only one.
-fn results(
+/// Checks the results of a user turn: the call is in the turn before, and has only one result.
+fn check_results(
     turn: &Turn<'_>,
     before: Option<&Turn<'_>>,
     opening: bool,
@@ -425,8 +436,9 @@ fn results(
     Ok(())
 }
 
-/// Server tools: by id, the result after its call; open only while a turn pauses, is mixed, or code still runs.
-fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
+/// Checks server tools by id: the result follows its call. A call may be open only while a turn is paused or mixed, or
+/// while code runs.
+fn check_server_tools(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
     let mut open: Vec<&Block<'_>> = Vec::new();
     let mut closed: HashSet<&str> = HashSet::new();
     for (at, turn) in turns.iter().enumerate() {
@@ -443,14 +455,14 @@ fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
                 open.retain(|call| call.str("id") != id);
                 let known = open.len() < before || closed.contains(id) || elsewhere.hidden.contains(id);
                 if !known && !elsewhere.thread {
-                    return orphaned(block);
+                    return refuse_orphaned_server_result(block);
                 }
                 closed.insert(id);
             }
         }
         let rest = turns.get(at + 1);
         let mixed = turn.calls().next().is_some() && rest.is_some_and(Turn::only_results);
-        // A kind that these rules do not know may be answered where nobody sees it.
+        // A kind unknown to these rules may be answered outside the body.
         for call in open
             .iter()
             .filter(|call| matches!(call.kind, "server_tool_use" | "mcp_tool_use"))
@@ -459,14 +471,14 @@ fn servers(turns: &[Turn<'_>], elsewhere: &Elsewhere<'_>) -> Verdict {
             let waiting = mixed && (!older.contains(call.str("id")) || running);
             let paused = rest.is_none() && !older.contains(call.str("id"));
             if !waiting && !paused {
-                return half(call);
+                return refuse_unanswered_server_call(call);
             }
         }
     }
     Ok(())
 }
 
-fn half(call: &Block<'_>) -> Verdict {
+fn refuse_unanswered_server_call(call: &Block<'_>) -> Verdict {
     let name = if call.kind == "mcp_tool_use" {
         "mcp"
     } else {
@@ -480,7 +492,7 @@ fn half(call: &Block<'_>) -> Verdict {
     refuse(words, [id])
 }
 
-fn orphaned(result: &Block<'_>) -> Verdict {
+fn refuse_orphaned_server_result(result: &Block<'_>) -> Verdict {
     let (n, m, kind, id) = (result.message, result.index, result.kind, result.str("tool_use_id"));
     let call = if kind == "mcp_tool_result" {
         "mcp_tool_use"
@@ -494,8 +506,8 @@ fn orphaned(result: &Block<'_>) -> Verdict {
     refuse(words, [id])
 }
 
-/// At most four cache markers.
-fn markers(body: &Value) -> Verdict {
+/// Checks the limit of four cache markers.
+fn check_cache_markers(body: &Value) -> Verdict {
     fn count(value: &Value) -> usize {
         match value {
             Value::Array(items) => items.iter().map(count).sum(),

@@ -1,4 +1,4 @@
-//! Chat Completions: behind an assistant message with calls comes an unbroken run of exactly its tool messages.
+//! Chat Completions. An assistant message with calls is followed by an unbroken run of exactly its tool messages.
 
 use std::collections::HashSet;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::{Verdict, contents, messages, refuse, refuse_plainly};
 
-/// What one reader of the format demands.
+/// The requirements of one reader of the format.
 pub(super) struct Rules {
-    /// The longest id.
+    /// Largest length of an id.
     id_max: usize,
-    /// A tool message without an id answers the first open call; only users have names.
+    /// `true` if a tool message without an id answers the first open call, and only user messages may have a name.
     positional: bool,
-    /// The words and the roles of DeepSeek.
+    /// `true` for DeepSeek's error texts and roles.
     deepseek: bool,
-    /// A tool message may hold images.
+    /// `true` if a tool message may contain images.
     pictures: bool,
 }
 
@@ -40,7 +40,7 @@ impl Rules {
     };
 }
 
-/// A message and where it stands in the body.
+/// A message and its place in the body.
 struct Message<'a> {
     index: usize,
     role: &'a str,
@@ -62,18 +62,18 @@ impl<'a> Message<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether the value under `key` is there and not null.
+    /// Reports whether the value under `key` is present and not null.
     fn has(&self, key: &str) -> bool {
         self.value.get(key).is_some_and(|value| !value.is_null())
     }
 }
 
-fn id(call: &Value) -> &str {
+fn call_id(call: &Value) -> &str {
     call.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The messages; a legacy function message is as if it were not there.
-fn read(body: &Value) -> Result<Vec<Message<'_>>, super::Refusal> {
+/// Returns the messages. Legacy function messages are skipped.
+fn read_messages(body: &Value) -> Result<Vec<Message<'_>>, super::Refusal> {
     let role = |value: &Value| matches!(value.get("role"), Some(Value::String(role)) if role == "function");
     Ok(messages(body)?
         .iter()
@@ -87,32 +87,32 @@ fn read(body: &Value) -> Result<Vec<Message<'_>>, super::Refusal> {
 }
 
 pub(super) fn judge(body: &Value, rules: &Rules) -> Verdict {
-    let messages = read(body)?;
+    let messages = read_messages(body)?;
     let mut rest = messages.as_slice();
     while let Some((message, behind)) = rest.split_first() {
         rest = behind;
-        shape(message, rules)?;
+        check_message(message, rules)?;
         if message.role == "tool" {
-            return stray(message, rules);
+            return refuse_stray(message, rules);
         }
         let calls = message.calls();
         if calls.is_empty() {
             continue;
         }
-        unique(message, calls, rules)?;
+        check_ids(message, calls, rules)?;
         let length = rest.iter().take_while(|message| message.role == "tool").count();
         let (run, after) = rest.split_at(length);
         for tool in run {
-            shape(tool, rules)?;
+            check_message(tool, rules)?;
         }
-        answered(calls, run, rules)?;
+        check_answers(calls, run, rules)?;
         rest = after;
     }
     Ok(())
 }
 
-/// What is wrong with a message wherever it stands.
-fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
+/// Checks a message by itself.
+fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
     let index = message.index;
     let known: &[&str] = if rules.deepseek {
         &["system", "user", "assistant", "tool", "latest_reminder"]
@@ -159,7 +159,7 @@ fn shape(message: &Message<'_>, rules: &Rules) -> Verdict {
     Ok(())
 }
 
-fn stray(message: &Message<'_>, rules: &Rules) -> Verdict {
+fn refuse_stray(message: &Message<'_>, rules: &Rules) -> Verdict {
     let words = if rules.deepseek {
         "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
     } else {
@@ -168,12 +168,12 @@ fn stray(message: &Message<'_>, rules: &Rules) -> Verdict {
     refuse(words.to_owned(), [message.answers()])
 }
 
-/// The ids of the calls of one message: there, short enough, and each once.
-fn unique(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
+/// Checks the call ids of one message: present, short enough, and unique.
+fn check_ids(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
     let index = message.index;
     let mut seen = HashSet::new();
     for (at, call) in calls.iter().enumerate() {
-        let id = id(call);
+        let id = call_id(call);
         if id.is_empty() && !rules.positional {
             return refuse_plainly(format!(
                 "Missing required parameter: 'messages[{index}].tool_calls[{at}].id'."
@@ -198,9 +198,9 @@ fn unique(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
     Ok(())
 }
 
-/// The run of tool messages behind one message answers each of its calls once, and nothing else.
-fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
-    let mut open: Vec<&str> = calls.iter().map(id).collect();
+/// Checks that the tool messages after one message answer each of its calls once, and nothing else.
+fn check_answers(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
+    let mut open: Vec<&str> = calls.iter().map(call_id).collect();
     let mut done: HashSet<&str> = HashSet::new();
     let mut unnamed = 0;
     let mut stranger = None;
@@ -245,11 +245,11 @@ fn answered(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict {
     }
 }
 
-/// Mistral: roles by a table, as many answers as calls, ids of nine letters and digits.
+/// Judges as Mistral does: a table of roles, as many answers as calls, ids of nine letters and digits.
 ///
-/// A last assistant message is refused there too, but that is no matter of tool calls: not judged.
+/// Mistral also refuses a final assistant message. That is not about tool calls, so it is not judged.
 pub(super) fn mistral(body: &Value) -> Verdict {
-    let messages = read(body)?;
+    let messages = read_messages(body)?;
     for pair in messages.windows(2) {
         let (from, to) = (pair[0].role, pair[1].role);
         let legal = match from {
@@ -274,24 +274,24 @@ pub(super) fn mistral(body: &Value) -> Verdict {
         let length = behind.iter().take_while(|message| message.role == "tool").count();
         let (run, after) = behind.split_at(length);
         rest = after;
-        mistral_run(message, run)?;
+        check_mistral_answers(message, run)?;
     }
     Ok(())
 }
 
-fn mistral_run(message: &Message<'_>, run: &[Message<'_>]) -> Verdict {
+fn check_mistral_answers(message: &Message<'_>, run: &[Message<'_>]) -> Verdict {
     let calls = message.calls();
     if message.role == "assistant" && calls.is_empty() && !message.has("content") {
         return refuse_plainly("Assistant message must have either content or tool_calls, but not both.");
     }
     let mut ids = HashSet::new();
-    for id in calls.iter().map(id).chain(run.iter().map(Message::answers)) {
+    for id in calls.iter().map(call_id).chain(run.iter().map(Message::answers)) {
         if id.len() != 9 || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             let words = format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
             return refuse(words, [id]);
         }
     }
-    for id in calls.iter().map(id) {
+    for id in calls.iter().map(call_id) {
         if !ids.insert(id) {
             return refuse(format!("Duplicate tool call id {id} in assistant message"), [id]);
         }
@@ -306,7 +306,7 @@ fn mistral_run(message: &Message<'_>, run: &[Message<'_>]) -> Verdict {
         }
     }
     if seen.len() != ids.len() {
-        let open = calls.iter().map(id).filter(|id| !seen.contains(id));
+        let open = calls.iter().map(call_id).filter(|id| !seen.contains(id));
         return refuse("Not the same number of function calls and responses".to_owned(), open);
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! The content of a tool result: which shapes each provider's schema has.
+//! The content of a tool result, by each provider's schema.
 
 use serde_json::Value;
 
-/// The content is read, or the provider's words about it.
+/// `Ok` if the content is valid. `Err` contains the provider's words.
 pub(super) type Verdict = Result<(), String>;
 
-/// Anthropic: a string, or a list of text, images, documents, search results and references to tools. An error is text
-/// alone.
+/// Judges Anthropic content: a string, or a list of text, images, documents, search results and tool references. An
+/// error contains only text.
 pub(super) fn anthropic(content: Option<&Value>, failed: bool) -> Verdict {
     let blocks = match content {
         None | Some(Value::String(_)) => return Ok(()),
@@ -31,7 +31,7 @@ pub(super) fn anthropic(content: Option<&Value>, failed: bool) -> Verdict {
             }
         };
         let place = format!(".content.{at}.{kind}");
-        members(block, must, &[may, &["cache_control"]].concat(), &place)?;
+        check_members(block, must, &[may, &["cache_control"]].concat(), &place)?;
         match kind {
             "text" => spoken(block)?,
             "image" => source(&block["source"], &["base64", "url", "file"], &place)?,
@@ -50,8 +50,8 @@ fn kind(block: &Value) -> &str {
     block.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// All members that a block must have, and none that it may not have.
-fn members(block: &Value, must: &[&str], may: &[&str], place: &str) -> Verdict {
+/// Checks that a block has all required members and no unknown ones.
+fn check_members(block: &Value, must: &[&str], may: &[&str], place: &str) -> Verdict {
     let Some(object) = block.as_object() else {
         return Err(format!("{place}: Input should be a valid dictionary"));
     };
@@ -86,7 +86,7 @@ fn source(source: &Value, kinds: &[&str], place: &str) -> Verdict {
         "file" => &["file_id"],
         _ => &["content"],
     };
-    members(source, must, &[], &place)?;
+    check_members(source, must, &[], &place)?;
     let pictures = ["image/jpeg", "image/png", "image/gif", "image/webp"];
     let is_picture = kinds.len() == 3;
     if kind == "base64" && is_picture && !source["media_type"].as_str().is_some_and(|is| pictures.contains(&is)) {
@@ -111,7 +111,7 @@ fn is_base64(data: &str) -> bool {
     !body.is_empty() && data.len().is_multiple_of(4) && data.len() - body.len() < 3 && letters
 }
 
-/// Chat Completions: a string, or texts; `pictures` where the server takes images too.
+/// Judges Chat Completions content: a string, or texts. `pictures` is `true` if the server accepts images too.
 pub(super) fn chat(content: Option<&Value>, pictures: bool) -> Verdict {
     let parts = match content {
         None | Some(Value::String(_)) => return Ok(()),
@@ -122,15 +122,15 @@ pub(super) fn chat(content: Option<&Value>, pictures: bool) -> Verdict {
         Some(_) => return Err("expected a string or an array of content parts.".into()),
     };
     parts.iter().try_for_each(|part| match kind(part) {
-        "text" if part["text"].is_string() => members(part, &["text"], &["prompt_cache_breakpoint"], ""),
-        "image_url" if pictures && part["image_url"]["url"].is_string() => members(part, &["image_url"], &[], ""),
+        "text" if part["text"].is_string() => check_members(part, &["text"], &["prompt_cache_breakpoint"], ""),
+        "image_url" if pictures && part["image_url"]["url"].is_string() => check_members(part, &["image_url"], &[], ""),
         kind => Err(format!(
             "content parts of type '{kind}' are not supported for messages of role 'tool'."
         )),
     })
 }
 
-/// Responses: a string, or texts, images and files that are inputs.
+/// Judges Responses output: a string, or input texts, images and files.
 pub(super) fn responses(output: &Value) -> Verdict {
     let Some(parts) = output.as_array() else {
         return Ok(());
@@ -140,17 +140,17 @@ pub(super) fn responses(output: &Value) -> Verdict {
         let place = format!("output[{at}]");
         let names = |keys: &[&str]| keys.iter().any(|key| part[key].is_string());
         match kind(part) {
-            "input_text" if names(&["text"]) => members(part, &["text"], &[cache], &place),
+            "input_text" if names(&["text"]) => check_members(part, &["text"], &[cache], &place),
             "input_image" if names(&["image_url", "file_id"]) => {
                 let url = part["image_url"].as_str();
                 if url.is_some_and(|url| !url.starts_with("http") && !url.starts_with("data:image/")) {
                     return Err(format!("{place}.image_url: expected a valid URL"));
                 }
-                members(part, &[], &["image_url", "file_id", "detail", cache], &place)
+                check_members(part, &[], &["image_url", "file_id", "detail", cache], &place)
             }
             "input_file" if names(&["file_data", "file_id", "file_url"]) => {
                 let keys = ["file_data", "file_id", "file_url", "filename", "detail", cache];
-                members(part, &[], &keys, &place)
+                check_members(part, &[], &keys, &place)
             }
             kind => Err(format!(
                 "Invalid value: '{kind}' for '{place}'. Supported values are: 'input_text', 'input_image', and 'input_file'."

@@ -1,10 +1,10 @@
-//! Gemini: the responses of a call turn stand in the one next content, as many as there are calls, by id or by name.
+//! Gemini. The responses of a call turn are in the next content, as many as calls, matched by id or by name.
 
 use serde_json::Value;
 
 use super::{Verdict, history, refuse, refuse_plainly};
 
-/// Each in the spelling of JSON and in that of the proto.
+/// Keys in JSON and in proto spelling.
 const CALL: [&str; 2] = ["functionCall", "function_call"];
 const RESPONSE: [&str; 2] = ["functionResponse", "function_response"];
 
@@ -14,25 +14,25 @@ const RESPONSE_TURN: &str = "Please ensure that function response turn comes imm
 const COUNT: &str = "Please ensure that the number of function response parts is equal to the number of function call \
                      parts of the function call turn.";
 
-/// When the first call of a step must be signed.
+/// The condition for required signatures on the first call of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signatures {
-    /// Where the body names a model that signs.
+    /// The body names a model that signs.
     ByModel,
-    /// Always: the path names such a model.
+    /// Always, since the path names such a model.
     Wanted,
 }
 
-/// A content and what it holds.
+/// A content and its parts.
 struct Content<'a> {
     role: &'a str,
     calls: Vec<Part<'a>>,
     responses: Vec<Part<'a>>,
-    /// Whether it holds words, images or anything else of the user's or model's own.
+    /// `true` if it contains text, images or anything else of the user or model.
     ordinary: bool,
 }
 
-/// A call or a response: the part, its name, and its id where it has one.
+/// A call or a response: the part, its name, and its id, if any.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     value: &'a Value,
@@ -42,18 +42,18 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     fn read(value: &'a Value, keys: [&str; 2]) -> Option<Self> {
-        let inner = either(value, keys).filter(|inner| inner.is_object())?;
+        let inner = member_by_spelling(value, keys).filter(|inner| inner.is_object())?;
         let name = inner.get("name").and_then(Value::as_str).unwrap_or_default();
         let id = inner.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
         Some(Self { value, name, id })
     }
 
-    /// What a report names it by: its id, or its name where it has none.
+    /// Returns its id, or its name if it has no id, for error texts.
     fn label(&self) -> &'a str {
         self.id.unwrap_or(self.name)
     }
 
-    /// Whether this response may answer `call`: by id where both have one, else by name.
+    /// Reports whether this response may answer `call`: by id if both have one, else by name.
     fn answers(&self, call: &Self) -> bool {
         match (self.id, call.id) {
             (Some(own), Some(id)) => own == id,
@@ -62,18 +62,18 @@ impl<'a> Part<'a> {
     }
 
     fn is_signed(&self) -> bool {
-        either(self.value, ["thoughtSignature", "thought_signature"])
+        member_by_spelling(self.value, ["thoughtSignature", "thought_signature"])
             .and_then(Value::as_str)
             .is_some_and(|signature| !signature.is_empty())
     }
 }
 
-/// A member by its spelling in JSON or in the proto.
-fn either<'a>(value: &'a Value, [camel, snake]: [&str; 2]) -> Option<&'a Value> {
+/// Returns a member by its JSON or proto spelling.
+fn member_by_spelling<'a>(value: &'a Value, [camel, snake]: [&str; 2]) -> Option<&'a Value> {
     value.get(camel).or_else(|| value.get(snake))
 }
 
-/// Judges every request of a body: one, wrapped or plain, or those of a batch.
+/// Judges every request of a body: a single one, wrapped or plain, or those of a batch.
 pub(super) fn judge(body: &Value, signatures: Signatures) -> Verdict {
     let requests = history::gemini(body);
     if requests.is_empty() {
@@ -84,11 +84,11 @@ pub(super) fn judge(body: &Value, signatures: Signatures) -> Verdict {
         let named = model
             .and_then(Value::as_str)
             .is_some_and(|model| model.contains("gemini-3"));
-        one(request, named || signatures == Signatures::Wanted)
+        judge_request(request, named || signatures == Signatures::Wanted)
     })
 }
 
-fn one(request: &Value, signed: bool) -> Verdict {
+fn judge_request(request: &Value, signed: bool) -> Verdict {
     let list = request
         .get("contents")
         .and_then(Value::as_array)
@@ -98,20 +98,20 @@ fn one(request: &Value, signed: bool) -> Verdict {
     };
     let mut contents = Vec::new();
     for (index, value) in list.iter().enumerate() {
-        contents.push(read(index, value)?);
+        contents.push(read_content(index, value)?);
     }
     for (at, content) in contents.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| &contents[before]);
-        called(content, before)?;
-        responded(content, before)?;
+        check_call_turn(content, before)?;
+        check_response_turn(content, before)?;
         if let Some(next) = contents.get(at + 1) {
-            answered(&content.calls, &next.responses)?;
+            check_responses(&content.calls, &next.responses)?;
         }
     }
-    if signed { signatures(&contents) } else { Ok(()) }
+    if signed { check_signatures(&contents) } else { Ok(()) }
 }
 
-fn read(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
+fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
     let role = match value.get("role") {
         None | Some(Value::Null) => "user",
         Some(role) => role.as_str().unwrap_or_default(),
@@ -139,7 +139,7 @@ fn read(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
                 return Err(refused(format!("* {place}.{}.name: Name cannot be empty.", keys[1])));
             }
         }
-        let response = either(part, RESPONSE).map(|response| &response["response"]);
+        let response = member_by_spelling(part, RESPONSE).map(|response| &response["response"]);
         if response.is_some_and(|response| !response.is_object()) {
             let words = format!(
                 "Invalid value at '{place}.function_response.response' (type.googleapis.com/google.protobuf.Struct)"
@@ -157,8 +157,8 @@ fn read(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
     })
 }
 
-/// A call turn is the model's, and directly behind a turn of the user or of responses; never the first.
-fn called(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
+/// Checks a call turn: it is the model's, and directly follows a turn of the user or of responses.
+fn check_call_turn(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
     let behind_user = before.is_some_and(|before| before.role != "model");
     if content.calls.is_empty() || (content.role == "model" && behind_user) {
         return Ok(());
@@ -166,28 +166,28 @@ fn called(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
     refuse(CALL_TURN.to_owned(), content.calls.iter().map(Part::label))
 }
 
-/// Responses are not the model's, and directly behind their call turn.
-fn responded(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
+/// Checks a response turn: it is not the model's, and directly follows its call turn.
+fn check_response_turn(content: &Content<'_>, before: Option<&Content<'_>>) -> Verdict {
     let Some(first) = content.responses.first() else {
         return Ok(());
     };
     if content.role != "model" && before.is_some_and(|before| !before.calls.is_empty()) {
         return Ok(());
     }
-    stray(first)
+    refuse_stray(first)
 }
 
-fn stray(response: &Part<'_>) -> Verdict {
+fn refuse_stray(response: &Part<'_>) -> Verdict {
     let words = format!("{RESPONSE_TURN} Got function response with name '{}'.", response.name);
     refuse(words, [response.label()])
 }
 
-/// As many responses as calls, each for a call of its own. The last turn of the history may be one of open calls.
-fn answered(calls: &[Part<'_>], responses: &[Part<'_>]) -> Verdict {
+/// Checks that each call has a response and the reverse. The last turn of the history may contain open calls.
+fn check_responses(calls: &[Part<'_>], responses: &[Part<'_>]) -> Verdict {
     if calls.is_empty() {
         return Ok(());
     }
-    // Those with an id choose first, so that none of them finds its call taken by name.
+    // Responses with an id are matched first, so that matching by name does not take their calls.
     let mut order: Vec<&Part<'_>> = responses.iter().collect();
     order.sort_by_key(|response| response.id.is_none());
     let mut open: Vec<&Part<'_>> = calls.iter().collect();
@@ -211,11 +211,11 @@ fn answered(calls: &[Part<'_>], responses: &[Part<'_>]) -> Verdict {
             .collect();
         return refuse(COUNT.to_owned(), named);
     }
-    strays.first().map_or(Ok(()), |first| stray(first))
+    strays.first().map_or(Ok(()), |first| refuse_stray(first))
 }
 
-/// Behind the last words of the user, the first call of every step carries its signature.
-fn signatures(contents: &[Content<'_>]) -> Verdict {
+/// Checks that the first call of every step after the last user text is signed.
+fn check_signatures(contents: &[Content<'_>]) -> Verdict {
     let border = contents
         .iter()
         .rposition(|content| content.role != "model" && content.ordinary);

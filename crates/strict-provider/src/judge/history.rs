@@ -1,11 +1,11 @@
-//! Where a body keeps its histories: a batch keeps several, a wrapped request keeps its own further inside.
+//! The places of histories in a body. A batch contains several, and a wrapped request contains its own further inside.
 
 use serde_json::Value;
 
-/// One history and the list that it is written in.
+/// A history, and the list that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum History<'a> {
-    /// Messages, and Chat Completions.
+    /// Messages and Chat Completions.
     Messages(&'a Value),
     /// Responses: a list of items, or one string.
     Input(&'a Value),
@@ -13,18 +13,18 @@ pub(super) enum History<'a> {
     Contents(&'a Value),
 }
 
-/// Where Gemini's endpoints put one request: plain, to be counted, and as Code Assist wraps it.
+/// Paths of a single request at Gemini's endpoints: plain, in a token count, and wrapped by Code Assist.
 const WRAPPED: [&str; 3] = ["", "/generateContentRequest", "/request"];
-/// Where Gemini's batches put their requests.
+/// Path of the requests in a Gemini batch.
 const BATCH: &str = "/batch/inputConfig/requests/requests";
 
-/// The requests of an Anthropic batch; none where the body is no batch.
+/// Returns the requests of an Anthropic batch. `None` for any other body.
 pub(super) fn batch(body: &Value) -> Option<Vec<&Value>> {
     let entries = body.get("requests")?.as_array()?;
     entries.iter().map(|entry| entry.get("params")).collect()
 }
 
-/// The requests of a Gemini body, each an object that may hold `contents`; none where it holds no request at all.
+/// Returns the requests of a Gemini body: objects that may contain `contents`. Empty without any.
 pub(super) fn gemini(body: &Value) -> Vec<&Value> {
     if let Some(entries) = body.pointer(BATCH).and_then(Value::as_array) {
         return entries.iter().filter_map(|entry| entry.get("request")).collect();
@@ -33,7 +33,7 @@ pub(super) fn gemini(body: &Value) -> Vec<&Value> {
     wrapped.filter(|request| request.get("contents").is_some()).collect()
 }
 
-/// Every history of a body of any format.
+/// Returns every history of a body in any format.
 pub(super) fn histories(body: &Value) -> Vec<History<'_>> {
     let mut found: Vec<History<'_>> = Vec::new();
     found.extend(body.get("messages").map(History::Messages));

@@ -1,6 +1,6 @@
-//! A judge of tool-call histories: would this provider accept the body, and if not, in which words does it refuse?
+//! Judges of tool-call histories: would this provider accept the body, and with which words would it refuse?
 //!
-//! Written from the providers' documents and published error texts alone. Never looks at how repair works.
+//! They are based only on the providers' documents and published error texts, never on the repair code.
 
 mod anthropic;
 mod chat;
@@ -23,84 +23,85 @@ pub struct Refusal {
     pub status: u16,
     /// The provider's own words.
     pub message: String,
-    /// The ids that the words name, in order.
+    /// The ids in the words, in order.
     pub ids: Vec<String>,
 }
 
-/// Accepted, or the refusal.
+/// `Ok` if the body is accepted.
 pub type Verdict = Result<(), Refusal>;
 
-/// Anthropic Messages as Anthropic reads it: consecutive messages of one role are one turn.
+/// Judges Messages as Anthropic does: consecutive messages of one role are one turn.
 pub fn anthropic(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::STANDARD)
 }
 
-/// Anthropic bodies on Bedrock: every message is a turn of its own.
+/// Judges Anthropic bodies as Bedrock does: every message is its own turn.
 pub fn bedrock_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::BEDROCK)
 }
 
-/// DeepSeek's Messages endpoint: no combining, no text behind a call in its message, any id.
+/// Judges Messages as DeepSeek does: no combining, no text after a call in its message, any id.
 pub fn deepseek_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::DEEPSEEK)
 }
 
-/// MiniMax's Messages endpoint: nothing beside the results of a message, any id.
+/// Judges Messages as MiniMax does: nothing beside the results of a message, any id.
 pub fn minimax_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::MINIMAX)
 }
 
-/// Another server that speaks Messages: Anthropic's rules without its id pattern.
+/// Judges Messages as other servers do: Anthropic's rules without its id pattern.
 pub fn compatible_messages(body: &Value) -> Verdict {
     anthropic::judge(body, &anthropic::Rules::COMPATIBLE)
 }
 
-/// Chat Completions as OpenAI reads it.
+/// Judges Chat Completions as OpenAI does.
 pub fn openai_chat(body: &Value) -> Verdict {
     chat::judge(body, &chat::Rules::STANDARD)
 }
 
-/// Chat Completions as DeepSeek reads it.
+/// Judges Chat Completions as DeepSeek does.
 pub fn deepseek_chat(body: &Value) -> Verdict {
     chat::judge(body, &chat::Rules::DEEPSEEK)
 }
 
-/// Chat Completions as Mistral reads it: roles by a table, counts, ids of nine letters and digits.
+/// Judges Chat Completions as Mistral does: a table of roles, counts, ids of nine letters and digits.
 pub fn mistral_chat(body: &Value) -> Verdict {
     chat::mistral(body)
 }
 
-/// Chat Completions as xAI reads it: a tool message without an id answers by position; only users have names.
+/// Judges Chat Completions as xAI does: a tool message without an id answers by position, and only user messages have
+/// names.
 pub fn xai(body: &Value) -> Verdict {
     chat::judge(body, &chat::Rules::XAI)
 }
 
-/// Another server that speaks Chat Completions: OpenAI's rules without its limit on ids.
+/// Judges Chat Completions as other servers do: OpenAI's rules without its limit on ids.
 pub fn compatible_chat(body: &Value) -> Verdict {
     chat::judge(body, &chat::Rules::COMPATIBLE)
 }
 
-/// Responses as `OpenAI` reads it: an output for every call, by id, over the whole input.
+/// Judges Responses as `OpenAI` does: an output for every call, by id, over the whole input.
 pub fn openai_responses(body: &Value) -> Verdict {
     responses::judge(body)
 }
 
-/// Responses as DeepSeek reads it: outputs before the next item that is no call.
+/// Judges Responses as DeepSeek does: all outputs before the next item that is not a call.
 pub fn deepseek_responses(body: &Value) -> Verdict {
     responses::deepseek(body)
 }
 
-/// Another server that speaks Responses: `OpenAI`'s rules without its limit on ids.
+/// Judges Responses as other servers do: `OpenAI`'s rules without its limit on ids.
 pub fn compatible_responses(body: &Value) -> Verdict {
     responses::compatible(body)
 }
 
-/// Gemini; signatures are wanted where the body names a model that gives them.
+/// Judges Gemini bodies. Signatures are required if the body names a model that signs.
 pub fn gemini(body: &Value) -> Verdict {
     gemini::judge(body, gemini::Signatures::ByModel)
 }
 
-/// Gemini, for a model that signs its calls, whatever the body names.
+/// Judges Gemini bodies for a model that signs its calls, whatever the body names.
 pub fn gemini_signed(body: &Value) -> Verdict {
     gemini::judge(body, gemini::Signatures::Wanted)
 }
@@ -125,7 +126,7 @@ pub fn judge_of(format: Format, dialect: Dialect) -> fn(&Value) -> Verdict {
     }
 }
 
-/// A refusal that names `ids`.
+/// Returns a refusal that names `ids`.
 fn refuse<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) -> Verdict {
     Err(Refusal {
         status: 400,
@@ -134,12 +135,12 @@ fn refuse<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) ->
     })
 }
 
-/// A refusal that names no id.
+/// Returns a refusal without ids.
 fn refuse_plainly(message: impl Into<String>) -> Verdict {
     refuse(message.into(), std::iter::empty::<String>())
 }
 
-/// The history, or the refusal of a body without one.
+/// Returns the messages, or the refusal of a body without any.
 fn messages(body: &Value) -> Result<&[Value], Refusal> {
     match body.get("messages") {
         Some(Value::Array(messages)) if !messages.is_empty() => Ok(messages),

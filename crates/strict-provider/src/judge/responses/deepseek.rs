@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Verdict, read, refuse, refuse_plainly};
+use super::{Verdict, read_items, refuse, refuse_plainly};
 
-/// Every output before the next item that is no call; ids once in the whole input; any output answers any call; kinds
-/// that it does not know are not there.
+/// Judges a body: all outputs come before the next item that is not a call, and ids are unique in the whole input. Any
+/// kind of output answers any call, and unknown kinds are ignored.
 pub(crate) fn judge(body: &Value) -> Verdict {
-    let items = read(body)?;
+    let items = read_items(body)?;
     let instructed = body
         .get("instructions")
         .and_then(Value::as_str)
@@ -32,7 +32,7 @@ pub(crate) fn judge(body: &Value) -> Verdict {
         );
         if !calls && !answers {
             if matches!(item.kind, "message" | "reasoning" | "web_search_call") {
-                settled(&open)?;
+                check_open_calls(&open)?;
             }
             continue;
         }
@@ -40,8 +40,8 @@ pub(crate) fn judge(body: &Value) -> Verdict {
             _ if item.kind == "function_call_output" && item.value.get("output").is_none() => {
                 return refuse_plainly("missing field `output`");
             }
-            // Such an output answers no call.
-            None if item.kind == "function_call_output" => settled(&open)?,
+            // An output without an id answers no call.
+            None if item.kind == "function_call_output" => check_open_calls(&open)?,
             None => return refuse_plainly("missing field `call_id`"),
             Some("") => {
                 return refuse_plainly(format!(
@@ -66,10 +66,10 @@ pub(crate) fn judge(body: &Value) -> Verdict {
             },
         }
     }
-    settled(&open)
+    check_open_calls(&open)
 }
 
-fn settled(open: &[&str]) -> Verdict {
+fn check_open_calls(open: &[&str]) -> Verdict {
     match open.first() {
         Some(id) => refuse(format!("No tool output found for tool call {id}."), [*id]),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! Responses: an output for every call of the input, by id and kind over all of it.
+//! Responses. Every call of the input has an output of the right kind, by id, over the whole input.
 
 mod deepseek;
 
@@ -10,14 +10,14 @@ pub(super) use deepseek::judge as deepseek;
 
 use super::{Refusal, Verdict, contents, refuse, refuse_plainly};
 
-/// A kind of call, the kinds of items that answer it, and the provider's words for both.
+/// A kind of call, the kinds of outputs that answer it, and the provider's words for both.
 struct Kind {
     call: &'static str,
     outputs: &'static [&'static str],
     called: &'static str,
 }
 
-/// The calls that a client answers. Hosted tools hold their result; a program waits as long as it likes.
+/// Calls that a client answers. Hosted tools contain their result, and a program may wait without a limit.
 const KINDS: [Kind; 7] = [
     Kind {
         call: "function_call",
@@ -29,7 +29,7 @@ const KINDS: [Kind; 7] = [
         outputs: &["custom_tool_call_output"],
         called: "custom tool call",
     },
-    // The specification has an output of its own kind, codex answers with a function's.
+    // The specification has its own kind of output, but codex sends a function output.
     Kind {
         call: "local_shell_call",
         outputs: &["local_shell_call_output", "function_call_output"],
@@ -57,7 +57,7 @@ const KINDS: [Kind; 7] = [
     },
 ];
 
-/// Every kind of item that answers a call, and its name in the provider's words.
+/// Every kind of output, and its name in the provider's words.
 const OUTPUTS: [(&str, &str); 8] = [
     ("function_call_output", "function call output"),
     ("custom_tool_call_output", "custom tool call output"),
@@ -69,16 +69,16 @@ const OUTPUTS: [(&str, &str); 8] = [
     ("program_output", "program output"),
 ];
 
-/// Item ids begin with the mark of their kind.
+/// Id prefixes by kind of item.
 const MARKS: [(&str, &str); 3] = [("function_call", "fc"), ("message", "msg"), ("reasoning", "rs")];
 
-/// The kinds of items behind which what they stand for is on the server.
+/// Kinds of items that stand for history at the server.
 const HELD: [&str; 2] = ["item_reference", "compaction"];
 
-/// The longest `call_id` of `OpenAI`.
+/// Largest length of a `call_id` at `OpenAI`.
 const ID_MAX: usize = 64;
 
-/// An item and where it stands.
+/// An item and its place.
 #[derive(Clone, Copy)]
 struct Item<'a> {
     index: usize,
@@ -91,7 +91,7 @@ impl<'a> Item<'a> {
         self.value.get(key).and_then(Value::as_str)
     }
 
-    /// The name of an output in the provider's words; nothing for any other item.
+    /// Returns the name of an output in the provider's words. `None` for any other item.
     fn output(&self) -> Option<&'static str> {
         let known = OUTPUTS.iter().find(|(kind, _)| *kind == self.kind);
         known.map(|(_, words)| *words)
@@ -101,7 +101,7 @@ impl<'a> Item<'a> {
         KINDS.iter().find(|kind| kind.call == self.kind)
     }
 
-    /// The id that pairs; a local shell's output may carry it as `id`.
+    /// Returns the id that pairs. An output of a local shell may carry it as `id`.
     fn pairs(&self) -> Option<&'a str> {
         let own = self.str("call_id");
         own.or_else(|| {
@@ -111,13 +111,13 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// Searched for by the server itself: nothing that a client answers.
+    /// Reports whether the server itself runs the search, so that no client answers it.
     fn is_hosted(&self) -> bool {
         let search = matches!(self.kind, "tool_search_call" | "tool_search_output");
         search && (self.str("execution") == Some("server") || self.pairs().is_none())
     }
 
-    /// What only a model writes, so that it may follow the model's reasoning.
+    /// Reports whether only a model writes this item, so that it may follow the model's reasoning.
     fn by_model(&self) -> bool {
         match self.kind {
             "message" => self.str("role") == Some("assistant"),
@@ -126,19 +126,19 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The items; an input of one string has none.
-fn read(body: &Value) -> Result<Vec<Item<'_>>, Refusal> {
+/// Returns the items. An input string has none.
+fn read_items(body: &Value) -> Result<Vec<Item<'_>>, Refusal> {
     match body.get("input") {
         Some(Value::String(_)) | None => Ok(Vec::new()),
-        Some(Value::Array(items)) => items.iter().enumerate().map(item).collect(),
+        Some(Value::Array(items)) => items.iter().enumerate().map(read_item).collect(),
         Some(_) => Err(refusal(
             "Invalid type for 'input': expected one of an array of objects or string.".into(),
         )),
     }
 }
 
-/// An item; without a type it is a message, or a reference where it has nothing but an id.
-fn item((index, value): (usize, &Value)) -> Result<Item<'_>, Refusal> {
+/// Reads an item. Without a type it is a message, or a reference if it has only an id.
+fn read_item((index, value): (usize, &Value)) -> Result<Item<'_>, Refusal> {
     let kind = match value.get("type").and_then(Value::as_str) {
         Some(kind) => kind,
         None if value.get("role").is_some() => "message",
@@ -156,25 +156,25 @@ fn refusal(message: String) -> Refusal {
     }
 }
 
-/// Whether the body names a state that the server keeps.
+/// Reports whether the body names state at the server.
 fn is_stateful(body: &Value) -> bool {
     ["previous_response_id", "conversation"]
         .iter()
         .any(|key| body.get(key).is_some_and(|value| !value.is_null()))
 }
 
-/// Responses as `OpenAI` reads it.
+/// Judges as `OpenAI` does.
 pub(super) fn judge(body: &Value) -> Verdict {
     open_ai(body, ID_MAX)
 }
 
-/// Another server that speaks Responses: no limit on ids.
+/// Judges as other servers do: no limit on ids.
 pub(super) fn compatible(body: &Value) -> Verdict {
     open_ai(body, usize::MAX)
 }
 
 fn open_ai(body: &Value, id_max: usize) -> Verdict {
-    let items = read(body)?;
+    let items = read_items(body)?;
     let stateful = is_stateful(body);
     let says = matches!(body.get("input"), Some(Value::String(_))) || !items.is_empty();
     if !says && !stateful && body.get("prompt").is_none_or(Value::is_null) {
@@ -183,16 +183,16 @@ fn open_ai(body: &Value, id_max: usize) -> Verdict {
         );
     }
     for item in &items {
-        fields(item, id_max)?;
+        check_item(item, id_max)?;
     }
-    own_ids(&items)?;
-    unique(&items)?;
-    paired(&items, stateful || items.iter().any(|item| HELD.contains(&item.kind)))?;
-    followed(&items)
+    check_item_ids(&items)?;
+    check_call_ids(&items)?;
+    check_pairs(&items, stateful || items.iter().any(|item| HELD.contains(&item.kind)))?;
+    check_reasoning(&items)
 }
 
-/// What is wrong with an item wherever it stands.
-fn fields(item: &Item<'_>, id_max: usize) -> Verdict {
+/// Checks an item by itself.
+fn check_item(item: &Item<'_>, id_max: usize) -> Verdict {
     let index = item.index;
     if item.kind == "message" && !matches!(item.str("role"), Some("user" | "assistant" | "system" | "developer")) {
         let role = item.str("role").unwrap_or_default();
@@ -223,12 +223,12 @@ fn fields(item: &Item<'_>, id_max: usize) -> Verdict {
             );
             refuse(words, [id])
         }
-        Some(_) => said(item),
+        Some(_) => check_output(item),
     }
 }
 
-/// What an output must say.
-fn said(item: &Item<'_>) -> Verdict {
+/// Checks the members of an output.
+fn check_output(item: &Item<'_>) -> Verdict {
     let (index, output) = (item.index, item.value.get("output"));
     let wrong = |key: &str| refuse_plainly(format!("Missing required parameter: 'input[{index}].{key}'."));
     let told = |part: &Value| {
@@ -266,10 +266,10 @@ fn said(item: &Item<'_>) -> Verdict {
     }
 }
 
-/// The ids of the items themselves: each once.
-fn own_ids(items: &[Item<'_>]) -> Verdict {
+/// Checks that the items' own ids are unique.
+fn check_item_ids(items: &[Item<'_>]) -> Verdict {
     let mut seen = HashSet::new();
-    // An output of a local shell may carry its call's id there, a reference carries another item's.
+    // A local shell output may carry its call's id there, and a reference another item's id.
     let own = |item: &&Item<'_>| item.output().is_none() && item.kind != "item_reference";
     for id in items.iter().filter(own).filter_map(|item| item.str("id")) {
         if !seen.insert(id) {
@@ -281,8 +281,9 @@ fn own_ids(items: &[Item<'_>]) -> Verdict {
     Ok(())
 }
 
-/// No two calls of one turn of the model share an id. A turn is what the model writes without a word in between.
-fn unique(items: &[Item<'_>]) -> Verdict {
+/// Checks that no two calls of one model turn share an id. A turn is everything that the model writes without text in
+/// between.
+fn check_call_ids(items: &[Item<'_>]) -> Verdict {
     let mut seen = HashSet::new();
     for item in items {
         if !item.by_model() {
@@ -298,9 +299,9 @@ fn unique(items: &[Item<'_>]) -> Verdict {
     Ok(())
 }
 
-/// As many outputs of the right kinds as calls for each id, over the whole input and in any order. With state on the
-/// server an output without its call is legal, a call without its output never is.
-fn paired(items: &[Item<'_>], held: bool) -> Verdict {
+/// Checks that each id has as many outputs of the right kinds as calls, over the whole input and in any order. With
+/// state at the server, an output without its call is legal. A call without its output never is.
+fn check_pairs(items: &[Item<'_>], held: bool) -> Verdict {
     let mut left: HashMap<&str, Vec<&Item<'_>>> = HashMap::new();
     for item in items.iter().filter(|item| item.output().is_some() && !item.is_hosted()) {
         left.entry(item.pairs().unwrap_or_default()).or_default().push(item);
@@ -345,8 +346,8 @@ fn paired(items: &[Item<'_>], held: bool) -> Verdict {
     }
 }
 
-/// Behind a reasoning item that has an id stands what the model went on to say or to do.
-fn followed(items: &[Item<'_>]) -> Verdict {
+/// Checks that a reasoning item with an id is followed by the model's text or call.
+fn check_reasoning(items: &[Item<'_>]) -> Verdict {
     for (at, item) in items.iter().enumerate() {
         let Some(id) = item.str("id").filter(|_| item.kind == "reasoning") else {
             continue;
