@@ -1,10 +1,10 @@
-# The image: one static binary in an empty root, without shell, package manager or write access.
+# The image: one static binary and CA certificates in an empty root, without a shell or a package manager.
 #
 #   docker build -t antiphon .
 #   docker run --rm --read-only -p 127.0.0.1:4747:4747 antiphon
 #
-# and clients on this machine use http://127.0.0.1:4747/anthropic and so on. Other names under which clients reach it,
-# as `antiphon` in a compose file, go into `server.allow_hosts`:
+# Clients on this machine then use http://127.0.0.1:4747/anthropic and so on. If clients use another name, such as
+# `antiphon` in a compose file, add it to `server.allow_hosts`:
 #
 #   docker run … -v ./antiphon.toml:/etc/antiphon.toml:ro -e ANTIPHON_CONFIG=/etc/antiphon.toml antiphon
 
@@ -17,7 +17,7 @@ COPY . .
 RUN cargo chef prepare --recipe-path recipe.json
 
 FROM chef AS build
-# With a target of its own the flags are for the binary alone: build scripts and macros stay dynamic.
+# With an explicit target the flags apply to the binary only: build scripts and macros stay dynamic.
 ENV RUSTFLAGS="-C target-feature=+crt-static"
 COPY --from=plan /src/recipe.json recipe.json
 RUN cargo chef cook --release --locked --target "$(uname -m)-unknown-linux-gnu" --recipe-path recipe.json
@@ -27,11 +27,12 @@ RUN cargo build --release --locked --target "$(uname -m)-unknown-linux-gnu" \
  && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt
 
 FROM scratch
-# The binary, and the certificates of the build image; without any the roots inside the binary are used.
+# The binary, and the certificates of the build image. Without certificates the binary uses its built-in roots.
 COPY --from=build /out/ /
 USER 65532:65532
-# Inside a container every address is this container's: who may come in is what `-p` publishes, and only under a
-# loopback name or one of server.allow_hosts. Health and metrics stay on 127.0.0.1 of the container (or pod).
+# Listens on every address, because each of them belongs to the container. `-p` decides which clients can connect. The
+# proxy answers only under a loopback name or one of server.allow_hosts. Health and metrics stay on 127.0.0.1 of the
+# container (or pod).
 ENV ANTIPHON_LISTEN=0.0.0.0:4747
 EXPOSE 4747 4748
 HEALTHCHECK --interval=10s --timeout=6s --start-period=2s CMD ["/antiphon", "healthcheck"]

@@ -1,6 +1,7 @@
-//! The repair core by format and size: read, pair, check, plan, splice, repair; `serde_json`, memchr and memcpy beside it.
+//! The repair core by format and size: read, pair, check, plan, splice, repair. `serde_json`, memchr and memcpy for
+//! comparison.
 //!
-//! Every figure is the best of many short batches. A wrong result ends the bench; a slow one never does.
+//! Each figure is the best of many short batches. A wrong result ends the bench, a slow one never does.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -30,10 +31,10 @@ use serde_json::Value;
 use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, Work, best, number, wire};
 
-/// Seconds by what was timed.
+/// Seconds by the name of the measured step.
 type Times = BTreeMap<&'static str, f64>;
 
-/// One body, timed in three states.
+/// A body, timed in its three shapes.
 struct Row {
     name: String,
     bytes: usize,
@@ -42,7 +43,7 @@ struct Row {
     displaced: Times,
 }
 
-// As the binary is built: the core allocates little, but small bodies feel it.
+// The allocator of the binary: the core allocates little, but small bodies show the difference.
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -71,7 +72,7 @@ fn main() {
     options.conclude();
 }
 
-/// Makes a body, makes sure that it comes out right, and times what is done with it.
+/// Creates a body, checks its output, and times the steps.
 fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
     let (wire, policy) = (wire(format), RepairPolicy::default());
     let body = Bytes::from(sized(format, shape, bytes));
@@ -140,7 +141,7 @@ fn measure(quick: bool, format: Format, shape: Shape, bytes: usize) -> Times {
     works.iter().map(|(name, _)| *name).zip(times).collect()
 }
 
-/// Healthy bodies come out as the very same bytes; broken ones are mended, and nothing is left to mend.
+/// Checks that healthy bodies come out unchanged, and that broken ones are repaired once and completely.
 fn verify(body: &Bytes, format: Format, shape: Shape) {
     let (wire, policy) = (wire(format), RepairPolicy::default());
     let findings = check(body, wire, &policy).unwrap();

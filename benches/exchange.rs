@@ -1,7 +1,8 @@
-//! Whole exchanges over loopback: the shipped proxy against a bare hyper pass-through, with the same client and provider.
+//! Whole exchanges over loopback: the shipped proxy against a bare hyper pass-through, with the same client and
+//! provider.
 //!
-//! Processor time a request, added latency, memory, start. A body that arrives otherwise than it should ends the bench;
-//! a slow one never does. Needs Linux: the figures of a process are read from `/proc`.
+//! It measures processor time per request, added latency, memory and start-up. A body that does not arrive as expected
+//! ends the bench, a slow one never does. Needs Linux: process figures come from `/proc`.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -31,7 +32,7 @@ use loopback::{Child, Client, Stage, Who, request, settle, unread, upstream};
 use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, median, number, quantile, wire};
 
-/// Streams held open at once; below the usual limit of 1024 files.
+/// Number of streams held open at once, below the usual limit of 1024 files.
 const STREAMS: usize = 400;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -60,15 +61,15 @@ fn main() {
     options.conclude();
 }
 
-/// One column of the table of processor time.
+/// A column of the processor time table.
 #[derive(Clone, Copy, Debug)]
 enum Column {
     Floor,
-    /// Ours on a path whose bodies are not read.
+    /// The proxy, on a path whose bodies are not read.
     Unread,
-    /// Ours, read and mended where it is broken.
+    /// The proxy, with bodies read and repaired.
     Read(Shape),
-    /// Ours, read, with profiles.
+    /// The proxy with profiles, with bodies read.
     Keys,
 }
 
@@ -82,7 +83,7 @@ const COLUMNS: [Column; 6] = [
 ];
 
 impl Column {
-    /// Who is asked, and the request, after one look at how it arrives.
+    /// Returns the target and the request, after a check that it arrives as expected.
     fn prepare(self, stage: &Stage, format: Format, bytes: usize) -> (Who, Vec<u8>) {
         let (who, shape) = match self {
             Self::Floor => (Who::Floor, Shape::Balanced),
@@ -133,7 +134,7 @@ fn processor(options: Options, stage: &Stage) {
             let requests = COLUMNS.map(|column| column.prepare(stage, format, *bytes));
             let mut costs: [Vec<f64>; COLUMNS.len()] = Default::default();
             for round in 0..rounds {
-                // Every second round runs the other way round, so that nobody is always first.
+                // Every second round runs in reverse order, so that no column is always first.
                 for step in 0..COLUMNS.len() {
                     let column = if round % 2 == 0 { step } else { COLUMNS.len() - 1 - step };
                     let (who, request) = &requests[column];
@@ -153,7 +154,7 @@ fn processor(options: Options, stage: &Stage) {
     times.print(options.markdown);
 }
 
-/// Healthy bodies arrive as they were sent; broken ones as the core mends them.
+/// Checks that healthy bodies arrive unchanged, and broken ones as the core repairs them.
 fn verify(stage: &Stage, who: Who, format: Format, shape: Shape, body: &[u8]) {
     let arrived = stage.arrived(who, format, body);
     if who == Who::Floor || shape == Shape::Balanced {
@@ -167,7 +168,7 @@ fn verify(stage: &Stage, who: Who, format: Format, shape: Shape, body: &[u8]) {
     );
 }
 
-/// One request at a time: what the client waits for, without a proxy, through the floor, through ours.
+/// Measures one request at a time: without a proxy, through the floor, and through the proxy.
 fn latency(options: Options, stage: &Stage) {
     let head = &[
         "µs, 10th percentile",
@@ -214,7 +215,7 @@ fn latency(options: Options, stage: &Stage) {
     table.print(options.markdown);
 }
 
-/// Each figure in a process of its own: memory that was used once is seldom given back.
+/// Measures each figure in its own process, since allocators seldom return memory.
 fn memory(options: Options) {
     let head = &["memory", "floor", "ours", "ours : floor"];
     let mut table = Table::new("Memory", head);
@@ -242,7 +243,7 @@ fn warm(stage: &Stage, who: Who) {
     settle();
 }
 
-/// The most memory above idle with four bodies that end at the same moment, over the size of the bodies.
+/// Returns the peak memory above idle with four bodies that end at the same moment, per byte of body.
 fn peak(child: &Child, who: Who, shape: Shape) -> f64 {
     let body = sized(Format::Anthropic, shape, 4 << 20);
     let request = request(who, Format::Anthropic, upstream::TAKE, &body);
@@ -251,7 +252,7 @@ fn peak(child: &Child, who: Who, shape: Shape) -> f64 {
     let barrier = Barrier::new(4);
     let together = || {
         barrier.wait();
-        // What was sent is read meanwhile.
+        // The bytes sent so far are read meanwhile.
         thread::sleep(Duration::from_millis(200));
     };
     thread::scope(|scope| {
@@ -263,7 +264,7 @@ fn peak(child: &Child, who: Who, shape: Shape) -> f64 {
     (child.peak() - idle) / (4 * body.len()) as f64
 }
 
-/// What a stream that waits for its next event holds.
+/// Returns the memory of a stream that waits for its next event.
 fn idle(child: &Child, who: Who) -> f64 {
     let body = sized(Format::Anthropic, Shape::Balanced, 64 << 10);
     let request = request(who, Format::Anthropic, upstream::IDLE, &body);
@@ -276,7 +277,7 @@ fn idle(child: &Child, who: Who) -> f64 {
     (child.resident() - before) / STREAMS as f64 / 1e3
 }
 
-/// From the start of the process to its first connection.
+/// Measures the time from the start of the process to its first connection.
 fn start(options: Options) {
     let provider = Child::upstream();
     let (mut floor, mut ours, mut resident) = (Vec::new(), Vec::new(), Vec::new());

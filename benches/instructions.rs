@@ -1,7 +1,7 @@
-//! Instructions per byte under callgrind: a figure that does not depend on what else the machine does.
+//! Instructions per byte under callgrind, independent of the load of the machine.
 //!
-//! The bench starts itself under valgrind, twice for each task with different numbers of runs; the difference is what
-//! the runs take. Without valgrind it says so and ends.
+//! The bench starts itself under valgrind, twice for each task with different numbers of runs. The difference is the
+//! cost of the runs. Without valgrind it prints a note and ends.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -26,10 +26,10 @@ use serde::de::IgnoredAny;
 use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, number, wire};
 
-/// Marks the arguments of the bench under valgrind.
+/// Marks the arguments of the run under valgrind.
 const INSIDE: &str = "--inside";
 
-/// What is counted, by its name.
+/// Names of the counted tasks.
 const TASKS: [&str; 5] = ["skim", "check", "repair", "repair-orphan", "repair-displaced"];
 
 fn main() {
@@ -80,7 +80,7 @@ fn main() {
     options.conclude();
 }
 
-/// The instructions of this program over one task, all of it.
+/// Returns the instructions of this program for one task, including its start.
 fn count(task: &str, format: Format, bytes: usize, runs: u32) -> f64 {
     let ran = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -96,7 +96,7 @@ fn count(task: &str, format: Format, bytes: usize, runs: u32) -> f64 {
         .expect("callgrind's count")
 }
 
-/// One task, so many times.
+/// Runs one task this many times.
 fn work(task: &str, format: Format, bytes: usize, runs: u32) {
     let (wire, policy) = (wire(format), RepairPolicy::default());
     let shape = match task {

@@ -1,7 +1,6 @@
-//! Streamed answers: the framer of events by the size of its chunks, what a watcher adds to it, and what relaying an
-//! event costs the proxy.
+//! Streamed answers: the event framer by chunk size, the extra cost of a watcher, and the cost of relaying an event.
 //!
-//! A stream that does not arrive byte for byte ends the bench; a slow one never does. The relay part needs Linux.
+//! A stream that does not arrive byte for byte ends the bench, a slow one never does. The relay part needs Linux.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -48,7 +47,7 @@ fn main() {
     options.conclude();
 }
 
-/// The framer against a plain search for the empty line.
+/// Compares the framer with a plain search for the empty line.
 fn framer(options: Options) {
     let stream = upstream::events().concat().repeat(8).into_bytes();
     let events = 8 * upstream::EVENTS;
@@ -79,7 +78,7 @@ fn framer(options: Options) {
     table.print(options.markdown);
 }
 
-/// Events of words, as each provider writes them.
+/// Returns text events as each provider writes them.
 fn words(format: Format) -> String {
     let event = |number: usize| match format {
         Format::Anthropic => format!(
@@ -106,7 +105,7 @@ fn words(format: Format) -> String {
     (0..upstream::EVENTS).map(event).collect()
 }
 
-/// The watcher against the framer in it, with events of words: those that make up most of a stream.
+/// Compares the watcher with its framer, on text events, which make up most of a stream.
 fn watcher(options: Options) {
     let head = &["watcher", "watcher - framer, ns an event", "framer", "watcher"];
     let mut table = Table::new("Watching events, by format and the size of the chunks", head);
@@ -139,7 +138,7 @@ fn watcher(options: Options) {
     table.print(options.markdown);
 }
 
-/// The proxy against the floor, with events that come in one go and with events that come one by one.
+/// Compares the proxy with the floor, for events in one write and for single events.
 fn relay(options: Options) {
     let stage = Stage::start();
     let events = upstream::events().concat().into_bytes();

@@ -1,24 +1,25 @@
 //! The composition root: builds every part from its settings, starts it and drains it in order.
 
+mod lasting_memory;
 mod launch;
+mod ledger_store;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 pub use launch::{ConfigSummary, LaunchedProxy, launch_proxy};
-
-use tokio::io::{AsyncRead, AsyncWrite};
+pub use ledger_store::LedgerStore;
 
 use crate::{
     callers::Callers,
     late::{LateSettings, LateStore, LateWorker},
-    ledger::{self, Ledger, MeasuredLedger, WriteBehind, WriteBehindWorker},
+    ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
     proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
-    upstream::{InProcessDialer, Sender, UpstreamSettings},
+    upstream::{RandomError, Sender, UpstreamSettings},
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
@@ -59,7 +60,7 @@ pub struct BackgroundWork {
 
 /// Running background work.
 #[derive(Debug)]
-struct RunningBackgroundWork {
+pub struct RunningBackgroundWork {
     tasks: Tasks,
     late: LateStore,
     write_behind: WriteBehind,
@@ -68,7 +69,7 @@ struct RunningBackgroundWork {
 
 impl BackgroundWork {
     /// Starts the work as background tasks.
-    fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
+    pub fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
@@ -123,29 +124,28 @@ impl LedgerServices {
         telemetry: &Telemetry,
     ) -> Self {
         // All access from here on is counted and timed.
-        let ledger: &Arc<dyn Ledger> =
-            &(Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry)) as Arc<dyn Ledger>);
-        let (later, writer) = ledger::write_behind_counting(Arc::clone(ledger), telemetry.lost_ledger_writes());
-        let callers = Callers::new(Arc::clone(ledger), later.clone());
-        let shared = Arc::clone(ledger);
+        let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
+        let lost = telemetry.lost_ledger_writes();
+        let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), lost);
+        let callers = Callers::new(Arc::clone(&ledger), write_behind.clone());
         let recalls = AnswerStoreSettings {
             record_ttl: settings.ttl,
             stores_client_results: keeps_seen,
         };
-        let recall = AnswerStore::new(shared, later.clone(), callers.clone(), telemetry.clone(), recalls);
-        let shared = Arc::clone(ledger);
-        let (late, keeper) = LateStore::new(shared, callers, settings, telemetry.clone());
-        let upkeep = BackgroundWork {
-            ledger: Arc::clone(ledger),
-            write_behind_worker: writer,
-            late_worker: keeper,
+        let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
+        let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), recalls);
+        let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
+        let background_work = BackgroundWork {
+            ledger,
+            write_behind_worker,
+            late_worker,
             late: late.clone(),
-            write_behind: later,
+            write_behind,
         };
         Self {
             late,
-            answers: recall,
-            background_work: upkeep,
+            answers,
+            background_work,
         }
     }
 }
@@ -159,6 +159,12 @@ pub enum StartError {
     /// TLS towards providers could not be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
+    /// The ledger could not be opened.
+    #[error(transparent)]
+    Ledger(#[from] LedgerOpenError),
+    /// No secret could be generated for a new ledger.
+    #[error("cannot generate the secret of the ledger")]
+    LedgerSecret(#[source] RandomError),
 }
 
 /// Reports the duration of new connections to telemetry.
@@ -169,53 +175,44 @@ fn record_connects(sender: &Sender, telemetry: &Telemetry) {
 
 /// Binds both listeners and starts serving.
 pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
-    let AppParts {
-        routes,
-        server,
-        admin_listen,
-        admin,
-        proxy,
-        upstream: upstream_settings,
-        shared,
-        background_work: upkeep,
-        traces,
-    } = parts;
     let tasks = Tasks::default();
     // Both before anything is started, so that a port in use leaves nothing behind.
-    let data = server::bind_listener(server.listen).await?;
-    let admin_listener = server::bind_listener(admin_listen).await?;
-    let data_address = data.local_addr().unwrap_or(server.listen);
-    let admin_address = admin_listener.local_addr().unwrap_or(admin_listen);
-    let sender = Sender::new(&upstream_settings, tasks.clone())?;
-    let telemetry = shared.telemetry.clone();
-    record_connects(&sender, &shared.telemetry);
+    let data_listener = server::bind_listener(parts.server.listen).await?;
+    let admin_listener = server::bind_listener(parts.admin_listen).await?;
+    let data = data_listener.local_addr().unwrap_or(parts.server.listen);
+    let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
+    let sender = Sender::new(&parts.upstream, tasks.clone())?;
+    let telemetry = parts.shared.telemetry.clone();
+    record_connects(&sender, &telemetry);
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
-    let keeping = upkeep.start(Tasks::default(), shared.telemetry.clone());
-    if let Some(exporter) = traces {
+    let background_work = parts.background_work.start(Tasks::default(), telemetry.clone());
+    if let Some(exporter) = parts.traces {
         // A client of its own, since the last spans are sent after the data path has been drained.
-        let collector = Sender::new(&upstream_settings, keeping.tasks.clone())?;
-        keeping.tasks.spawn_background(exporter.run(collector));
+        let collector = Sender::new(&parts.upstream, background_work.tasks.clone())?;
+        background_work.tasks.spawn_background(exporter.run(collector));
     }
     // The address that was bound, since the guard accepts it as a host name.
-    let proxy = Proxy::new(routes, proxy, sender, shared, data_address.ip(), tasks.stop_signal());
-    let drain_timeout = server.drain_timeout;
-    tasks.spawn_background(server::serve_listener(data, server, tasks.clone(), proxy.clone()));
+    let (listen, stopping) = (data.ip(), tasks.stop_signal());
+    let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, listen, stopping);
+    let drain_timeout = parts.server.drain_timeout;
+    let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
+    tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.
     tasks.spawn_background(async move {
-        if let Err(error) = axum::serve(admin_listener, admin).await {
+        if let Err(error) = axum::serve(admin_listener, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }
     });
     Ok(RunningProxy {
-        data: data_address,
-        admin: admin_address,
+        data,
+        admin,
         tasks,
         drain_timeout,
-        background_work: keeping,
+        background_work,
         proxy,
         telemetry,
-        upstream: upstream_settings,
+        upstream: parts.upstream,
     })
 }
 
@@ -270,50 +267,5 @@ impl RunningProxy {
         }
         // Last, since the end of an exchange still queues writes and spans.
         self.background_work.drain().await;
-    }
-}
-
-/// Starts the data path without sockets, for clients and providers in this process. Listeners' addresses are ignored.
-pub fn start_in_process(parts: AppParts, dial: InProcessDialer) -> InProcessProxy {
-    let AppParts {
-        routes,
-        server,
-        proxy,
-        upstream: upstream_settings,
-        shared,
-        background_work: upkeep,
-        ..
-    } = parts;
-    let tasks = Tasks::default();
-    let sender = Sender::with_dial(&upstream_settings, tasks.clone(), dial);
-    record_connects(&sender, &shared.telemetry);
-    let listen = server.listen.ip();
-    upkeep.start(tasks.clone(), shared.telemetry.clone());
-    InProcessProxy {
-        proxy: Proxy::new(routes, proxy, sender, shared, listen, tasks.stop_signal()),
-        tasks,
-        server,
-    }
-}
-
-/// Running data path without sockets. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct InProcessProxy {
-    proxy: Proxy,
-    tasks: Tasks,
-    server: ServerSettings,
-}
-
-impl InProcessProxy {
-    /// Serves one client connection until it ends.
-    pub fn serve_connection(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-        let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
-        self.tasks
-            .spawn_connection(server::serve_connection(client, server, tasks, proxy));
-    }
-
-    /// Waits for running exchanges up to the drain timeout, and cuts the rest. Returns the number of cut connections.
-    pub async fn drain(self) -> usize {
-        self.tasks.drain(self.server.drain_timeout).await
     }
 }

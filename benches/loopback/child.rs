@@ -1,4 +1,4 @@
-//! The processes of an exchange, and what the system says of them: time, memory, calls. Figures on Linux only.
+//! The processes of an exchange, and their figures from the system: time, memory, calls. Figures on Linux only.
 
 use std::{
     env, fs,
@@ -14,10 +14,10 @@ use super::{floor, upstream};
 const UPSTREAM: &str = "--upstream";
 const FLOOR: &str = "--floor";
 
-/// Variables that the processes get; all others are taken from them.
+/// Environment variables that are passed on. All others are removed.
 const PASSED: [&str; 2] = ["TOKIO_WORKER_THREADS", "ANTIPHON_LOG"];
 
-/// Plays the role that the arguments ask for; false where they ask for none.
+/// Plays the role that the arguments name. Returns `false` if they name none.
 pub fn play() -> bool {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -28,17 +28,17 @@ pub fn play() -> bool {
     true
 }
 
-/// A running process that listens; it ends when dropped.
+/// A running process that listens. It ends on drop.
 pub struct Child {
     process: process::Child,
-    /// Where it listens.
+    /// Address of the listener.
     pub address: SocketAddr,
-    /// From the start of the process to the first connection.
+    /// Time from the start of the process to the first connection.
     pub start: Duration,
 }
 
 impl Child {
-    /// The mock provider.
+    /// Starts the mock provider.
     pub fn upstream() -> Self {
         let listen = free();
         Self::spawn(
@@ -47,15 +47,15 @@ impl Child {
         )
     }
 
-    /// The bare pass-through.
+    /// Starts the bare pass-through.
     pub fn floor(upstream: SocketAddr) -> Self {
         let listen = free();
         let arguments = [FLOOR, &listen.to_string(), &upstream.to_string()];
         Self::spawn(Command::new(env::current_exe().unwrap()).args(arguments), listen)
     }
 
-    /// The proxy as it is shipped, with its defaults; its log goes to a file that nobody reads. Beside each upstream
-    /// stands one with three profiles, `NAME-keys`.
+    /// Starts the shipped proxy with its defaults. Its log goes to a file. Each upstream also exists with three
+    /// profiles, as `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
         let (listen, admin) = (free(), free());
         let profiles = |name: &str| {
@@ -103,7 +103,7 @@ impl Child {
         child
     }
 
-    /// Seconds of processor time of all its threads so far.
+    /// Returns the processor time of all its threads so far, in seconds.
     pub fn cpu(&self) -> f64 {
         let threads = fs::read_dir(self.proc("task")).unwrap();
         let exact = |thread: &Path| {
@@ -113,22 +113,22 @@ impl Child {
         threads.filter_map(|thread| exact(&thread.ok()?.path())).sum::<f64>() / 1e9
     }
 
-    /// Bytes in memory.
+    /// Returns the resident memory in bytes.
     pub fn resident(&self) -> f64 {
         self.status("VmRSS:")
     }
 
-    /// The most bytes in memory since [`Self::forget_peak`].
+    /// Returns the peak resident memory in bytes since [`Self::forget_peak`].
     pub fn peak(&self) -> f64 {
         self.status("VmHWM:")
     }
 
-    /// Begins a new peak.
+    /// Resets the peak.
     pub fn forget_peak(&self) {
         fs::write(self.proc("clear_refs"), "5").unwrap();
     }
 
-    /// How often it has called `write` or `writev`.
+    /// Returns the number of `write` and `writev` calls.
     pub fn writes(&self) -> f64 {
         self.field("io", "syscw:")
     }
@@ -157,7 +157,7 @@ impl Drop for Child {
     }
 }
 
-/// An address that nobody listens on right now.
+/// Returns an address without a listener.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

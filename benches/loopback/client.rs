@@ -1,4 +1,4 @@
-//! A client over one kept connection: writes prepared bytes, reads a whole answer.
+//! A client over one kept connection. It writes prepared bytes and reads whole answers.
 
 use std::{
     hash::{DefaultHasher, Hasher as _},
@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-/// One connection.
+/// A connection.
 pub struct Client(BufReader<TcpStream>);
 
-/// The bytes of a POST; `bench` tells the mock provider what to do. Each body is another caller's: the answers that the calls
-/// of one were given would stand in the way of the next.
+/// Returns the bytes of a POST. `bench` tells the mock provider what to do. Each body has its own caller, so that
+/// pinned answers of one do not affect the next.
 pub fn post(path: &str, bench: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut caller = DefaultHasher::new();
@@ -33,13 +33,13 @@ impl Client {
         Self(BufReader::with_capacity(64 << 10, stream))
     }
 
-    /// Sends a request and reads the body of its answer, which is a 200.
+    /// Sends a request and reads the body of its answer, which must be a 200.
     pub fn ask(&mut self, request: &[u8]) -> Vec<u8> {
         self.send(request);
         self.answer()
     }
 
-    /// The same, with `pause` in front of the last byte.
+    /// As [`Self::ask`], with `pause` before the last byte.
     pub fn ask_late(&mut self, request: &[u8], pause: impl FnOnce()) -> Vec<u8> {
         let (most, last) = request.split_at(request.len() - 1);
         self.send(most);
@@ -56,7 +56,7 @@ impl Client {
         body
     }
 
-    /// Sends a request and reads its answer's head and first chunk.
+    /// Sends a request and reads the head and the first chunk of its answer.
     pub fn open(&mut self, request: &[u8]) {
         self.send(request);
         assert_eq!(self.head(), None, "a stream has no length");
@@ -67,7 +67,7 @@ impl Client {
         self.0.get_mut().write_all(request).unwrap();
     }
 
-    /// Reads a head; gives the length of the body, or nothing where it comes in chunks.
+    /// Reads a head. Returns the length of the body, or `None` for chunks.
     fn head(&mut self) -> Option<usize> {
         let status = self.line();
         assert!(status.starts_with("HTTP/1.1 200"), "{status}");
@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// Reads a chunk to the end of `body`; false behind the last.
+    /// Reads a chunk onto the end of `body`. Returns `false` after the last.
     fn chunk(&mut self, body: &mut Vec<u8>) -> bool {
         let length = usize::from_str_radix(&self.line(), 16).unwrap();
         let begin = body.len();

@@ -1,7 +1,7 @@
-//! The floor: the least that a proxy does which must have the whole body, on the same stack as ours.
+//! The floor: the least work of a proxy that must have the whole body, on the same stack.
 //!
-//! hyper's server, one buffer of content-length bytes, hyper-util's pooled client, the answer frame by frame; all
-//! with their defaults, on the same kind of runtime. No look at the body, no log line, no limits, no clocks.
+//! It uses hyper's server, one buffer of content-length bytes and hyper-util's pooled client, all with their defaults.
+//! It relays the answer frame by frame, on the same kind of runtime, and has no inspection, log, limits or timeouts.
 
 use std::{convert::Infallible, net::SocketAddr};
 
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 type Sender = Client<HttpConnector, Full<Bytes>>;
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub fn serve(listen: SocketAddr, upstream: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -42,7 +42,7 @@ async fn accept(listen: SocketAddr, upstream: HeaderValue) {
         tokio::spawn(async move {
             let service = service_fn(|request| exchange(request, &client, &upstream));
             let server = hyper::server::conn::http1::Builder::new();
-            // A client that goes away is its own business.
+            // An error of a client that leaves is ignored.
             drop(server.serve_connection(TokioIo::new(stream), service).await);
         });
     }

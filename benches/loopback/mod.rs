@@ -1,4 +1,4 @@
-//! Exchanges over loopback: client, proxy and mock provider are processes of their own; ours and the floor take turns.
+//! Exchanges over loopback. Client, proxy and mock provider are separate processes. The proxy and the floor take turns.
 #![allow(dead_code, unreachable_pub, reason = "each bench uses a part of it")]
 
 mod child;
@@ -13,10 +13,10 @@ use antiphon::wire::Format;
 pub use child::{Child, play};
 pub use client::{Client, post};
 
-/// Connections of a closed loop.
+/// Number of connections of a closed loop.
 const CONNECTIONS: usize = 4;
 
-/// Who is measured.
+/// The measured process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The bare pass-through.
@@ -42,7 +42,7 @@ impl Stage {
         Self { upstream, floor, ours }
     }
 
-    /// One of the two.
+    /// Returns one of the two.
     pub fn child(&self, who: Who) -> &Child {
         match who {
             Who::Floor => &self.floor,
@@ -50,14 +50,14 @@ impl Stage {
         }
     }
 
-    /// The body that reaches the provider when `body` is sent through `who`.
+    /// Returns the body at the provider when `body` is sent through `who`.
     pub fn arrived(&self, who: Who, format: Format, body: &[u8]) -> Vec<u8> {
         Client::connect(self.child(who).address).ask(&request(who, format, upstream::KEEP, body));
         let mut direct = Client::connect(self.upstream.address);
         direct.ask(&request(Who::Floor, format, upstream::LAST, b""))
     }
 
-    /// Processor time of `who`, and its calls of `write`, for each of `count` requests in a closed loop.
+    /// Returns the processor time and `write` calls of `who` per request, for `count` requests in a closed loop.
     pub fn cost(&self, who: Who, request: &[u8], answer: &[u8], count: usize) -> Cost {
         let child = self.child(who);
         let barrier = Barrier::new(CONNECTIONS + 1);
@@ -92,7 +92,7 @@ impl Stage {
     }
 }
 
-/// What one request costs a process.
+/// The cost of one request for a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Processor time.
@@ -101,12 +101,12 @@ pub struct Cost {
     pub writes: f64,
 }
 
-/// Lets what is left of an exchange (a log line) come to its end.
+/// Waits until the rest of an exchange (a log line) is finished.
 pub fn settle() {
     thread::sleep(Duration::from_millis(5));
 }
 
-/// The bytes of a request that the proxy does not read: another path, the same body.
+/// Returns a request that the proxy does not read: another path, the same body.
 pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
     let path = match format {
         Format::Anthropic => "/anthropic/v1/files",
@@ -116,7 +116,7 @@ pub fn unread(format: Format, body: &[u8]) -> Vec<u8> {
     post(path, upstream::TAKE, body)
 }
 
-/// The bytes of a request to one of the two.
+/// Returns the bytes of a request to one of the two.
 pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
     if who == Who::Keys {
         let path = path(Who::Ours, format);
@@ -133,7 +133,7 @@ fn path(who: Who, format: Format) -> &'static str {
         (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
         (_, Format::OpenAiChat) => "/openai/v1/chat/completions",
         (Who::Floor, Format::OpenAiResponses) => "/v1/responses",
-        // The reading of `support::wire`.
+        // Responses is read as `support::wire` reads it.
         (_, Format::OpenAiResponses) => "/deepseek/v1/responses",
         (Who::Floor, Format::Gemini) => "/v1beta/models/m:generateContent",
         (_, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",

@@ -1,4 +1,5 @@
-//! The mock provider: takes a request's body and answers what the header `x-bench` asks for. A thread a connection.
+//! The mock provider. It reads a request's body and answers as the header `x-bench` says, with one thread per
+//! connection.
 
 use std::{
     fmt::Write as _,
@@ -8,18 +9,18 @@ use std::{
     thread,
 };
 
-/// Events of a streamed answer.
+/// Number of events of a streamed answer.
 pub const EVENTS: usize = 1000;
 
-/// Takes the body and answers.
+/// Reads the body and answers.
 pub const TAKE: &str = "take";
-/// Keeps the body, for [`LAST`].
+/// Stores the body for [`LAST`].
 pub const KEEP: &str = "keep";
-/// Answers with the body that was kept.
+/// Answers with the stored body.
 pub const LAST: &str = "last";
-/// Answers with events in one go.
+/// Answers with all events in one write.
 pub const BURST: &str = "burst";
-/// Answers with events one by one.
+/// Answers with one event per write.
 pub const SINGLE: &str = "single";
 /// Answers with one event, then with silence.
 pub const IDLE: &str = "idle";
@@ -27,7 +28,7 @@ pub const IDLE: &str = "idle";
 /// The answer of [`TAKE`].
 pub const ANSWER: &[u8] = br#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-opus-4-5","content":[{"type":"text","text":"I have looked at it."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1000,"output_tokens":8}}"#;
 
-/// The events of a streamed answer, as a client reads them.
+/// Returns the events of a streamed answer, as a client reads them.
 pub fn events() -> Vec<String> {
     let event = |number: usize| {
         format!(
@@ -38,14 +39,14 @@ pub fn events() -> Vec<String> {
     (0..EVENTS).map(event).collect()
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub fn serve(listen: SocketAddr) {
     let listener = TcpListener::bind(listen).unwrap();
     let kept = Arc::new(Mutex::new(Vec::new()));
     for stream in listener.incoming() {
         let kept = Arc::clone(&kept);
         let thread = thread::Builder::new().stack_size(256 << 10);
-        // Detached: it ends with its connection.
+        // The thread is detached. It ends with its connection.
         drop(thread.spawn(move || connection(stream.unwrap(), &kept)).unwrap());
     }
 }
@@ -97,7 +98,7 @@ fn answer(stream: &mut TcpStream, body: &[u8]) {
     stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
 }
 
-/// Reads a head; none where the connection has ended.
+/// Reads a head. `None` if the connection has ended.
 fn head(stream: &mut impl BufRead) -> Option<(usize, String)> {
     let (mut length, mut bench, mut line) = (None, String::new(), String::new());
     loop {

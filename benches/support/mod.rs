@@ -1,4 +1,4 @@
-//! What the benches share: arguments, the lines about the machine, the timing loop, tables.
+//! Helpers of the benches: arguments, machine facts, the timing loop, tables.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -19,7 +19,7 @@ use antiphon::wire::{Dialect, Format, Wire};
 
 pub use table::{Table, number};
 
-/// The sizes of bodies, with their names.
+/// Sizes of bodies, with their names.
 pub const SIZES: [(&str, usize); 4] = [
     ("4 KiB", 4 << 10),
     ("64 KiB", 64 << 10),
@@ -32,24 +32,24 @@ usage: cargo bench --bench NAME -- [--quick] [--markdown]
   --quick      fewer sizes and shorter rounds: a look, not a measurement
   --markdown   tables as docs/performance.md has them";
 
-/// How a bench is run.
+/// Options of a bench.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Fewer sizes, shorter rounds.
+    /// `true` for fewer sizes and shorter rounds.
     pub quick: bool,
-    /// Tables in Markdown.
+    /// `true` for tables in Markdown.
     pub markdown: bool,
 }
 
 impl Options {
-    /// Reads the arguments; none where the bench is not to run, after saying why.
+    /// Reads the arguments. `None`, after a message, if the bench must not run.
     pub fn read() -> Option<Self> {
         let mut options = Self::default();
         for argument in std::env::args().skip(1) {
             match argument.as_str() {
                 "--quick" => options.quick = true,
                 "--markdown" => options.markdown = true,
-                // What cargo itself adds.
+                // Arguments that cargo adds.
                 "--bench" => {}
                 _ => {
                     println!("{HELP}");
@@ -60,7 +60,7 @@ impl Options {
         Some(options)
     }
 
-    /// Prints what the figures depend on.
+    /// Prints the facts that the figures depend on.
     pub fn introduce(self, bench: &str, settings: &str) {
         let item = if self.markdown { "* " } else { "" };
         println!(
@@ -73,7 +73,7 @@ impl Options {
         println!("{item}settings: {settings}");
     }
 
-    /// Prints what may have changed meanwhile.
+    /// Prints the facts that may have changed during the run.
     pub fn conclude(self) {
         println!(
             "{}load average at the end: {}",
@@ -83,7 +83,8 @@ impl Options {
     }
 }
 
-/// The wire of a format as its author reads it; Responses as `DeepSeek` does, since `OpenAI` knows no result out of place.
+/// Returns the wire of a format as its author reads it. Responses is read as `DeepSeek` does, since `OpenAI` accepts a
+/// result at any place.
 pub fn wire(format: Format) -> Wire {
     match format {
         Format::Anthropic => Wire::ANTHROPIC,
@@ -96,11 +97,11 @@ pub fn wire(format: Format) -> Wire {
     }
 }
 
-/// Something that is timed.
+/// A timed function with its name.
 pub type Work<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// The best time of each of `works`, in seconds: the minimum over many short batches, taken turn by turn, so that what
-/// else the machine does hits all of them alike.
+/// Returns the best time of each of `works`, in seconds: the minimum over many short batches. The works take turns, so
+/// that other load on the machine affects all of them alike.
 pub fn best(quick: bool, works: &mut [Work<'_>]) -> Vec<f64> {
     let (turns, budget) = if quick {
         (3, Duration::from_millis(4))
@@ -122,7 +123,7 @@ pub fn best(quick: bool, works: &mut [Work<'_>]) -> Vec<f64> {
     times
 }
 
-/// Seconds for one of `count` runs.
+/// Returns the seconds of one of `count` runs.
 fn timed(count: u32, work: &mut dyn FnMut()) -> f64 {
     let begin = Instant::now();
     for _ in 0..count {
@@ -131,12 +132,12 @@ fn timed(count: u32, work: &mut dyn FnMut()) -> f64 {
     begin.elapsed().as_secs_f64() / f64::from(count)
 }
 
-/// The middle one; of an even number, the lower of the two.
+/// Returns the median. For an even number, the lower of the two middle values.
 pub fn median(values: Vec<f64>) -> f64 {
     quantile(values, 50)
 }
 
-/// The one below which `percent` of a hundred lie.
+/// Returns the value below which `percent` of a hundred lie.
 pub fn quantile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let index = values.len().saturating_sub(1) * percent / 100;
@@ -185,7 +186,7 @@ fn commit() -> String {
     format!("{commit}{}", if changed { ", with changes" } else { "" })
 }
 
-/// Today in UTC, as `YYYY-MM-DD` (Howard Hinnant's `civil_from_days`).
+/// Returns today's date in UTC, as `YYYY-MM-DD` (Howard Hinnant's `civil_from_days`).
 fn date() -> String {
     let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
     let days = seconds / 86_400 + 719_468;

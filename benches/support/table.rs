@@ -1,6 +1,6 @@
 //! Tables on a terminal or in Markdown.
 
-/// A table; its first column is text, the others are figures.
+/// A table. Its first column is text, the others are figures.
 #[derive(Debug)]
 pub struct Table {
     title: String,
@@ -8,7 +8,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new(title: impl Into<String>, head: &[&str]) -> Self {
         Self {
             title: title.into(),
@@ -21,7 +21,7 @@ impl Table {
         self.rows.push(std::iter::once(first.into()).chain(figures).collect());
     }
 
-    /// Prints it.
+    /// Prints the table.
     pub fn print(&self, markdown: bool) {
         println!("\n{}{}\n", if markdown { "### " } else { "" }, self.title);
         let columns = self.rows.first().map_or(0, Vec::len);
@@ -64,7 +64,7 @@ impl Table {
     }
 }
 
-/// Three digits that mean something.
+/// Formats a number with three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".to_owned(),

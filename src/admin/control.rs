@@ -10,13 +10,14 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
+use utoipa::ToSchema;
 
 use crate::{
     clock,
     profiles::Profiles,
     provider::{Routes, Upstream},
-    repair::Mode,
     telemetry::LogControl,
 };
 
@@ -42,15 +43,16 @@ pub struct ActiveConfig {
     pub reloads: u64,
 }
 
-/// The summary of an upstream, for the admin API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A configured upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = UpstreamRow)]
 pub struct UpstreamSummary {
     /// The name.
     pub name: String,
     /// The base URL.
     pub url: String,
-    /// The mode of its routes: repair, reject or observe findings.
-    pub mode: Mode,
+    /// The mode of its routes: `repair`, `strict` or `observe`.
+    pub mode: &'static str,
 }
 
 impl ActiveConfig {
@@ -65,7 +67,7 @@ impl ActiveConfig {
         let view = |upstream: &Upstream| UpstreamSummary {
             name: upstream.name.clone(),
             url: format!("{}://{}{}", upstream.scheme, upstream.authority, upstream.base_path),
-            mode: upstream.mode,
+            mode: upstream.mode.label(),
         };
         Self {
             path,

@@ -19,7 +19,7 @@ use axum::{
 use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, broadcast},
+    sync::broadcast,
     time::{Instant, Interval, MissedTickBehavior, interval},
 };
 
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     clock,
+    server::{ListenerLimit, ListenerSlot},
     session_table::{LaneTotals, SessionTable},
     telemetry::dashboard::DashboardUpdate,
 };
@@ -43,10 +44,10 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after which a page reconnects to a stream that ended.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 
-/// The permits of event streams, and the totals that all streams share.
+/// The limit of event streams, and the totals that all streams share.
 #[derive(Clone, Debug)]
 pub(super) struct AdminSubscribers {
-    permits: Arc<Semaphore>,
+    limit: ListenerLimit<()>,
     /// The last totals, with their time. Computed once for all streams, because there may be many lanes.
     totals: Arc<Mutex<Option<(Instant, LaneTotals)>>>,
 }
@@ -54,7 +55,7 @@ pub(super) struct AdminSubscribers {
 impl Default for AdminSubscribers {
     fn default() -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
+            limit: ListenerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
             totals: Arc::default(),
         }
     }
@@ -101,8 +102,8 @@ struct AdminEventStream {
     updates: broadcast::Receiver<DashboardUpdate>,
     /// Events to send before the next wait.
     queued: VecDeque<Event>,
-    /// The permit, returned when the client disconnects.
-    _permit: OwnedSemaphorePermit,
+    /// The slot, freed when the client disconnects.
+    _slot: ListenerSlot<()>,
 }
 
 /// Streams updates as they happen
@@ -118,7 +119,7 @@ pub(super) async fn stream_events(
     Extension(listeners): Extension<AdminSubscribers>,
 ) -> Response {
     // Each stream holds a task, a buffer and a connection, so their number must be bounded.
-    let Ok(permit) = Arc::clone(&listeners.permits).try_acquire_owned() else {
+    let Some(slot) = listeners.limit.take_slot(()) else {
         let text = "all 32 event streams are in use: close another dashboard and retry";
         return AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_listeners", text).into_response();
     };
@@ -131,7 +132,7 @@ pub(super) async fn stream_events(
         queued: VecDeque::from([Event::default().retry(RECONNECT_DELAY)]),
         parts,
         subscribers: listeners,
-        _permit: permit,
+        _slot: slot,
     };
     Sse::new(listener.into_stream())
         .keep_alive(KeepAlive::new().interval(PING_INTERVAL).text("ping"))

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{AppParts, LedgerServices, RunningProxy, StartError, start};
+use super::{
+    AppParts, LedgerServices, RunningProxy, StartError,
+    ledger_store::{LedgerStore, open_ledger},
+    start,
+};
 use crate::{
     admin::{
         self, Readiness,
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
     config::{Config, LoadedConfig},
-    ledger::Ledger,
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
@@ -52,22 +55,17 @@ pub struct LaunchedProxy {
     pub routes: Routes,
 }
 
-/// Starts the proxy that `config` describes, on top of `ledger`.
+/// Starts the proxy that `config` describes, with its ledger in `store`.
 pub async fn launch_proxy(
     config: Config,
     shown: ConfigSummary,
-    ledger: &Arc<dyn Ledger>,
+    store: LedgerStore,
 ) -> Result<LaunchedProxy, StartError> {
+    let ledger = open_ledger(&config.ledger, store)?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
-    let (telemetry, traces) = match config.traces {
-        None => (telemetry, None),
-        Some(settings) => {
-            let (telemetry, exporter) = telemetry.with_traces(settings);
-            (telemetry, Some(exporter))
-        }
-    };
+    let (telemetry, traces) = telemetry.with_traces(config.traces);
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
     let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
     // The session table must remember a call for as long as its tool may take.
@@ -76,11 +74,7 @@ pub async fn launch_proxy(
         ..SessionSettings::default()
     };
     let sessions = Arc::new(SessionTable::new(sessions));
-    let LedgerServices {
-        late,
-        answers: recall,
-        background_work: upkeep,
-    } = LedgerServices::over_ledger(ledger, config.late, config.ledger.keeps_seen, &telemetry);
+    let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
@@ -90,17 +84,17 @@ pub async fn launch_proxy(
         telemetry: telemetry.clone(),
         readiness: readiness.clone(),
         sessions: Arc::clone(&sessions),
-        late: late.clone(),
-        ledger: Arc::clone(ledger),
+        late: services.late.clone(),
+        ledger,
         control: control.clone(),
         token: config.admin_token,
     });
     let shared = ProxyServices {
         profiles,
         sessions,
-        recall,
+        recall: services.answers,
         telemetry: telemetry.clone(),
-        late,
+        late: services.late,
     };
     let running = start(AppParts {
         routes: routes.clone(),
@@ -110,7 +104,7 @@ pub async fn launch_proxy(
         proxy: config.proxy,
         upstream: config.upstream,
         shared,
-        background_work: upkeep,
+        background_work: services.background_work,
         traces,
     })
     .await?;

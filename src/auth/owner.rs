@@ -64,11 +64,16 @@ impl FromStr for Owner {
     type Err = OwnerParseError;
 
     fn from_str(text: &str) -> Result<Self, OwnerParseError> {
-        // `from_str_radix` alone would accept a leading `+`.
-        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let name = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-        name.map(|name| Self(name.to_be_bytes())).ok_or(OwnerParseError)
+        parse_hex(text).map(Self).ok_or(OwnerParseError)
     }
+}
+
+/// Parses 32 hexadecimal digits; `None` for any other text.
+pub(super) fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    // `from_str_radix` alone would accept a leading `+`.
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    number.map(u128::to_be_bytes)
 }
 
 #[cfg(test)]

@@ -43,13 +43,6 @@ pub struct AwsKeys {
     pub service: String,
 }
 
-impl Profile {
-    /// Returns `true` if the profile may be used for `model`. Requests without a model may use any profile.
-    pub fn serves_model(&self, model: Option<&str>) -> bool {
-        allows_model(&self.models, model)
-    }
-}
-
 /// Returns `true` if `models` allows `model`. A trailing `*` matches any ending, an empty list any model. Requests
 /// without a model are always allowed.
 pub(super) fn allows_model(models: &[String], model: Option<&str>) -> bool {
@@ -89,7 +82,11 @@ mod tests {
             (&["*"], Some(""), true),
         ];
         for (models, model, serves) in rows {
-            assert_eq!(profile(models).serves_model(*model), *serves, "{models:?} {model:?}");
+            assert_eq!(
+                allows_model(&profile(models).models, *model),
+                *serves,
+                "{models:?} {model:?}"
+            );
         }
     }
 

@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
+use super::owner::parse_hex;
+
 /// Prefix of a written hash.
 const HASH_PREFIX: &str = "sha256:";
 /// Marker for "no entry".
@@ -48,25 +50,12 @@ impl FromStr for TokenHash {
     type Err = TokenHashParseError;
 
     fn from_str(text: &str) -> Result<Self, TokenHashParseError> {
-        let digits = text.strip_prefix(HASH_PREFIX).ok_or(TokenHashParseError)?.as_bytes();
-        let (pairs, rest) = digits.as_chunks::<2>();
-        let mut hash = [0; 32];
-        if !rest.is_empty() || pairs.len() != hash.len() {
-            return Err(TokenHashParseError);
-        }
-        for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
-            *byte = parse_hex_digit(*high)? << 4 | parse_hex_digit(*low)?;
-        }
-        Ok(Self(hash))
-    }
-}
-
-const fn parse_hex_digit(letter: u8) -> Result<u8, TokenHashParseError> {
-    match letter {
-        b'0'..=b'9' => Ok(letter - b'0'),
-        b'a'..=b'f' => Ok(letter - b'a' + 10),
-        b'A'..=b'F' => Ok(letter - b'A' + 10),
-        _ => Err(TokenHashParseError),
+        let halves = text
+            .strip_prefix(HASH_PREFIX)
+            .and_then(|digits| digits.split_at_checked(32));
+        let bytes = halves.and_then(|(high, low)| Some([parse_hex(high)?, parse_hex(low)?]));
+        let hash = bytes.and_then(|halves| halves.as_flattened().try_into().ok());
+        hash.map(Self).ok_or(TokenHashParseError)
     }
 }
 

@@ -114,24 +114,24 @@ fn file_document(file: &CheckedFile) -> Value {
     match &file.verdict {
         Err(error) => json!({ "file": file.name, "error": error.to_string() }),
         Ok((wire, findings)) => {
-            let findings: Vec<Value> = findings
-                .iter()
-                .map(|finding| finding_document(finding, *wire))
-                .collect();
+            let findings = findings_document(findings, *wire);
             json!({ "file": file.name, "wire": wire.to_string(), "findings": findings })
         }
     }
 }
 
-/// Returns a finding as JSON. `check`, `repair` and the answers of strict mode use the same keys.
-pub(super) fn finding_document(finding: &Finding, wire: Wire) -> Value {
-    json!({
-        "kind": finding.kind.code(),
-        "place": wire.format.finding_path(finding),
-        "message": finding.message,
-        "part": finding.part,
-        "id": finding.id,
-        "detail": finding.detail,
-        "explanation": finding.kind.explanation(),
-    })
+/// Returns findings as JSON. `check`, `repair` and the answers of strict mode use the same keys.
+pub(super) fn findings_document(findings: &[Finding], wire: Wire) -> Value {
+    let document = |finding: &Finding| {
+        json!({
+            "kind": finding.kind.code(),
+            "place": wire.format.finding_path(finding),
+            "message": finding.message,
+            "part": finding.part,
+            "id": finding.id,
+            "detail": finding.detail,
+            "explanation": finding.kind.explanation(),
+        })
+    };
+    findings.iter().map(document).collect()
 }

@@ -2,7 +2,6 @@
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
-    fmt::Write as _,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
@@ -112,10 +111,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Creates a token from 32 random bytes.
 fn random_token() -> Result<String, RandomError> {
-    let mut token = "antiphon_".to_owned();
-    for byte in random_bytes()? {
-        // Writing to a string cannot fail.
-        let _ = write!(token, "{byte:02x}");
-    }
-    Ok(token)
+    let digits = blake3::Hash::from_bytes(random_bytes()?).to_hex();
+    Ok(format!("antiphon_{digits}"))
 }

@@ -13,7 +13,7 @@ use crate::{
     demo::{self, Play},
 };
 
-use super::serve::{STOP_TIMEOUT, SignalRequest, Signals};
+use super::{serve::STOP_TIMEOUT, signals::Signals, success_if};
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -57,7 +57,7 @@ async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     // SIGHUP stops the demo too: it means that the terminal was closed, and there is no configuration to reload.
     let stop = async {
-        let (SignalRequest::Stop | SignalRequest::Reload) = signals.next().await;
+        signals.next().await;
     };
     let out = Box::new(io::stdout());
     if args.provider_only {
@@ -73,11 +73,7 @@ async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
         has_colours: is_terminal && process_environment("NO_COLOR").is_none(),
     };
     let is_as_promised = demo::play(play, out, stop).await?;
-    Ok(if is_as_promised {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(is_as_promised))
 }
 
 /// Parses a loopback address.

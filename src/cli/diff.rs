@@ -18,20 +18,19 @@ const LINE_MAX: usize = 240;
 
 /// Writes a unified diff. Writes nothing if the body did not change.
 pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Repaired) -> io::Result<()> {
+    if repaired.body.is_original() {
+        return Ok(());
+    }
     let after = repaired.body.to_vec();
     let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else {
         return Ok(());
     };
-    let (one, other) = (body_lines(&one), body_lines(&other));
-    let (one, other): (Vec<&str>, Vec<&str>) = (
-        one.iter().map(String::as_str).collect(),
-        other.iter().map(String::as_str).collect(),
-    );
+    let lines = [body_lines(&one), body_lines(&other)];
+    let [one, other] = lines
+        .each_ref()
+        .map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     // Bodies are often one line of JSON, so a diff by lines of text would show nothing.
     let diff = TextDiff::from_slices(&one, &other);
-    if repaired.body.is_original() {
-        return Ok(());
-    }
     writeln!(out, "--- {}\n+++ {} (repaired)", input.name, input.name)?;
     for group in diff.grouped_ops(CONTEXT) {
         writeln!(out, "@@")?;

@@ -17,6 +17,7 @@ mod reload;
 mod repair;
 mod run;
 mod serve;
+mod signals;
 mod store;
 
 use std::{
@@ -27,7 +28,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{app::StartError, config::ConfigError, ledger::LedgerOpenError};
+use crate::{app::StartError, config::ConfigError};
 use input::InputError;
 
 /// Exit code for wrong usage, bad configuration or unreadable input.
@@ -120,6 +121,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     result.unwrap_or_else(|error| report_error(&error))
 }
 
+/// Returns the exit code of a command that ended: 0 if all is good, else 1.
+fn success_if(is_good: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_good))
+}
+
 /// Reports an error on stderr. Returns its exit code.
 fn report_error(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
@@ -133,9 +139,8 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     }
     let mut err = io::stderr().lock();
     drop(writeln!(err, "antiphon: {error:#}"));
-    let taken = error
-        .downcast_ref::<StartError>()
-        .is_some_and(|error| matches!(error, StartError::Bind { .. }));
+    let start = error.downcast_ref::<StartError>();
+    let taken = matches!(start, Some(StartError::Bind(_)));
     if taken {
         drop(writeln!(
             err,
@@ -143,7 +148,7 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
         ));
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
-    let unusable = error.is::<LedgerOpenError>() || error.is::<store::StoreError>();
+    let unusable = matches!(start, Some(StartError::Ledger(_))) || error.is::<store::StoreError>();
     if taken || unusable || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {

@@ -11,10 +11,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{ReportFormat, finding_document},
+        check::{ReportFormat, findings_document},
         diff,
         input::{self, BodyInput, InputError},
+        success_if,
     },
+    config::file::LeastName,
     repair::{self, Applicability, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
 };
@@ -48,16 +50,8 @@ pub(super) struct Args {
 /// Parses a class of action.
 fn parse_least(name: &str) -> Result<Applicability, String> {
     // Not a `ValueEnum`: the core, which defines the classes, does not know clap.
-    let classes = [
-        ("lossy", Applicability::Lossy),
-        ("inventive", Applicability::Inventive),
-        ("salvage", Applicability::Salvage),
-        ("lossless", Applicability::Lossless),
-    ];
-    let found = classes.iter().find(|(known, _)| *known == name);
-    found
-        .map(|(_, class)| *class)
-        .ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
+    let found = LeastName::from_word(name).map(Applicability::from);
+    found.ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
 }
 
 /// Repairs one body and reports what was done.
@@ -88,12 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if !args.check {
         write_body(args, &repaired)?;
     }
-    let changed = !repaired.body.is_original();
-    Ok(if args.check && changed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(success_if(!args.check || repaired.body.is_original()))
 }
 
 /// Writes the repaired body to the file of `--out`, else to stdout.
@@ -134,11 +123,6 @@ fn report_summary(report: &RepairReport) -> String {
 
 /// Returns the report as JSON.
 fn report_document(report: &RepairReport, input: &BodyInput) -> Value {
-    let findings: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| finding_document(finding, input.wire))
-        .collect();
     let actions = report
         .actions
         .iter()
@@ -146,7 +130,7 @@ fn report_document(report: &RepairReport, input: &BodyInput) -> Value {
     json!({
         "file": input.name,
         "wire": input.wire.to_string(),
-        "findings": findings,
+        "findings": findings_document(&report.findings, input.wire),
         "actions": actions.collect::<Map<_, _>>(),
         "deferred": report.deferred,
         "unrepairable": report.unrepairable,

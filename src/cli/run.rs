@@ -6,22 +6,19 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     os::unix::process::ExitStatusExt,
     process::{Command, ExitCode, ExitStatus},
-    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
 use http::Uri;
-use rustix::process::{Pid, Signal as Number, getpgrp, kill_process};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
 
-use super::{banner, healthcheck, serve};
+use super::{banner, healthcheck, serve, signals::Signals};
 use crate::{
-    app::{self, ConfigSummary, LaunchedProxy},
-    config::{self, Config, Flags, LoadedConfig, process_environment},
-    ledger::{Ledger, LedgerOpenError},
+    app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
+    config::{self, Flags, LoadedConfig, process_environment},
     provider::{self, Routes},
-    telemetry::{self, LogControl},
+    telemetry::LogControl,
 };
 
 /// Variables that clients read, with the upstream of each.
@@ -81,16 +78,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install_log().context("cannot set up log lines")?;
-    let runtime = serve::build_runtime().context("cannot start threads")?;
-    let result = runtime.block_on(Box::pin(run_with_proxy(args, loaded, log)));
-    runtime.shutdown_timeout(serve::STOP_TIMEOUT);
-    telemetry::flush_log_lines();
-    result
+    serve::run_to_end(Box::pin(run_with_proxy(args, loaded, log)))
 }
 
 /// Runs the command with a proxy: a running one if it fits, else a new one.
 async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
-    let mut signals = ForwardedSignals::new().context("cannot listen for signals")?;
+    let mut signals = Signals::new().context("cannot listen for signals")?;
     let flags = args.serve.to_flags();
     let routes = Routes::new(loaded.config.upstreams.clone());
     // A running proxy has a configuration of its own, so explicit settings need a new proxy.
@@ -139,25 +132,10 @@ async fn start_proxy(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> an
     }
     // The user waits at the prompt until the drain ends.
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
-    let ledger = open_ledger(&mut config)?;
-    let mut launched = app::launch_proxy(config, shown, &ledger).await?;
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory).await?;
     // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
     launched.reloads.close();
     Ok(launched)
-}
-
-/// Opens the ledger. If another process uses the default file, this command stores its records in memory.
-fn open_ledger(config: &mut Config) -> anyhow::Result<Arc<dyn Ledger>> {
-    let opened = serve::open_ledger(&config.ledger);
-    let in_use = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(LedgerOpenError::InUse { .. }));
-    match opened {
-        Err(error) if config.ledger.path.is_none() && in_use(&error) => {
-            tracing::warn!(why = %error, "the ledger's records will be lost when this command ends");
-            config.ledger.is_file = false;
-            serve::open_ledger(&config.ledger)
-        }
-        opened => opened,
-    }
 }
 
 /// Returns the variables for the command: name, upstream and URL.
@@ -216,7 +194,7 @@ fn warn_of_overridden(settings: &[(&str, &str, String)], upstreams: &[String]) {
 async fn run_command(
     command: &[OsString],
     variables: Vec<(&str, String)>,
-    signals: &mut ForwardedSignals,
+    signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let Some((program, arguments)) = command.split_first() else {
         return Ok(ExitCode::from(EXIT_NOT_FOUND));
@@ -224,22 +202,16 @@ async fn run_command(
     let mut child = match Command::new(program).args(arguments).envs(variables).spawn() {
         Ok(child) => child,
         Err(error) => {
-            let is_missing = error.kind() == io::ErrorKind::NotFound;
-            let why = if is_missing {
-                "there is no such command".to_owned()
-            } else {
-                error.to_string()
+            let (why, code) = match error.kind() {
+                io::ErrorKind::NotFound => ("there is no such command".to_owned(), EXIT_NOT_FOUND),
+                _ => (error.to_string(), EXIT_CANNOT_RUN),
             };
             drop(writeln!(
                 io::stderr().lock(),
                 "antiphon: cannot run {}: {why}",
                 program.display()
             ));
-            return Ok(ExitCode::from(if is_missing {
-                EXIT_NOT_FOUND
-            } else {
-                EXIT_CANNOT_RUN
-            }));
+            return Ok(ExitCode::from(code));
         }
     };
     let pid = Pid::from_child(&child);
@@ -250,7 +222,7 @@ async fn run_command(
             // The end comes first: a process id that has ended may be reused.
             biased;
             status = &mut ended => return Ok(exit_code(status.context("the command was lost")??)),
-            number = signals.next() => {
+            number = next_to_forward(signals) => {
                 // An error means that the command has just ended, as the signal wants.
                 let _ = kill_process(pid, number);
             }
@@ -266,34 +238,13 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Signals to forward to the command. While this value exists, they do not end this process.
-struct ForwardedSignals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl ForwardedSignals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for the next signal that the command has not received itself.
-    async fn next(&mut self) -> Number {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return Number::TERM,
-                _ = self.hangup.recv() => return Number::HUP,
-                _ = self.interrupt.recv() => {}
-            }
-            // In the foreground the terminal has already sent Ctrl-C to the command.
-            if !is_in_the_foreground() {
-                return Number::INT;
-            }
+/// Waits for the next signal that the command has not received itself.
+async fn next_to_forward(signals: &mut Signals) -> Signal {
+    loop {
+        let signal = signals.next().await;
+        // In the foreground the terminal has already sent Ctrl-C to the command.
+        if signal != Signal::INT || !is_in_the_foreground() {
+            return signal;
         }
     }
 }

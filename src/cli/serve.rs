@@ -6,25 +6,20 @@ use std::{
     num::NonZero,
     path::PathBuf,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
 use clap::ArgAction;
-use tokio::{
-    runtime::{Builder, Runtime},
-    signal::unix::{Signal, SignalKind, signal},
-};
+use rustix::process::Signal;
+use tokio::runtime::Builder;
 
-use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader};
+use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader, signals::Signals};
 use crate::{
-    app::{self, ConfigSummary, LaunchedProxy},
-    config::{self, Flags, LedgerConfig, LoadedConfig, default_ledger_path, process_environment},
-    ledger::{Ledger, LedgerOpenError, MemoryLedger, SqliteLedger},
+    app::{self, ConfigSummary, LedgerStore},
+    config::{self, Flags, LoadedConfig, process_environment},
     provider::{self, Upstream},
     telemetry::{self, LogControl},
-    upstream::random_bytes,
 };
 
 /// Time for the runtime to stop after the drain, or after a second SIGINT.
@@ -88,27 +83,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let flags = args.to_flags();
     let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install_log().context("cannot set up logging")?;
-    let runtime = build_runtime().context("cannot start threads")?;
     // Boxed, since the future is large and would otherwise be on the stack of the main thread.
-    let result = runtime.block_on(Box::pin(serve_until_stopped(flags, loaded, log)));
-    // A blocking task, such as a DNS lookup, must not delay the exit.
-    runtime.shutdown_timeout(STOP_TIMEOUT);
-    telemetry::flush_log_lines();
-    result
+    run_to_end(Box::pin(serve_until_stopped(flags, loaded, log)))
 }
 
-/// Builds the runtime: one thread per core.
-///
-/// On a single core the multi-thread scheduler costs 1.25 times the CPU of a small exchange, nearly all of it in the
-/// kernel.
-pub(super) fn build_runtime() -> io::Result<Runtime> {
+/// Runs a future to its end on a new runtime, with one thread per core.
+pub(super) fn run_to_end(future: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    // On a single core the multi-thread scheduler costs 1.25 times the CPU of a small exchange, nearly all of it in the
+    // kernel.
     let mut builder = if cores == 1 {
         Builder::new_current_thread()
     } else {
         Builder::new_multi_thread()
     };
-    builder.enable_all().on_thread_park(telemetry::flush_log_lines).build()
+    builder.enable_all().on_thread_park(telemetry::flush_log_lines);
+    let runtime = builder.build().context("cannot start threads")?;
+    let result = runtime.block_on(future);
+    // A blocking task, such as a DNS lookup, must not delay the exit.
+    runtime.shutdown_timeout(STOP_TIMEOUT);
+    telemetry::flush_log_lines();
+    result
 }
 
 /// Starts the proxy and serves until a signal ends it.
@@ -120,17 +115,10 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     warn_of_plain_text(&config.upstreams);
     warn_of_literal_secrets(&config.literal_secrets);
     warn_of_unusable_variables(&config.unusable_variables);
-    let ledger = open_ledger(&config.ledger)?;
     let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
     let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
-    let LaunchedProxy {
-        mut running,
-        readiness,
-        control,
-        reloads: mut requests,
-        telemetry,
-        routes,
-    } = app::launch_proxy(config, shown, &ledger).await?;
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured).await?;
+    let mut running = launched.running;
     tracing::info!(
         listen = %running.data,
         admin_listen = %running.admin,
@@ -139,33 +127,33 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     );
     if io::stderr().is_terminal() {
         // The banner is only a hint. A terminal that is gone is no reason to stop.
-        let banner = banner::render_banner(&routes, running.data, running.admin);
+        let banner = banner::render_banner(&launched.routes, running.data, running.admin);
         drop(writeln!(io::stderr().lock(), "\n{banner}"));
     }
     let mut reloader = Reloader {
         flags,
         initial: loaded.clone(),
         loaded,
-        control,
-        telemetry,
+        control: launched.control,
+        telemetry: launched.telemetry,
     };
     // Only now, since units that depend on this one may connect at once.
     notify::send_ready();
     loop {
         tokio::select! {
-            signalled = signals.next() => match signalled {
-                SignalRequest::Stop => break,
+            signal = signals.next() => match signal {
                 // The reload logs its own errors.
-                SignalRequest::Reload => drop(reloader.reload(&mut running)),
+                Signal::HUP => drop(reloader.reload(&mut running)),
+                _ => break,
             },
-            Some(done) = requests.recv() => {
+            Some(done) = launched.reloads.recv() => {
                 // The operator who asked may have disconnected.
                 drop(done.send(reloader.reload(&mut running)));
             }
         }
     }
     // The admin listener answers during the drain, so readiness fails from its very start.
-    readiness.start_drain();
+    launched.readiness.start_drain();
     notify::send_stopping();
     tracing::info!("draining; press Ctrl-C again to stop at once");
     tokio::select! {
@@ -178,40 +166,6 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
     }
-}
-
-/// Opens the ledger.
-///
-/// If no file is configured and the default file cannot be created, the ledger is in memory. That is the case in a
-/// container without a home directory.
-pub(super) fn open_ledger(config: &LedgerConfig) -> anyhow::Result<Arc<dyn Ledger>> {
-    let secret = random_bytes().context("cannot generate the secret of the ledger")?;
-    let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
-    if !config.is_file {
-        return Ok(in_memory());
-    }
-    let named = config.path.clone();
-    let Some(path) = named.or_else(|| default_ledger_path(&process_environment)) else {
-        warn_of_memory_ledger("there is no home directory");
-        return Ok(in_memory());
-    };
-    match SqliteLedger::open(&path, config.settings, secret) {
-        Ok(ledger) => Ok(Arc::new(ledger)),
-        // Only if the default file does not exist: an existing one has records that must not be ignored.
-        Err(error @ LedgerOpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
-            warn_of_memory_ledger(&error.to_string());
-            Ok(in_memory())
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Warns that the ledger is in memory only, although a file was expected.
-fn warn_of_memory_ledger(why: &str) {
-    tracing::warn!(
-        why,
-        "the ledger is in memory and lost at exit: set ledger.path to a writable file, or ledger.store to \"memory\""
-    );
 }
 
 /// Warns if the proxy listens on all addresses without `allow_hosts`: it then answers 403 to other machines.
@@ -248,45 +202,5 @@ fn warn_of_literal_secrets(keys: &[String]) {
 fn warn_of_unusable_variables(names: &[&str]) {
     for name in names {
         tracing::warn!(name, "the value of this variable cannot be used and is ignored");
-    }
-}
-
-/// Request that a signal makes.
-pub(super) enum SignalRequest {
-    /// SIGTERM or SIGINT: stop.
-    Stop,
-    /// SIGHUP: reload the configuration.
-    Reload,
-}
-
-/// Signals that the process handles. While this value exists, they do not kill the process.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    /// Takes over the signals.
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for the next signal.
-    pub(super) async fn next(&mut self) -> SignalRequest {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalRequest::Stop,
-            _ = self.interrupt.recv() => SignalRequest::Stop,
-            _ = self.hang_up.recv() => SignalRequest::Reload,
-        }
-    }
-
-    /// Waits for the next SIGINT.
-    async fn wait_for_interrupt(&mut self) {
-        self.interrupt.recv().await;
     }
 }

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::check::ReportFormat;
+use super::{check::ReportFormat, success_if};
 use crate::{
     clock,
     config::{self, default_ledger_path},
@@ -204,11 +204,7 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
             writeln!(out, "{report:#}")?;
         }
     }
-    Ok(if damaged.is_empty() && flaws.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(damaged.is_empty() && flaws.is_empty()))
 }
 
 /// Removes expired and damaged records.

@@ -7,7 +7,6 @@ use super::{
     file::TokenHashText,
     lowering::{Lowering, any_loopback_port},
     problem::Problem,
-    value_problem::ValueProblem,
     values,
     variables::{ADMIN_TOKEN, ADMIN_TOKEN_FILE},
 };
@@ -22,7 +21,7 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
         (Some(_), Some(_)) => {
             // The two may differ, and a wrong choice would lock the operator out.
             let problem = Problem::new(ADMIN_TOKEN_FILE, format!("{ADMIN_TOKEN} is set too"));
-            return lowering.add_problem(problem.with_hint("keep one of them"));
+            return lowering.problems.push(problem.with_hint("keep one of them"));
         }
         (Some(token), None) => Ok(token),
         (None, Some(path)) => read_file(Path::new(&path)).map_err(|error| {
@@ -35,24 +34,23 @@ pub(super) fn overlay_admin_token(lowering: &mut Lowering, variable: &VariableLo
     match given.map(|token| token.trim().to_owned()) {
         Ok(token) if token.is_empty() => {
             let problem = Problem::new(ADMIN_TOKEN_FILE, "the token is empty");
-            lowering.add_problem(problem.with_hint("give the token alone: `antiphon config token NAME` makes one"));
+            lowering
+                .problems
+                .push(problem.with_hint("give the token alone: `antiphon config token NAME` makes one"));
         }
         Ok(token) => {
             // Only the hash is stored, so that `config print` cannot show the token.
             let hash = TokenHash::hash_token(token.as_bytes()).to_string();
             lowering.file.server.admin_token = Some(TokenHashText(hash));
         }
-        Err(problem) => lowering.add_problem(problem),
+        Err(problem) => lowering.problems.push(problem),
     }
 }
 
 /// Returns the hash of the admin token. `None` if anybody on this machine may use the admin listener.
 pub(super) fn lower_admin_token(lowering: &mut Lowering) -> Option<TokenHash> {
     let token = lowering.file.server.admin_token.clone()?;
-    let hash = token.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
-        ValueProblem::new(error.to_string()).with_hint("`antiphon config token NAME` makes a token and prints its hash")
-    });
-    lowering.value_or_report(TOKEN, hash)
+    lowering.value_or_report(TOKEN, values::parse_token_hash(&token, "its hash"))
 }
 
 /// Returns the address of the admin listener. Without a token only loopback is allowed.
@@ -62,7 +60,7 @@ pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSetting
         .value_or_report(LISTEN, values::parse_address(&text))
         .unwrap_or_else(any_loopback_port);
     if !address.ip().is_loopback() && !has_token {
-        let flaw = ValueProblem::new(format!(
+        let flaw = Problem::of_value(format!(
             "{address} is reachable from other machines, and no token is required there"
         ));
         let port = address.port();
@@ -73,7 +71,7 @@ pub(super) fn lower_admin_listen(lowering: &mut Lowering, server: &ServerSetting
     }
     // Port 0 means any free port, so two of them never collide.
     if address == server.listen && address.port() != 0 {
-        let flaw = ValueProblem::new(format!("{address} is the proxy's own address"));
+        let flaw = Problem::of_value(format!("{address} is the proxy's own address"));
         lowering.report_problem(LISTEN, flaw.with_hint("choose another port"));
     }
     address

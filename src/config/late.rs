@@ -9,9 +9,8 @@ use std::{
 use super::{
     file::{self, KeepSeenName, PrincipalsMode, StoreName},
     lowering::{Lowering, TIMEOUT_MIN},
-    read,
-    value_problem::ValueProblem,
-    values,
+    problem::Problem,
+    read, values,
 };
 use crate::{
     auth::{PrincipalSettings, TokenHash, WebhookKey},
@@ -42,7 +41,7 @@ pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
     let section = lowering.file.principals.clone();
     let name = section.user_header.as_ref().map(|name| {
         name.parse()
-            .map_err(|_| ValueProblem::new("expected the name of a header").with_hint("write it like \"x-user\""))
+            .map_err(|_| Problem::of_value("expected the name of a header").with_hint("write it like \"x-user\""))
     });
     PrincipalSettings {
         is_single: section.mode == PrincipalsMode::Single,
@@ -56,14 +55,14 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
     const KEY: &str = "principals.mode";
     // Other people's clients would be the same caller, and could read each other's results.
     if principals.is_single && !server.listen.ip().is_loopback() {
-        let flaw = ValueProblem::new(format!(
+        let flaw = Problem::of_value(format!(
             "{} is reachable from other machines, and all clients would be the same caller",
             server.listen
         ));
         lowering.report_problem(KEY, flaw.with_hint("write \"each\", or listen on 127.0.0.1"));
     }
     if principals.is_single && principals.has_users() {
-        let flaw = ValueProblem::new("there is one caller, but user_header or trust_body_user tells users apart");
+        let flaw = Problem::of_value("there is one caller, but user_header or trust_body_user tells users apart");
         lowering.report_problem(
             KEY,
             flaw.with_hint("write \"each\", or remove user_header and trust_body_user"),
@@ -119,13 +118,13 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
         let longer = |than: Option<Duration>| max_duration.zip(than).filter(|(max, than)| max > than);
         // The session is checked first: it has no key, so only a shorter `max_duration` helps.
         if let Some((_, than)) = longer(Some(session)) {
-            let flaw = ValueProblem::new(format!(
+            let flaw = Problem::of_value(format!(
                 "{name:?} may take longer than a session is remembered, which is {}",
                 shown(than)
             ));
             lowering.report_problem(&key, flaw.with_hint(format!("write at most {:?}", shown(than))));
         } else if let Some((max, than)) = longer(ttl) {
-            let flaw = ValueProblem::new(format!(
+            let flaw = Problem::of_value(format!(
                 "{name:?} may take longer than its call is kept, which is {}",
                 shown(than)
             ));
@@ -153,7 +152,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
             .iter()
             .any(|of| lowering.places.contains_key(&read::join_key(&key, of)))
         {
-            let flaw = ValueProblem::new("has neither a token nor a secret");
+            let flaw = Problem::of_value("has neither a token nor a secret");
             lowering.report_problem(
                 &key,
                 flaw.with_hint("`antiphon config token NAME` makes a token and prints its hash"),
@@ -161,7 +160,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         }
         // A post is attributed to a service by its token alone.
         if let Some(other) = services.iter().find(|known| token.is_some() && known.token == token) {
-            let flaw = ValueProblem::new(format!("is also the token of {:?}", other.name));
+            let flaw = Problem::of_value(format!("is also the token of {:?}", other.name));
             lowering.report_problem(
                 &read::join_key(&key, "token"),
                 flaw.with_hint("make a separate token for each service"),
@@ -173,7 +172,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
             let item = format!("{}[{i}]", read::join_key(&key, "principals"));
             // An item that is not a string already has its own problem.
             if !known && !lowering.has_problem(&item) {
-                let flaw = ValueProblem::new("there is no client token of this name");
+                let flaw = Problem::of_value("there is no client token of this name");
                 lowering.report_problem(&item, flaw.with_hint("use names from [client_tokens], or write \"*\""));
             }
         }
@@ -197,14 +196,14 @@ fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String])
     let key_of_list = read::join_key(key, list);
     // An empty list would make the service useless. Access to all must be written out.
     if names.is_empty() && !lowering.has_problem(&key_of_list) {
-        let flaw = ValueProblem::new(format!("has no {list}"));
+        let flaw = Problem::of_value(format!("has no {list}"));
         lowering.report_problem(
             key,
             flaw.with_hint(format!("write {list} = [\"NAME\"], or [\"*\"] for all")),
         );
     }
     if all && names.len() > 1 {
-        let flaw = ValueProblem::new("lists \"*\" together with names");
+        let flaw = Problem::of_value("lists \"*\" together with names");
         lowering.report_problem(&key_of_list, flaw.with_hint("keep \"*\" alone, or remove it"));
     }
     (!all).then(|| names.iter().cloned().collect())
@@ -213,15 +212,7 @@ fn lower_names(lowering: &mut Lowering, key: &str, list: &str, names: &[String])
 /// Returns the hash of a service's token.
 fn lower_service_token(lowering: &mut Lowering, key: &str, section: &file::ServiceSection) -> Option<TokenHash> {
     let key = read::join_key(key, "token");
-    let hash = section
-        .token
-        .as_ref()?
-        .0
-        .parse()
-        .map_err(|error: crate::auth::TokenHashParseError| {
-            ValueProblem::new(error.to_string())
-                .with_hint("`antiphon config token NAME` makes a token and prints its hash")
-        });
+    let hash = values::parse_token_hash(section.token.as_ref()?, "its hash");
     lowering.value_or_report(&key, hash)
 }
 
@@ -230,5 +221,5 @@ fn lower_service_secret(lowering: &mut Lowering, key: &str) -> Option<WebhookKey
     let key = read::join_key(key, "secret");
     let secret = lowering.secrets.get(&key).cloned()?;
     let parsed = WebhookKey::parse(secret.reveal());
-    lowering.value_or_report(&key, parsed.map_err(|error| ValueProblem::new(error.to_string())))
+    lowering.value_or_report(&key, parsed.map_err(|error| Problem::of_value(error.to_string())))
 }

@@ -18,9 +18,7 @@ use super::{
     secrets::is_private,
     timeouts,
     traces::{self, OtelEnvironment},
-    upstreams,
-    value_problem::ValueProblem,
-    values,
+    upstreams, values,
     variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
 };
 use crate::{
@@ -59,9 +57,8 @@ pub fn process_environment(name: &str) -> Option<String> {
 /// Returns the path of the configuration file, and the flag or variable that gave it. `None` if neither is set.
 pub fn config_path(flags: &Flags, variable: &VariableLookup<'_>) -> Option<(PathBuf, &'static str)> {
     // Callers may pass a lookup that does not filter empty values.
-    let named = variable(CONFIG).filter(|path| !path.is_empty());
-    let named = named.map(|path| (PathBuf::from(path), CONFIG));
-    flags.config.clone().map(|path| (path, "--config")).or(named)
+    let named = || Some((variable(CONFIG).filter(|path| !path.is_empty())?.into(), CONFIG));
+    flags.config.clone().map(|path| (path, "--config")).or_else(named)
 }
 
 /// Reads the file that `flags` or the environment names, if any, and builds the configuration.
@@ -95,14 +92,7 @@ pub fn build_config(
 ) -> Result<LoadedConfig, ConfigError> {
     // Containers and shells often pass unset variables on as empty ones.
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let reading = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
-    let mut lowering = Lowering {
-        places: reading.places,
-        origins: BTreeMap::new(),
-        secrets: reading.secrets,
-        problems: reading.problems,
-        file: reading.file,
-    };
+    let mut lowering = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
     // Overrides come before the conversion, so that a value is checked only if it takes effect.
     overlay_settings(&mut lowering, flags, &variable);
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
@@ -177,8 +167,7 @@ fn overlay_settings(lowering: &mut Lowering, flags: &Flags, variable: &VariableL
         let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
         lowering.origins.insert("log.format".into(), origin);
         if let Some(word) = lowering.value_or_report("log.format", read::one_of(value, &words)) {
-            let named = LogFormatName::WORDS.iter().find(|(known, _)| *known == word);
-            lowering.file.log.format = named.map_or(lowering.file.log.format, |(_, format)| *format);
+            lowering.file.log.format = LogFormatName::from_word(&word).unwrap_or(lowering.file.log.format);
         }
     }
     overlay_level(lowering, flags.verbosity, variable);
@@ -202,15 +191,13 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &VariableLook
     };
     // `RUST_LOG` is often set for another program, so an unusable value is ignored.
     let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
-    if let Some(level) = by_flags {
-        level.clone_into(&mut lowering.file.log.level);
-        lowering.origins.insert("log.level".into(), "-v/-q".into());
-    } else if let Some(level) = variable(LOG) {
+    let given = by_flags
+        .map(|level| (level.to_owned(), "-v/-q"))
+        .or_else(|| Some((variable(LOG)?, LOG)))
+        .or_else(|| Some((foreign()?, RUST_LOG)));
+    if let Some((level, origin)) = given {
         lowering.file.log.level = level;
-        lowering.origins.insert("log.level".into(), LOG.into());
-    } else if let Some(level) = foreign() {
-        lowering.file.log.level = level;
-        lowering.origins.insert("log.level".into(), RUST_LOG.into());
+        lowering.origins.insert("log.level".into(), origin.into());
     }
 }
 
@@ -221,8 +208,8 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
         // An equals sign behind `://` belongs to the URL: the name is missing.
         let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
             // The problem does not repeat the value: a URL may contain a password.
-            let problem =
-                Problem::new(origin, "expected NAME=URL").with_hint("write it like work=https://llm.example.com");
+            let problem = Problem::new(origin, "expected NAME=URL");
+            let problem = problem.with_hint("write it like work=https://llm.example.com");
             lowering.problems.push(problem);
             continue;
         };
@@ -264,7 +251,7 @@ fn lower_config(
     let level = lowering.file.log.level.clone();
     lowering.value_or_report(
         "log.level",
-        LogSettings::check_level(&level).map_err(|(message, hint)| ValueProblem { message, hint }),
+        LogSettings::check_level(&level).map_err(|(message, hint)| Problem::of_value(message).with_hint(hint)),
     );
     let log = LogSettings {
         format: LogFormat::from(lowering.file.log.format),
@@ -293,7 +280,7 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
     let file = lowering.file.server.clone();
     // Zero would mean a proxy that never accepts a connection.
     if file.connections_max == 0 {
-        lowering.report_problem("server.connections_max", ValueProblem::new("expected at least 1"));
+        lowering.report_problem("server.connections_max", Problem::of_value("expected at least 1"));
     }
     ServerSettings {
         listen: lowering
@@ -309,7 +296,7 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
 /// Builds the settings of the data path.
 fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
     let file = lowering.file.server.clone();
-    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, ValueProblem>| {
+    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Problem>| {
         let mut parsed = Vec::new();
         for (i, text) in texts.iter().enumerate() {
             let key = format!("{list}[{i}]");

@@ -6,43 +6,35 @@ use super::{
     file::ConfigFile,
     problem::{FilePlace, Problem},
     secrets::FileSecrets,
-    value_problem::ValueProblem,
     values,
 };
 
 /// Shortest timeout that may be configured.
 pub(super) const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
-/// Values of the file, their origin, and the problems found so far.
+/// Values of the file as far as they are usable, their origin, and the problems found so far.
+#[derive(Debug, Default)]
 pub(super) struct Lowering {
+    /// Values of the file. A missing or unusable value has its default.
     pub(super) file: ConfigFile,
-    /// Places of the file's values, by key.
+    /// Places of the file's values, by key, also of unusable ones.
     pub(super) places: BTreeMap<String, FilePlace>,
     /// Variable or flag that set a value, by the key that it set.
     pub(super) origins: BTreeMap<String, String>,
+    /// Secrets by their key.
     pub(super) secrets: FileSecrets,
     pub(super) problems: Vec<Problem>,
 }
 
 impl Lowering {
-    /// Adds a problem that already has its key and place.
-    pub(super) fn add_problem(&mut self, problem: Problem) {
-        self.problems.push(problem);
-    }
-
     /// Reports a problem with the value of `key`, under the name of the variable or flag that set it.
-    pub(super) fn report_problem(&mut self, key: &str, flaw: ValueProblem) {
+    pub(super) fn report_problem(&mut self, key: &str, flaw: Problem) {
         // A value from a variable or flag replaced that of the file, so the file's line would mislead.
-        let (name, place) = match self.origins.get(key) {
+        let (key, place) = match self.origins.get(key) {
             Some(origin) => (origin.clone(), None),
             None => (key.to_owned(), self.places.get(key).cloned()),
         };
-        self.problems.push(Problem {
-            key: name,
-            message: flaw.message,
-            hint: flaw.hint,
-            place,
-        });
+        self.problems.push(Problem { key, place, ..flaw });
     }
 
     /// Returns `true` if a problem of `key` was reported already.
@@ -51,7 +43,7 @@ impl Lowering {
     }
 
     /// Returns the value of `key`, or reports its problem and returns `None`.
-    pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, ValueProblem>) -> Option<T> {
+    pub(super) fn value_or_report<T>(&mut self, key: &str, value: Result<T, Problem>) -> Option<T> {
         value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
 

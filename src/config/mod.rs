@@ -18,7 +18,6 @@ mod secrets;
 mod timeouts;
 mod traces;
 mod upstreams;
-mod value_problem;
 mod values;
 mod variables;
 

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range};
 
 /// One problem of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// Key with its tables (`server.listen`), variable or flag. Empty for the file as a whole.
     pub key: String,
@@ -21,9 +21,19 @@ impl Problem {
         Self {
             key: key.into(),
             message: message.into(),
-            hint: None,
-            place: None,
+            ..Self::default()
         }
+    }
+
+    /// Creates a problem with one value, before its key and place are known.
+    pub(super) fn of_value(message: impl Into<String>) -> Self {
+        Self::new("", message)
+    }
+
+    /// Removes the value that the message repeats, since it may be a secret.
+    pub(super) fn without_value(self) -> Self {
+        // The hint goes too: it may repeat the value or name the word that is nearest to it.
+        Self::of_value(self.message.split("; found").next().unwrap_or_default())
     }
 
     /// Adds a hint.
@@ -86,9 +96,7 @@ impl FilePlace {
             text: text.to_owned(),
         }
     }
-}
 
-impl FilePlace {
     /// Removes the text of its line.
     pub(super) fn without_text(mut self) -> Self {
         self.text.clear();

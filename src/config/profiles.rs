@@ -9,9 +9,9 @@ use super::{
     ReadFile,
     file::{self, CredentialsName},
     lowering::Lowering,
+    problem::Problem,
     read,
     upstreams::credentials_or_default,
-    value_problem::ValueProblem,
     values,
 };
 use crate::{
@@ -100,7 +100,7 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
             };
             // The name is the label in metrics, so two profiles would share their series.
             if !names.insert(profile.name.as_str()) && !profile.name.is_empty() {
-                let flaw = ValueProblem::new("two profiles of this upstream have this name");
+                let flaw = Problem::of_value("two profiles of this upstream have this name");
                 lowering.report_problem(&at.field_key("name"), flaw.with_hint("choose another name"));
             }
             profiles.extend(lower_profile(lowering, &at, profile));
@@ -120,11 +120,11 @@ fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstrea
     match (credentials_or_default(section), section.profiles.is_empty()) {
         _ if unusable => {}
         (CredentialsName::Passthrough, false) => {
-            let flaw = ValueProblem::new("profiles are configured, but clients' own credentials are passed through");
+            let flaw = Problem::of_value("profiles are configured, but clients' own credentials are passed through");
             lowering.report_problem(&key, flaw.with_hint("write \"profiles\", or remove the profiles"));
         }
         (CredentialsName::Profiles, true) => {
-            let flaw = ValueProblem::new("no profile is given");
+            let flaw = Problem::of_value("no profile is given");
             lowering.report_problem(
                 &key,
                 flaw.with_hint("add a table [[upstreams.NAME.profiles]], or write \"passthrough\""),
@@ -140,7 +140,7 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
     let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
         lowering.report_problem(
             &at.key,
-            ValueProblem::new("has no name").with_hint("write name = \"…\": a label for logs and metrics"),
+            Problem::of_value("has no name").with_hint("write name = \"…\": a label for logs and metrics"),
         );
         None
     } else {
@@ -150,7 +150,7 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
         .ok()
         .filter(|weight| WEIGHTS.contains(weight));
     if weight.is_none() {
-        let flaw = ValueProblem::new(format!(
+        let flaw = Problem::of_value(format!(
             "expected a weight from {} to {}",
             WEIGHTS.start(),
             WEIGHTS.end()
@@ -166,7 +166,7 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
         let usable = check_word(model).is_ok() && !model.trim_end_matches('*').contains('*') && !model.ends_with("**");
         // An item that is not a string already has its own problem; the reader replaced it by an empty text.
         if !usable && !lowering.has_problem(&key) {
-            let flaw = ValueProblem::new("expected the name of a model, or a prefix with one `*` at the end");
+            let flaw = Problem::of_value("expected the name of a model, or a prefix with one `*` at the end");
             lowering.report_problem(&key, flaw);
         }
     }
@@ -188,42 +188,21 @@ fn lower_credential(
     at: &ProfileContext<'_>,
     section: &file::ProfileSection,
 ) -> Option<Credential> {
-    let key = lower_secret(lowering, at, "api_key", section.api_key_file.as_deref());
-    let bearer = lower_secret(lowering, at, "bearer", section.bearer_file.as_deref());
-    let id = lower_secret(
-        lowering,
-        at,
-        "aws_access_key_id",
-        section.aws_access_key_id_file.as_deref(),
-    );
-    let secret = lower_secret(
-        lowering,
-        at,
-        "aws_secret_access_key",
-        section.aws_secret_access_key_file.as_deref(),
-    );
-    let session = lower_secret(
-        lowering,
-        at,
-        "aws_session_token",
-        section.aws_session_token_file.as_deref(),
-    );
+    let mut read = |name: &str, path: &Option<String>| lower_secret(lowering, at, name, path.as_deref());
+    let key = read("api_key", &section.api_key_file);
+    let bearer = read("bearer", &section.bearer_file);
+    let id = read("aws_access_key_id", &section.aws_access_key_id_file);
+    let secret = read("aws_secret_access_key", &section.aws_secret_access_key_file);
+    let session = read("aws_session_token", &section.aws_session_token_file);
     // A region alone counts as AWS, so that the problem names the missing keys.
     let aws = id.is_set() || secret.is_set() || session.is_set() || section.aws_region.is_some();
-    match [key.is_set(), bearer.is_set(), aws]
-        .iter()
-        .filter(|given| **given)
-        .count()
-    {
-        0 => lowering.report_problem(
-            &at.key,
-            ValueProblem::new("has no credential").with_hint(ONE_CREDENTIAL),
-        ),
-        1 => {}
-        _ => lowering.report_problem(
-            &at.key,
-            ValueProblem::new("has several credentials").with_hint(ONE_CREDENTIAL),
-        ),
+    let flaw = match u8::from(key.is_set()) + u8::from(bearer.is_set()) + u8::from(aws) {
+        0 => Some("has no credential"),
+        1 => None,
+        _ => Some("has several credentials"),
+    };
+    if let Some(flaw) = flaw {
+        lowering.report_problem(&at.key, Problem::of_value(flaw).with_hint(ONE_CREDENTIAL));
     }
     if aws {
         let keys = lower_aws_keys(lowering, at, section, id, secret)?;
@@ -243,7 +222,7 @@ fn lower_aws_keys(
     secret: SecretSetting,
 ) -> Option<AwsKeys> {
     if at.kind != ProviderKind::Bedrock {
-        let flaw = ValueProblem::new("AWS keys can be used only for upstreams of kind bedrock");
+        let flaw = Problem::of_value("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report_problem(
             &at.key,
             flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
@@ -253,7 +232,7 @@ fn lower_aws_keys(
         if !given.is_set() {
             lowering.report_problem(
                 &at.key,
-                ValueProblem::new(format!("has no {name}")).with_hint("AWS keys come in pairs"),
+                Problem::of_value(format!("has no {name}")).with_hint("AWS keys come in pairs"),
             );
         }
     }
@@ -263,10 +242,10 @@ fn lower_aws_keys(
     if section.aws_region.as_deref().is_some_and(|region| !is_region(region)) {
         lowering.report_problem(
             &at.field_key("aws_region"),
-            ValueProblem::new("expected the name of a region, such as \"us-east-1\""),
+            Problem::of_value("expected the name of a region, such as \"us-east-1\""),
         );
     } else if region.is_none() && at.kind == ProviderKind::Bedrock {
-        let flaw = ValueProblem::new("has no aws_region, and the upstream's host names none");
+        let flaw = Problem::of_value("has no aws_region, and the upstream's host names none");
         lowering.report_problem(&at.key, flaw.with_hint("write aws_region = \"us-east-1\""));
     }
     Some(AwsKeys {
@@ -283,7 +262,7 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
     let (key, file_key) = (at.field_key(name), at.field_key(&format!("{name}_file")));
     match (lowering.places.contains_key(&key), path) {
         (true, Some(_)) => {
-            let flaw = ValueProblem::new(format!("both {name} and {name}_file are given"));
+            let flaw = Problem::of_value(format!("both {name} and {name}_file are given"));
             lowering.report_problem(&file_key, flaw.with_hint("keep one of them"));
             SecretSetting::Unusable
         }
@@ -302,7 +281,7 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
                 } else {
                     "the file"
                 };
-                ValueProblem::new(format!("cannot read {shown}: {error}"))
+                Problem::of_value(format!("cannot read {shown}: {error}"))
                     .with_hint("name a readable file that contains only the secret")
             });
             let secret = read.map(|text| Secret::new(without_line_break(text)));
@@ -322,16 +301,13 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     for (name, section) in lowering.file.client_tokens.clone() {
         let key = read::join_key("client_tokens", &name);
         let named = lowering.value_or_report(&key, values::check_label(&name));
-        let hash = section.0.parse().map_err(|error: crate::auth::TokenHashParseError| {
-            ValueProblem::new(error.to_string())
-                .with_hint("`antiphon config token NAME` makes a token and prints this line")
-        });
+        let hash = values::parse_token_hash(&section, "this line");
         let Some(hash) = lowering.value_or_report(&key, hash) else {
             continue;
         };
         // The token is all that tells two clients apart.
         if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = ValueProblem::new(format!("is also the token of {other:?}"));
+            let flaw = Problem::of_value(format!("is also the token of {other:?}"));
             lowering.report_problem(&key, flaw.with_hint("make a separate token for each client"));
         }
         if named.is_some() {
@@ -349,7 +325,7 @@ pub(super) fn check_exposure(
 ) {
     let open = lowering.file.client_tokens.is_empty() && !server.listen.ip().is_loopback();
     if open && !profiles.is_empty() {
-        let flaw = ValueProblem::new(format!(
+        let flaw = Problem::of_value(format!(
             "{} is reachable from other machines, and any client could use your profiles",
             server.listen
         ));
@@ -359,25 +335,25 @@ pub(super) fn check_exposure(
 }
 
 /// Checks a text that is shown in logs and headers.
-fn check_word(text: &str) -> Result<String, ValueProblem> {
+fn check_word(text: &str) -> Result<String, Problem> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err(ValueProblem::new(
+    Err(Problem::of_value(
         "expected a word of printable characters without spaces",
     ))
 }
 
 /// Checks that a header can contain the secret. No message repeats any part of it.
-fn check_secret(secret: Secret) -> Result<Secret, ValueProblem> {
+fn check_secret(secret: Secret) -> Result<Secret, Problem> {
     if secret.reveal().is_empty() {
-        return Err(ValueProblem::new("the secret is empty"));
+        return Err(Problem::of_value("the secret is empty"));
     }
     if secret.reveal().bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(secret);
     }
     Err(
-        ValueProblem::new("the secret contains spaces, line breaks or other characters that no key has")
+        Problem::of_value("the secret contains spaces, line breaks or other characters that no key has")
             .with_hint("give the secret alone, without quotes or comments"),
     )
 }

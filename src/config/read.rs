@@ -3,7 +3,7 @@
 //! The reader walks the parsed text along their JSON Schema. It reports an unusable value and leaves it out,
 //! so that one mistake hides no other.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use serde_json::Value as Json;
 use toml::{
@@ -15,32 +15,17 @@ use super::{
     VariableLookup,
     file::{self, ConfigFile},
     interpolation::interpolate_variables,
+    lowering::Lowering,
     problem::{FilePlace, Problem, nearest_word},
     secrets::{FileSecrets, is_private},
-    value_problem::ValueProblem,
 };
 
-/// Values of the file as far as they are usable, and all problems.
-#[derive(Debug, Default)]
-pub(super) struct FileReading {
-    /// Values of the file. A missing or unusable value has its default.
-    pub(super) file: ConfigFile,
-    /// Place of each value, by its key with its tables.
-    pub(super) places: BTreeMap<String, FilePlace>,
-    /// Secrets by their key.
-    pub(super) secrets: FileSecrets,
-    /// Problems found so far.
-    pub(super) problems: Vec<Problem>,
-}
-
 /// Reads the file's text. `variable` returns the value of `${NAME}`.
-pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> FileReading {
+pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> Lowering {
     let mut walk = SchemaWalk {
         source,
         variable,
-        places: BTreeMap::new(),
-        secrets: FileSecrets::default(),
-        problems: Vec::new(),
+        reading: Lowering::default(),
     };
     // The recovering parser reports every syntax error, not only the first.
     let (root, errors) = DeTable::parse_recoverable(source);
@@ -48,7 +33,7 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> FileReading {
         let place = error.span().map(|span| FilePlace::from_span(source, &span));
         let problem = syntax_problem(error.message()).with_place(place);
         // In text that is not TOML the lines of secrets are unknown, so no line is shown if there may be one.
-        walk.problems.push(if FileSecrets::may_contain_secret(source) {
+        walk.reading.problems.push(if FileSecrets::may_contain_secret(source) {
             problem.without_line_text()
         } else {
             problem
@@ -62,16 +47,11 @@ pub(super) fn read(source: &str, variable: &VariableLookup<'_>) -> FileReading {
         Table::new()
     };
     // The walk lets only valid values through, so a failure here means a schema that differs from the types.
-    let file = Value::Table(table).try_into().unwrap_or_else(|error: toml::de::Error| {
-        walk.problems.push(Problem::new("", error.message()));
-        ConfigFile::default()
-    });
-    FileReading {
-        file,
-        places: walk.places,
-        secrets: walk.secrets,
-        problems: walk.problems,
+    match Value::Table(table).try_into::<ConfigFile>() {
+        Ok(file) => walk.reading.file = file,
+        Err(error) => walk.reading.problems.push(Problem::new("", error.message())),
     }
+    walk.reading
 }
 
 /// Appends `key` to the path of its tables, in the syntax of TOML.
@@ -92,9 +72,7 @@ pub(super) fn join_key(tables: &str, key: &str) -> String {
 struct SchemaWalk<'s> {
     source: &'s str,
     variable: &'s VariableLookup<'s>,
-    places: BTreeMap<String, FilePlace>,
-    secrets: FileSecrets,
-    problems: Vec<Problem>,
+    reading: Lowering,
 }
 
 impl SchemaWalk<'_> {
@@ -119,7 +97,7 @@ impl SchemaWalk<'_> {
                 let mut problem = unknown_key(&full, name, known).with_place(place);
                 // A key that exists in another section was most likely put into the wrong one.
                 problem.hint = section.or(problem.hint);
-                self.problems.push(problem);
+                self.reading.problems.push(problem);
             }
         }
         values
@@ -131,7 +109,7 @@ impl SchemaWalk<'_> {
         let place = place.map(|place| if is_private(path) { place.without_text() } else { place });
         // Recorded also for unusable values, so that later checks can tell "unusable" from "missing".
         if let Some(place) = &place {
-            self.places.insert(path.to_owned(), place.clone());
+            self.reading.places.insert(path.to_owned(), place.clone());
         }
         let choices = allowed_words(schema);
         let expected = if choices.is_empty() {
@@ -143,7 +121,8 @@ impl SchemaWalk<'_> {
             (DeValue::Table(table), Some("object")) => return Some(Value::Table(self.read_table(table, schema, path))),
             (DeValue::String(text), Some("string")) if schema.get("writeOnly").is_some() => {
                 // Only the reference or a mask becomes a value of the file; the secret is stored apart.
-                self.secrets.store_secret(path, text, self.variable).map(Value::String)
+                let secrets = &mut self.reading.secrets;
+                secrets.store_secret(path, text, self.variable).map(Value::String)
             }
             (DeValue::String(text), Some("string")) => interpolate_variables(text, self.variable)
                 .and_then(|text| {
@@ -158,7 +137,7 @@ impl SchemaWalk<'_> {
                     .filter(|number| *number >= 0);
                 number
                     .map(Value::Integer)
-                    .ok_or_else(|| ValueProblem::new("expected a whole number from 0 up"))
+                    .ok_or_else(|| Problem::of_value("expected a whole number from 0 up"))
             }
             (DeValue::Array(items), Some("array")) => {
                 let schema = schema.get("items").unwrap_or(&Json::Null);
@@ -179,13 +158,9 @@ impl SchemaWalk<'_> {
         };
         match understood {
             Ok(value) => Some(value),
-            Err(ValueProblem { message, hint }) => {
-                self.problems.push(Problem {
-                    key: path.to_owned(),
-                    message,
-                    hint,
-                    place,
-                });
+            Err(flaw) => {
+                let key = path.to_owned();
+                self.reading.problems.push(Problem { key, place, ..flaw });
                 None
             }
         }
@@ -234,11 +209,11 @@ fn allowed_words(schema: &Json) -> Vec<&str> {
 }
 
 /// Returns `text` if it is one of `choices`, or if there are no choices.
-pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, ValueProblem> {
+pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, Problem> {
     if choices.is_empty() || choices.contains(&text.as_str()) {
         return Ok(text);
     }
-    let flaw = ValueProblem::new(format!("expected one of {}; found {text:?}", choices.join(", ")));
+    let flaw = Problem::of_value(format!("expected one of {}; found {text:?}", choices.join(", ")));
     match nearest_word(&text, choices.iter().copied()) {
         Some(near) => Err(flaw.with_hint(format!("did you mean `{near}`?"))),
         None => Err(flaw),
@@ -246,7 +221,7 @@ pub(super) fn one_of(text: String, choices: &[&str]) -> Result<String, ValueProb
 }
 
 /// Describes a value of the wrong type. Names types as operators know them.
-fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> ValueProblem {
+fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> Problem {
     let tables = schema.pointer("/items/properties").is_some();
     let named = |name: &str| match name {
         "integer" => "a whole number".to_owned(),
@@ -260,7 +235,7 @@ fn wrong_type(value: &DeValue<'_>, schema: &Json, expected: &str) -> ValueProble
         DeValue::Array(_) => "an array".to_owned(),
         value => named(value.type_str()),
     };
-    let flaw = ValueProblem::new(format!("expected {}, found {found}", named(expected)));
+    let flaw = Problem::of_value(format!("expected {}, found {found}", named(expected)));
     match (expected, value) {
         ("string", DeValue::Integer(_) | DeValue::Float(_)) => {
             flaw.with_hint("write it in quotes, with its unit if it has one")

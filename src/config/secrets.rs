@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{VariableLookup, interpolation::interpolate_variables, value_problem::ValueProblem};
+use super::{VariableLookup, interpolation::interpolate_variables, problem::Problem};
 use crate::auth::Secret;
 
 /// Text that `config print` shows instead of a secret that is written in the file itself.
@@ -28,16 +28,16 @@ impl FileSecrets {
         key: &str,
         written: &str,
         variable: &VariableLookup<'_>,
-    ) -> Result<String, ValueProblem> {
+    ) -> Result<String, Problem> {
         // Output of `config print` that is used as a file would send `***` as a key.
         if written == MASK {
             return Err(
-                ValueProblem::new("`***` marks where `config print` left a secret out").with_hint("write ${NAME}")
+                Problem::of_value("`***` marks where `config print` left a secret out").with_hint("write ${NAME}")
             );
         }
         if let Some(name) = referenced_variable(written) {
             let value = variable(name).ok_or_else(|| {
-                ValueProblem::new(format!("variable {name} is not set"))
+                Problem::of_value(format!("variable {name} is not set"))
                     .with_hint("set it, or name a file that contains the secret")
             })?;
             self.values.insert(key.to_owned(), Secret::new(value));
@@ -45,7 +45,7 @@ impl FileSecrets {
         }
         // The messages of the interpolation repeat the text between the braces, which may be part of a secret.
         let value = interpolate_variables(written, variable).map_err(|_| {
-            ValueProblem::new("names no variable that is set").with_hint("write ${NAME} and nothing else")
+            Problem::of_value("names no variable that is set").with_hint("write ${NAME} and nothing else")
         })?;
         self.values.insert(key.to_owned(), Secret::new(value));
         self.literal_keys.push(key.to_owned());

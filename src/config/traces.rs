@@ -10,7 +10,7 @@ use http::Uri;
 use super::{
     VariableLookup,
     lowering::Lowering,
-    value_problem::ValueProblem,
+    problem::Problem,
     variables::{
         OTEL_DISABLED, OTEL_ENDPOINT, OTEL_EXPORTER, OTEL_HEADERS, OTEL_PROTOCOL, OTEL_RESOURCE, OTEL_SAMPLER,
         OTEL_SAMPLER_ARG, OTEL_SERVICE_NAME, OTEL_TIMEOUT, OTEL_TRACES_ENDPOINT, OTEL_TRACES_HEADERS,
@@ -149,7 +149,7 @@ pub(super) fn overlay_traces(lowering: &mut Lowering, otel: &OtelEnvironment) {
 pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> Option<TraceSettings> {
     let text = lowering.file.traces.endpoint.clone()?;
     let flaw = || {
-        ValueProblem::new("expected a URL that begins with http:// or https://, without a user name, query or fragment")
+        Problem::of_value("expected a URL that begins with http:// or https://, without a user name, query or fragment")
             .with_hint("write it like \"http://127.0.0.1:4318\"")
     };
     let endpoint = lowering.value_or_report(ENDPOINT, parse_endpoint(&text).ok_or_else(flaw))?;

@@ -3,9 +3,8 @@
 use super::{
     file::{self, CredentialsName},
     lowering::Lowering,
-    read,
-    value_problem::ValueProblem,
-    values,
+    problem::Problem,
+    read, values,
 };
 use crate::{
     provider::{self, BUILT_IN, ProviderKind, Upstream},
@@ -54,7 +53,7 @@ fn lower_upstream(
     let Some(text) = &section.url else {
         // A URL that is present but unusable already has its own problem.
         if !lowering.places.contains_key(&url_key) {
-            let flaw = ValueProblem::new("has no url, and there is no default for this name");
+            let flaw = Problem::of_value("has no url, and there is no default for this name");
             lowering.report_problem(&key, flaw.with_hint("write url = \"https://…\""));
         }
         return None;
@@ -67,7 +66,7 @@ fn lower_upstream(
     let port = url.authority.port_u16();
     // Only loopback is recognised: which other names lead to this machine is unknown here.
     if provider::is_loopback(url.authority.host()) && port == Some(server.listen.port()) {
-        let flaw = ValueProblem::new("the URL is the proxy's own address: requests would loop");
+        let flaw = Problem::of_value("the URL is the proxy's own address: requests would loop");
         lowering.report_problem(&url_key, flaw.with_hint("name the provider's address"));
     }
     Some(Upstream {

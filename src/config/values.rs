@@ -4,8 +4,11 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 
 use http::uri::{Authority, Scheme};
 
-use super::value_problem::ValueProblem;
-use crate::provider::{self, is_unambiguous};
+use super::{file::TokenHashText, problem::Problem};
+use crate::{
+    auth::{TokenHash, TokenHashParseError},
+    provider::{self, is_unambiguous},
+};
 
 /// Longest timeout that may be configured: one day.
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -20,17 +23,17 @@ const LABEL_RULE: &str = "expected a name of lower-case letters, digits, `-`, `_
 const LONG_DURATION_MAX: Duration = Duration::from_secs(31_557_600);
 
 /// Parses a duration of at least `min` and at most one day: `30s`, `1m 30s`, `250ms`.
-pub(super) fn parse_duration(text: &str, min: Duration) -> Result<Duration, ValueProblem> {
+pub(super) fn parse_duration(text: &str, min: Duration) -> Result<Duration, Problem> {
     parse_duration_within(text, min, DURATION_MAX)
 }
 
 /// Parses a duration of at least `min` and at most one year: `7d`.
-pub(super) fn parse_long_duration(text: &str, min: Duration) -> Result<Duration, ValueProblem> {
+pub(super) fn parse_long_duration(text: &str, min: Duration) -> Result<Duration, Problem> {
     parse_duration_within(text, min, LONG_DURATION_MAX)
 }
 
-fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Duration, ValueProblem> {
-    let bad = || ValueProblem::new(format!("expected a duration, found {text:?}"));
+fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Duration, Problem> {
+    let bad = || Problem::of_value(format!("expected a duration, found {text:?}"));
     // A number without a unit has one likely meaning, so its hint names the exact fix.
     let hint = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("write \"{text}s\" for seconds")
@@ -44,7 +47,7 @@ fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Dur
             humantime::format_duration(min),
             humantime::format_duration(max)
         );
-        return Err(ValueProblem::new(format!(
+        return Err(Problem::of_value(format!(
             "expected a duration {range}, found {text:?}"
         )));
     }
@@ -52,9 +55,9 @@ fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Dur
 }
 
 /// Parses a size from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`. Returns bytes.
-pub(super) fn parse_size(text: &str) -> Result<usize, ValueProblem> {
+pub(super) fn parse_size(text: &str) -> Result<usize, Problem> {
     let bad = || {
-        ValueProblem::new(format!("expected a size, found {text:?}"))
+        Problem::of_value(format!("expected a size, found {text:?}"))
             .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
     };
     let text = text.trim();
@@ -72,13 +75,13 @@ pub(super) fn parse_size(text: &str) -> Result<usize, ValueProblem> {
     };
     let number: u64 = number.parse().map_err(|_| bad())?;
     let bytes = number.checked_mul(unit).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
-    let bytes = bytes.ok_or_else(|| ValueProblem::new(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
+    let bytes = bytes.ok_or_else(|| Problem::of_value(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
     // Fails only on a machine with 32 bits.
     usize::try_from(bytes).map_err(|_| bad())
 }
 
 /// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.
-pub(super) fn parse_address(text: &str) -> Result<SocketAddr, ValueProblem> {
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
     let text = text.trim();
     // Other names are rejected, since a name may have several addresses and a listener needs one.
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -89,7 +92,15 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, ValueProblem> {
             (_, Ok(ip)) => format!("write the port too: \"{}\"", SocketAddr::new(ip, 4747)),
             _ => "write it like \"127.0.0.1:4747\", \"0.0.0.0:4747\" or \"[::1]:4747\"".to_owned(),
         };
-        ValueProblem::new(format!("expected an address with a port, found {text:?}")).with_hint(hint)
+        Problem::of_value(format!("expected an address with a port, found {text:?}")).with_hint(hint)
+    })
+}
+
+/// Parses the hash of a token. `printed` names the output of `antiphon config token` that contains the hash.
+pub(super) fn parse_token_hash(text: &TokenHashText, printed: &str) -> Result<TokenHash, Problem> {
+    text.0.parse().map_err(|error: TokenHashParseError| {
+        let hint = format!("`antiphon config token NAME` makes a token and prints {printed}");
+        Problem::of_value(error.to_string()).with_hint(hint)
     })
 }
 
@@ -102,16 +113,16 @@ pub(super) struct UpstreamUrl {
 }
 
 /// Parses an upstream's URL: scheme, host, optional port and path. No message repeats a possible password.
-pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem> {
+pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, Problem> {
     let text = text.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(ValueProblem::new("expected a URL that begins with http:// or https://"));
+        return Err(Problem::of_value("expected a URL that begins with http:// or https://"));
     };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" => Scheme::HTTP,
         "https" => Scheme::HTTPS,
         other => {
-            return Err(ValueProblem::new(format!(
+            return Err(Problem::of_value(format!(
                 "expected http:// or https://, found {other}://"
             )));
         }
@@ -120,14 +131,14 @@ pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem
     let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
     // Checked before any message repeats the authority.
     if authority.contains('@') {
-        return Err(ValueProblem::new("the URL contains a user name or password")
+        return Err(Problem::of_value("the URL contains a user name or password")
             .with_hint("remove it: clients send their own credentials, which are passed on"));
     }
     if path.contains('#') {
-        return Err(ValueProblem::new("the URL has a fragment").with_hint("remove everything from `#`"));
+        return Err(Problem::of_value("the URL has a fragment").with_hint("remove everything from `#`"));
     }
     if path.contains('?') {
-        return Err(ValueProblem::new("the URL has a query")
+        return Err(Problem::of_value("the URL has a query")
             .with_hint("remove everything from `?`: the client's own query is passed on"));
     }
     let base_path = path.trim_end_matches('/');
@@ -135,7 +146,7 @@ pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem
     for endpoint in provider::HISTORY_SUFFIXES {
         if let Some(base) = base_path.strip_suffix(endpoint) {
             return Err(
-                ValueProblem::new(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
+                Problem::of_value(format!("the URL names one endpoint, {endpoint}")).with_hint(format!(
                     "write the part in front of it: \"{scheme}://{authority}{base}\""
                 )),
             );
@@ -143,11 +154,11 @@ pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem
     }
     let parses = base_path.is_empty() || http::uri::PathAndQuery::from_str(base_path).is_ok();
     if !is_unambiguous(base_path) || !parses {
-        return Err(ValueProblem::new(
+        return Err(Problem::of_value(
             "the URL's path has dot segments, leading double slashes or characters that need escaping",
         ));
     }
-    let bad_host = || ValueProblem::new(format!("expected a host and at most a port, found {authority:?}"));
+    let bad_host = || Problem::of_value(format!("expected a host and at most a port, found {authority:?}"));
     let authority = Authority::from_str(authority).map_err(|_| bad_host())?;
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     // `Authority` accepts an empty or too large port, and nothing can connect to port 0.
@@ -163,9 +174,9 @@ pub(super) fn parse_upstream_url(text: &str) -> Result<UpstreamUrl, ValueProblem
 }
 
 /// Checks the name of an upstream, which is a path segment and a metric label.
-pub(super) fn check_upstream_name(name: &str) -> Result<(), ValueProblem> {
+pub(super) fn check_upstream_name(name: &str) -> Result<(), Problem> {
     if provider::RESERVED_NAMES.contains(&name) {
-        return Err(ValueProblem::new(format!(
+        return Err(Problem::of_value(format!(
             "{name:?} cannot name an upstream: paths without a prefix begin with it"
         ))
         .with_hint("choose another name"));
@@ -174,11 +185,11 @@ pub(super) fn check_upstream_name(name: &str) -> Result<(), ValueProblem> {
 }
 
 /// Checks a name that is shown in logs and metrics.
-pub(super) fn check_label(name: &str) -> Result<(), ValueProblem> {
+pub(super) fn check_label(name: &str) -> Result<(), Problem> {
     if is_label(name) {
         return Ok(());
     }
-    let flaw = ValueProblem::new(format!("{LABEL_RULE}, found {name:?}"));
+    let flaw = Problem::of_value(format!("{LABEL_RULE}, found {name:?}"));
     let lower = name.to_ascii_lowercase();
     Err(if is_label(&lower) {
         flaw.with_hint(format!("write {lower:?}"))
@@ -200,8 +211,8 @@ fn is_label(name: &str) -> bool {
 }
 
 /// Parses an origin as browsers send it. Returns it in lower case.
-pub(super) fn parse_origin(text: &str) -> Result<String, ValueProblem> {
-    let flaw = || ValueProblem::new(format!("expected an origin, found {text:?}"));
+pub(super) fn parse_origin(text: &str) -> Result<String, Problem> {
+    let flaw = || Problem::of_value(format!("expected an origin, found {text:?}"));
     // Sandboxed pages and local files of any origin send `null`.
     if matches!(text, "*" | "null") {
         return Err(flaw().with_hint("name every origin: otherwise any web page could call the proxy"));
@@ -217,8 +228,8 @@ pub(super) fn parse_origin(text: &str) -> Result<String, ValueProblem> {
 }
 
 /// Parses a host name without a port. Returns it in lower case.
-pub(super) fn parse_host_name(text: &str) -> Result<String, ValueProblem> {
-    let flaw = || ValueProblem::new(format!("expected a host name, found {text:?}"));
+pub(super) fn parse_host_name(text: &str) -> Result<String, Problem> {
+    let flaw = || Problem::of_value(format!("expected a host name, found {text:?}"));
     if text.contains('*') {
         return Err(flaw().with_hint("name every host: otherwise any web page could call the proxy"));
     }

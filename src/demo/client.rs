@@ -5,9 +5,8 @@ use std::{io, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -101,15 +100,9 @@ impl<'a> Ask<'a> {
     }
 
     async fn exchange(self, into: &mut Option<Answer>) -> io::Result<()> {
-        let stream = TcpStream::connect(self.to).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
         let mut request = Request::builder()
             .method(self.method)
-            .uri(self.path)
-            .header(header::HOST, self.to.to_string());
-        request = request
+            .uri(format!("http://{}{}", self.to, self.path))
             .header(header::CONNECTION, "close")
             .header(header::CONTENT_TYPE, "application/json");
         for (name, value) in self.headers {
@@ -118,27 +111,21 @@ impl<'a> Ask<'a> {
         let request = request
             .body(Full::new(Bytes::from(self.body.to_owned())))
             .map_err(io::Error::other)?;
-        let exchange = async move {
-            let (head, body) = sender
-                .send_request(request)
-                .await
-                .map_err(io::Error::other)?
-                .into_parts();
-            let answer = into.insert(Answer {
-                status: head.status,
-                headers: head.headers,
-                body: Vec::new(),
-                is_whole: false,
-            });
-            let mut body = Limited::new(body, ANSWER_BYTES_MAX);
-            while let Some(frame) = body.frame().await {
-                let Ok(frame) = frame else { return Ok(()) };
-                answer.body.extend(frame.data_ref().into_iter().flatten());
-            }
-            answer.is_whole = true;
-            Ok(())
-        };
-        let (ended, _) = tokio::join!(exchange, connection);
-        ended
+        // A client for this request alone, so that no connection is used twice.
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let (head, body) = client.request(request).await.map_err(io::Error::other)?.into_parts();
+        let answer = into.insert(Answer {
+            status: head.status,
+            headers: head.headers,
+            body: Vec::new(),
+            is_whole: false,
+        });
+        let mut body = Limited::new(body, ANSWER_BYTES_MAX);
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return Ok(()) };
+            answer.body.extend(frame.data_ref().into_iter().flatten());
+        }
+        answer.is_whole = true;
+        Ok(())
     }
 }

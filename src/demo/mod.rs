@@ -3,7 +3,6 @@
 //! No key, no network but loopback, no file. Every verdict in the story is the provider's or the proxy's own answer.
 
 mod client;
-mod ledger;
 mod stage;
 mod stories;
 mod tell;
@@ -13,20 +12,17 @@ use std::{
     convert::Infallible,
     io::{self, Write},
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
 use crate::{
-    app::{self, ConfigSummary, RunningProxy},
+    app::{self, ConfigSummary, LedgerStore, RunningProxy},
     auth::TokenHash,
     config::{self, Flags},
-    ledger::Ledger,
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::LogControl,
     upstream::random_bytes,
 };
-use ledger::InPlaceOfAFile;
 use stage::Stage;
 use strict_provider::{Provider, Recording, Settings};
 use tell::Tell;
@@ -214,13 +210,14 @@ fn token() -> anyhow::Result<String> {
 fn settings(provider: SocketAddr, token: &str) -> String {
     use std::fmt::Write as _;
 
-    let mut text = String::from(
+    let mut text = format!(
         "[server]\ndrain_timeout = \"1s\"\n[ledger]\nstore = \"memory\"\n[timeouts]\nstream_headers = \
          \"1500ms\"\nserver_tool = \"700ms\"\n\
-         [upstreams.team]\nkind = \"anthropic\"\ncredentials = \"profiles\"\n",
+         [upstreams.team]\nkind = \"anthropic\"\ncredentials = \"profiles\"\nurl = \"http://{provider}\"\n\
+         [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n",
+        TokenHash::hash_token(token.as_bytes())
     );
     // Writing into a String cannot fail.
-    let _ = writeln!(text, "url = \"http://{provider}\"");
     for (name, key) in KEYS_OF_TEAM {
         let _ = writeln!(
             text,
@@ -230,11 +227,6 @@ fn settings(provider: SocketAddr, token: &str) -> String {
     for name in ["anthropic", "openai", "gemini"] {
         let _ = writeln!(text, "[upstreams.{name}]\nurl = \"http://{provider}\"");
     }
-    let _ = writeln!(
-        text,
-        "[services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]",
-        TokenHash::hash_token(token.as_bytes())
-    );
     for tool in ["lint", "test", "package", "render"] {
         let _ = writeln!(text, "[tools.{tool}]\ntier = \"durable\"");
     }
@@ -256,24 +248,24 @@ async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> 
         &nowhere,
     )?;
     let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
-    let config = loaded.config;
-    let ledger: Arc<dyn Ledger> = Arc::new(InPlaceOfAFile::new(config.ledger.settings, random_bytes()?));
-    Ok(app::launch_proxy(config, shown, &ledger).await?.running)
+    // Nothing may be left behind, and yet the stories are those of a ledger that lasts.
+    let launched = app::launch_proxy(loaded.config, shown, LedgerStore::LastingMemory).await?;
+    Ok(launched.running)
 }
 
 fn greet(tell: &mut Tell, running: &RunningProxy, provider_at: SocketAddr, places: [&Place; 2]) -> io::Result<()> {
     tell.headline(&format!("dashboard  http://{}/", running.admin))?;
-    tell.line(&format!("proxy      http://{}", running.data))?;
     tell.line(&format!(
-        "provider   http://{provider_at}   scripted, and as strict as the real ones"
+        "proxy      http://{}\nprovider   http://{provider_at}   scripted, and as strict as the real ones",
+        running.data
     ))?;
     for taken in places.iter().filter_map(|place| place.taken) {
         tell.line(&format!("{taken} is taken: another port is used"))?;
     }
     tell.line(
-        "\nFive failures, first against the provider itself, then through Antiphon. No key, no network, no file:",
-    )?;
-    tell.line("the ledger, which is a file with `antiphon serve`, is in memory here.")
+        "\nFive failures, first against the provider itself, then through Antiphon. No key, no network, no file:\n\
+         the ledger, which is a file with `antiphon serve`, is in memory here.",
+    )
 }
 
 fn close(stage: &mut Stage, stays: bool) -> io::Result<()> {
@@ -283,25 +275,17 @@ fn close(stage: &mut Stage, stays: bool) -> io::Result<()> {
         "Something above is not as it should be: please report it."
     };
     stage.tell.heading(verdict)?;
-    if stays {
-        let line = format!(
-            "press Ctrl-C to end; the dashboard stays at http://{}/, with some traffic",
-            stage.admin_at
-        );
-        stage.tell.line(&line)?;
-        let line = format!(
-            "antiphon run --listen {} -- CMD  lets an agent of yours speak to this provider",
-            stage.proxy_at
-        );
-        return stage.tell.line(&line);
-    }
-    stage
-        .tell
-        .line("antiphon demo --keep          the same, and it stays, with some traffic for the dashboard")?;
-    stage
-        .tell
-        .line("antiphon demo --provider-only the strict provider alone, for your own agent")?;
-    stage
-        .tell
-        .line("antiphon run -- CMD           your own agent, through Antiphon")
+    let more = if stays {
+        format!(
+            "press Ctrl-C to end; the dashboard stays at http://{}/, with some traffic\n\
+             antiphon run --listen {} -- CMD  lets an agent of yours speak to this provider",
+            stage.admin_at, stage.proxy_at
+        )
+    } else {
+        "antiphon demo --keep          the same, and it stays, with some traffic for the dashboard\n\
+         antiphon demo --provider-only the strict provider alone, for your own agent\n\
+         antiphon run -- CMD           your own agent, through Antiphon"
+            .to_owned()
+    };
+    stage.tell.line(&more)
 }

@@ -1,13 +1,13 @@
 //! Changes of the state of a recorded call: delivered or acknowledged.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, record_names,
+    CHANGE_TRIES_MAX, LateError, LateStore,
     records::{RecordedCall, RecordedCallState},
 };
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, RecordKind, RecordName},
+    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName},
 };
 
 /// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
@@ -58,7 +58,7 @@ async fn change_call(
     name: RecordName,
     change: impl Fn(&mut RecordedCall) -> bool,
 ) -> Result<Option<(RecordedCall, bool)>, LateError> {
-    let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| record_names::record_key(kind, principal, name));
+    let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| RecordKey::new(kind, principal, name));
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let mut records = late.0.ledger.read(keys.to_vec(), now).await?.into_iter();
@@ -72,12 +72,7 @@ async fn change_call(
         if !change(&mut call) {
             return Ok(Some((call, false)));
         }
-        let mut steps = vec![CommitStep::Replace {
-            key: record.key,
-            version: record.version,
-            value: call.encode(),
-            expires_at: record.expires_at.max(late.retained_until(&call)),
-        }];
+        let mut steps = vec![late.replace_step(&record, &call)];
         let waits = call.state == RecordedCallState::Settled;
         // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
         steps.extend(waiting.filter(|_| !waits).map(|record| CommitStep::Remove {

@@ -7,12 +7,12 @@
 //!
 //! Without a configured service no results can be posted, so this room records and reads nothing.
 
+mod calls;
 mod changes;
 mod feed;
 pub mod matching;
 mod pending;
 mod posting;
-mod reads;
 mod record_bytes;
 mod record_names;
 pub mod records;
@@ -23,28 +23,31 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
+    sync::mpsc,
+    time::{Instant, timeout_at},
 };
 
+pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use posting::{HeartbeatOutcome, PostOutcome};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
-pub use worker::LateWorker;
+pub use worker::{LateJob, LateWorker, LateWriter};
 
 use crate::{
     auth::{Caller, Owner, OwnerKey, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{CommitStep, Ledger, LedgerError, Moment, RecordKey, RecordKind, RecordName},
-    repair::Tier,
-    session::{LaneId, SessionStrength, session_hash},
+    ledger::{
+        CommitStep, Index, Ledger, LedgerError, LedgerReply, Moment, QueueWorker, QueuedJob, ROWS_MAX, Record,
+        RecordKey, RecordKind, RecordName, flush_queue, job_queue, read_all,
+    },
+    repair::{Tier, is_strong},
+    session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
 use matching::{NamedCall, Service};
 use pending::PendingResults;
 use records::{RecordedCall, RecordedCallState};
-use worker::{CallInsert, LateJob};
 
 /// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
 const CACHE_ENTRIES_MAX: u64 = 100_000;
@@ -52,60 +55,10 @@ const CACHE_ENTRIES_MAX: u64 = 100_000;
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Tries of a change whose record other writers change at the same time.
 const CHANGE_TRIES_MAX: usize = 32;
-/// Jobs in the queue of the worker. Further jobs are lost, and counted as `lost`.
-const JOBS_MAX: usize = 4096;
 /// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
 const RETENTION_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Factor on the retention of calls whose effect cannot be undone: their results must reach the conversation.
 const ONE_WAY_FACTOR: u32 = 4;
-
-/// A tool call as an exchange saw it, to be recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedCall {
-    /// The lane in which the exchange saw the call.
-    pub lane: Option<LaneId>,
-    /// The hash of the session id. `None` if the client named no session.
-    pub session: Option<[u8; 32]>,
-    /// The reliability of the session id.
-    pub strength: SessionStrength,
-    /// The call id.
-    pub id: Vec<u8>,
-    /// The name of the tool.
-    pub tool: Vec<u8>,
-    /// The hash of the canonical input. `None` if the input is not known yet.
-    pub input: Option<[u8; 32]>,
-}
-
-/// A call of a request body whose posted result is looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallQuery {
-    /// The call id.
-    pub id: Vec<u8>,
-    /// The name of the tool.
-    pub tool: Vec<u8>,
-    /// The hash of the canonical input.
-    pub input_hash: [u8; 32],
-}
-
-/// The posted result that a lookup found for a call.
-#[derive(Clone, PartialEq, Eq)]
-pub struct FoundResult {
-    /// The record name of the call.
-    pub call: RecordName,
-    /// The call id, exactly as it was recorded.
-    pub id: Vec<u8>,
-    /// The content. Invariant: one valid JSON value.
-    pub content: String,
-    /// `true` if the tool reported an error.
-    pub failed: bool,
-}
-
-impl fmt::Debug for FoundResult {
-    // The content belongs to a conversation, so it never reaches a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FoundResult({} bytes, failed {})", self.content.len(), self.failed)
-    }
-}
 
 /// The error of an operation on late results.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +90,7 @@ struct LateStoreInner {
     left_at: Cache<[u8; 32], Moment>,
     pending: PendingResults,
     feed: feed::FeedSender,
-    jobs: mpsc::Sender<LateJob>,
+    jobs: mpsc::Sender<QueuedJob<LateJob>>,
 }
 
 impl fmt::Debug for LateStore {
@@ -156,7 +109,7 @@ impl LateStore {
     ) -> (Self, LateWorker) {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
-        let (jobs, receiver) = mpsc::channel(JOBS_MAX);
+        let (jobs, receiver) = job_queue();
         let late = Self(Arc::new(LateStoreInner {
             ledger,
             callers,
@@ -171,8 +124,8 @@ impl LateStore {
             feed: feed::FeedSender::default(),
             jobs,
         }));
-        let keeper = LateWorker::new(Arc::downgrade(&late.0), receiver);
-        (late, keeper)
+        let writer = LateWriter(Arc::downgrade(&late.0));
+        (late, QueueWorker::new(writer, receiver))
     }
 
     /// Returns the key under which names of callers are hashed.
@@ -210,23 +163,19 @@ impl LateStore {
         }
         // A call that no service can answer would only fill the ledger.
         let served = calls.into_iter().filter(|opened| self.is_served(caller, &opened.tool));
-        let news: Vec<CallInsert> = served
+        let news: Vec<(Index, CommitStep)> = served
             .filter_map(|opened| self.prepare_record(caller, opened))
             .collect();
-        let keys: Vec<RecordKey> = news.iter().map(|news| news.key).collect();
-        if !news.is_empty() && !self.queue_job(LateJob::Record(news)) {
-            // The queue was full: the next request that shows these calls must record them.
-            for key in &keys {
-                self.0.recorded.invalidate(key);
-            }
+        if !news.is_empty() {
+            self.queue_job(LateJob::Record(news));
         }
     }
 
     /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.
-    fn prepare_record(&self, caller: Caller, opened: ObservedCall) -> Option<CallInsert> {
+    fn prepare_record(&self, caller: Caller, opened: ObservedCall) -> Option<(Index, CommitStep)> {
         let lane = opened.lane.map(|lane| *lane.as_bytes());
         let name = record_names::call_name(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
-        let key = record_names::record_key(RecordKind::Call, caller.principal(), name);
+        let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
         if self.0.recorded.contains_key(&key) {
             return None;
         }
@@ -258,7 +207,7 @@ impl LateStore {
         };
         // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
         self.0.recorded.insert(key, ());
-        Some(CallInsert { key, index, insert })
+        Some((index, insert))
     }
 
     /// Queues a note that the caller received the results of these calls. Does not wait.
@@ -325,11 +274,7 @@ impl LateStore {
 
     /// Waits until the worker has finished every job that is queued now.
     pub async fn flush_jobs(&self) {
-        let (done, told) = oneshot::channel();
-        if self.0.jobs.send(LateJob::Flush(done)).await.is_ok() {
-            // An error means that the worker has ended: nothing is queued any more.
-            let _ = told.await;
-        }
+        flush_queue(&self.0.jobs).await;
     }
 
     /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
@@ -358,12 +303,36 @@ impl LateStore {
         wanted: &[CallQuery],
         by: Instant,
     ) -> Vec<Option<FoundResult>> {
-        reads::find_results(self, caller, lane, wanted, by).await
+        let mut found = vec![None; wanted.len()];
+        if !self.is_used() || wanted.is_empty() {
+            return found;
+        }
+        // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
+        let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
+        let asked = found.iter_mut().zip(wanted).filter(|(_, call)| is_sure(call));
+        let (slots, names): (Vec<_>, Vec<_>) = asked.map(|(slot, call)| (slot, Self::call_name(lane, call))).unzip();
+        for (slot, record) in slots.into_iter().zip(self.read_calls(caller, names, by).await) {
+            *slot = record.as_ref().and_then(posted_call).and_then(|(call, recorded)| {
+                let posted = recorded.posted?;
+                Some(FoundResult {
+                    call,
+                    id: recorded.id,
+                    content: posted.content,
+                    failed: posted.failed,
+                })
+            });
+        }
+        found
     }
 
     /// Returns the results that wait for the caller, in posting order, with the record names of their calls.
     pub async fn outstanding_results(&self, caller: Caller) -> Result<Vec<(RecordName, RecordedCall)>, LateError> {
-        reads::outstanding_results(self, caller).await
+        let now = clock::unix_time();
+        // Deliveries are inserted with their results, so their order is the posting order.
+        let deliveries = self.list_deliveries(caller, now).await?;
+        let keys = call_keys(caller, deliveries.iter().map(|record| record.key.name));
+        let calls = self.0.ledger.read(keys, now).await?;
+        Ok(calls.iter().flatten().filter_map(posted_call).collect())
     }
 
     /// Returns those results that wait for the caller and whose call names pass `among`, in posting order.
@@ -375,7 +344,35 @@ impl LateStore {
         among: impl Fn(&RecordName) -> bool,
         by: Instant,
     ) -> Vec<(RecordName, RecordedCall)> {
-        reads::waiting_results(self, caller, among, by).await
+        let names = self.0.pending.filter_names(caller.principal(), among);
+        // Most exchanges end here, without a read of the ledger.
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let calls = self.read_calls(caller, names, by).await;
+        let mut waiting: Vec<(RecordName, RecordedCall)> = calls.iter().flatten().filter_map(posted_call).collect();
+        // The names come from a hash map, so they have no order of their own.
+        waiting.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
+        waiting
+    }
+
+    /// Reads calls of the caller. Returns nothing if the ledger fails or does not answer before the deadline `by`.
+    async fn read_calls(&self, caller: Caller, names: Vec<RecordName>, by: Instant) -> Vec<Option<Record>> {
+        let read = read_all(&*self.0.ledger, call_keys(caller, names), clock::unix_time());
+        // The exchange continues without the results: a slow ledger must not delay it.
+        if let Ok(Ok(records)) = timeout_at(by, read).await {
+            return records;
+        }
+        self.0.telemetry.record_late_event("unread");
+        Vec::new()
+    }
+
+    /// Lists the deliveries that wait for the caller.
+    fn list_deliveries(&self, caller: Caller, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        let principal = *caller.principal().as_bytes();
+        self.0
+            .ledger
+            .list_records(RecordKind::Delivery, principal, ROWS_MAX, now)
     }
 
     /// Returns the number of results that wait for any caller that was seen since the start of the process.
@@ -394,25 +391,50 @@ impl LateStore {
 
     /// Reads the results that wait for the caller into memory, once. After a timeout the next exchange tries again.
     pub async fn load_pending(&self, caller: Caller, by: Instant) {
-        reads::load_pending(self, caller, by).await;
+        let principal = caller.principal();
+        if !self.is_used() || !caller.is_authenticated() || !self.0.pending.needs_load(principal) {
+            return;
+        }
+        match timeout_at(by, self.list_deliveries(caller, clock::unix_time())).await {
+            Ok(Ok(records)) => self.0.pending.load(principal, &records),
+            // Not marked as loaded, so that the next exchange reads again.
+            Ok(Err(_)) | Err(_) => self.0.telemetry.record_late_event("unread"),
+        }
     }
 
-    /// Returns the caller's calls of these ids that have a posted result. Reusable ids are never found.
+    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids. Reusable ids are
+    /// never found.
     pub async fn look_up_calls(
         &self,
         caller: Caller,
         ids: &[Vec<u8>],
     ) -> Result<Vec<Option<(RecordName, RecordedCall)>>, LateError> {
-        reads::look_up_calls(self, caller, ids).await
+        // Calls with reusable ids have names of another form, so this read never finds them.
+        let strong = ids.iter().take(ROWS_MAX).map(|id| record_names::strong_call_name(id));
+        let keys = call_keys(caller, strong);
+        let records = self.0.ledger.read(keys, clock::unix_time()).await?;
+        Ok(records.iter().map(|record| posted_call(record.as_ref()?)).collect())
     }
 
-    /// Queues a job for the worker. Returns `false` if the queue is full: the job is lost, and counted.
-    fn queue_job(&self, job: LateJob) -> bool {
-        let taken = !self.is_used() || self.0.jobs.try_send(job).is_ok();
-        if !taken {
-            self.0.telemetry.record_late_event("lost");
+    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
+    fn queue_job(&self, job: LateJob) {
+        if self.is_used()
+            && let Err(error) = self.0.jobs.try_send(QueuedJob::Write(job))
+            && let QueuedJob::Write(job) = error.into_inner()
+        {
+            self.note_lost(&job);
         }
-        taken
+    }
+
+    /// Counts a lost job.
+    fn note_lost(&self, job: &LateJob) {
+        self.0.telemetry.record_late_event("lost");
+        if let LateJob::Record(news) = job {
+            // The next request that shows these calls must record them.
+            for (_, insert) in news {
+                self.0.recorded.invalidate(insert.key());
+            }
+        }
     }
 
     /// Returns the time until which the record of a call is stored.
@@ -422,6 +444,16 @@ impl LateStore {
         let since = call.posted.as_ref().map_or(call.opened_at, |posted| posted.posted_at);
         // Heartbeats may have extended the call beyond its usual retention.
         (since + ttl * factor).max(call.expires_at) + RETENTION_GRACE
+    }
+
+    /// Builds the step that writes a changed call.
+    fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
+        CommitStep::Replace {
+            key: record.key,
+            version: record.version,
+            value: call.encode(),
+            expires_at: record.expires_at.max(self.retained_until(call)),
+        }
     }
 }
 
@@ -435,4 +467,16 @@ where
         .max_capacity(CACHE_ENTRIES_MAX)
         .time_to_live(CACHE_TTL)
         .build()
+}
+
+/// Returns the keys of the caller's calls with these names.
+fn call_keys(caller: Caller, names: impl IntoIterator<Item = RecordName>) -> Vec<RecordKey> {
+    let key = |name| RecordKey::new(RecordKind::Call, caller.principal(), name);
+    names.into_iter().map(key).collect()
+}
+
+/// Decodes a call. Returns `None` if it has no posted result.
+fn posted_call(record: &Record) -> Option<(RecordName, RecordedCall)> {
+    let call = RecordedCall::decode(&record.value)?;
+    call.posted.is_some().then_some((record.key.name, call))
 }

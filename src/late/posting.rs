@@ -104,7 +104,7 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
         call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
         call.expires_at = call.expires_at.max(call.deadline);
         let deadline = call.deadline;
-        let steps = vec![replace_step(late, &record, &call)];
+        let steps = vec![late.replace_step(&record, &call)];
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
             return Ok(HeartbeatOutcome::Extended { deadline });
         }
@@ -188,14 +188,10 @@ async fn write_result(
     let principal = Principal::from_bytes(record.key.principal);
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
     let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
-    let delivery = CommitStep::Insert {
-        key: record_names::record_key(RecordKind::Delivery, principal, record.key.name),
-        index: None,
-        value: DELIVERY_VALUE.into(),
-        expires_at: until,
-    };
+    let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
+    let delivery = CommitStep::insert_record(delivery, DELIVERY_VALUE.into(), until);
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
-    let steps = [replace_step(late, record, &call)].into_iter();
+    let steps = [late.replace_step(record, &call)].into_iter();
     let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
     if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
@@ -213,7 +209,7 @@ async fn write_result(
 /// Stores a result until its call is recorded.
 async fn park_result(late: &LateStore, named: &NamedCall<'_>, posted: PostedResult) -> Result<PostOutcome, LateError> {
     let now = clock::unix_time();
-    let key = record_names::record_key(
+    let key = RecordKey::new(
         RecordKind::Parked,
         named.service.principal,
         record_names::parked_name(named.call_id, named.owner),
@@ -328,16 +324,6 @@ fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
     call.state == RecordedCallState::Open && !left && now < call.heartbeat_at + late.0.settings.detach_after
 }
 
-/// Builds the step that writes a changed call.
-fn replace_step(late: &LateStore, record: &Record, call: &RecordedCall) -> CommitStep {
-    CommitStep::Replace {
-        key: record.key,
-        version: record.version,
-        value: call.encode(),
-        expires_at: record.expires_at.max(late.retained_until(call)),
-    }
-}
-
 /// Stores a refused result for operators, and removes the parked one.
 async fn store_refused(
     late: &LateStore,
@@ -353,7 +339,7 @@ async fn store_refused(
         // The digest stays, so that an operator can still compare the content with the service's own log.
         "null".clone_into(&mut posted.content);
     }
-    let key: RecordKey = record_names::record_key(
+    let key = RecordKey::new(
         RecordKind::RefusedResult,
         principal,
         record_names::evidence_name(named.call_id, &posted.digest),
@@ -363,12 +349,7 @@ async fn store_refused(
         reason: why,
         posted,
     };
-    let insert = CommitStep::Insert {
-        key,
-        index: None,
-        value: evidence.encode(),
-        expires_at: now + late.0.settings.ttl + RETENTION_GRACE,
-    };
+    let insert = CommitStep::insert_record(key, evidence.encode(), now + late.0.settings.ttl + RETENTION_GRACE);
     let steps = [insert].into_iter().chain(parked.cloned());
     match late.0.ledger.commit(steps.collect(), now).await {
         Ok(CommitOutcome::Done) => {}

@@ -3,9 +3,9 @@
 //! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
 
 use crate::{
-    auth::{Owner, Principal},
+    auth::Owner,
     digest::digest_of,
-    ledger::{Index, RecordKey, RecordKind, RecordName},
+    ledger::{Index, RecordName},
     repair::{id_letters, is_strong},
 };
 
@@ -44,15 +44,6 @@ pub(super) fn evidence_name(about: &[u8], digest: &[u8; 32]) -> RecordName {
     // A slot number instead of the digest: it bounds how many names one call id can have.
     let slot = digest.first().map_or(0, |byte| byte % EVIDENCE_MAX);
     hash_name(b"evidence", &[about, &[slot]])
-}
-
-/// Builds the key of a record.
-pub(super) const fn record_key(kind: RecordKind, principal: Principal, name: RecordName) -> RecordKey {
-    RecordKey {
-        kind,
-        principal: *principal.as_bytes(),
-        name,
-    }
 }
 
 /// Hashes a domain string and the parts of a name.

@@ -17,14 +17,17 @@ use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 
-use crate::auth::PrincipalHash;
+use crate::auth::{Principal, PrincipalHash};
 
 pub use batched_reads::read_all;
 pub use expiry::remove_expired_hourly;
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use sqlite::{HashPrefix, InspectedRow, LedgerInspector, SqliteLedger};
-pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind, write_behind_counting};
+pub use write_behind::{
+    BackgroundWriter, CommitWriter, QueueWorker, QueuedJob, WriteBehind, WriteBehindWorker, flush_queue, job_queue,
+    write_behind,
+};
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -112,6 +115,14 @@ pub struct RecordKey {
     pub name: RecordName,
 }
 
+impl RecordKey {
+    /// Builds the key of a principal's record.
+    pub const fn new(kind: RecordKind, principal: Principal, name: RecordName) -> Self {
+        let principal = *principal.as_bytes();
+        Self { kind, principal, name }
+    }
+}
+
 impl fmt::Debug for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A principal and a name identify a caller and a call, so a log shows neither.
@@ -184,6 +195,16 @@ pub enum CommitStep {
 }
 
 impl CommitStep {
+    /// Inserts a record that tool services cannot find.
+    pub const fn insert_record(key: RecordKey, value: Bytes, expires_at: Moment) -> Self {
+        Self::Insert {
+            key,
+            index: None,
+            value,
+            expires_at,
+        }
+    }
+
     /// Returns the key of the record that the step changes.
     pub const fn key(&self) -> &RecordKey {
         match self {

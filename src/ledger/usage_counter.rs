@@ -22,27 +22,14 @@ struct CountedChange {
 }
 
 impl UsageCounter {
-    /// Returns the bytes that a record counts whose value has `value` bytes.
-    pub(super) const fn counted_bytes(value: u64) -> u64 {
-        RECORD_BYTES.saturating_add(value)
-    }
-
     /// Counts a record that was added.
     pub(super) fn add_record(&mut self, principal: PrincipalHash, value: u64) {
-        self.log_change(CountedChange {
-            principal,
-            bytes: Self::counted_bytes(value),
-            is_added: true,
-        });
+        self.log_change(principal, value, true);
     }
 
     /// Counts a record that was removed.
     pub(super) fn remove_record(&mut self, principal: PrincipalHash, value: u64) {
-        self.log_change(CountedChange {
-            principal,
-            bytes: Self::counted_bytes(value),
-            is_added: false,
-        });
+        self.log_change(principal, value, false);
     }
 
     /// Returns the size in total.
@@ -73,22 +60,22 @@ impl UsageCounter {
         self.changes.clear();
     }
 
-    fn log_change(&mut self, counted: CountedChange) {
+    fn log_change(&mut self, principal: PrincipalHash, value: u64, is_added: bool) {
+        let counted = CountedChange {
+            principal,
+            bytes: RECORD_BYTES.saturating_add(value),
+            is_added,
+        };
         self.changes.push(counted);
-        self.apply_change(counted, counted.is_added);
+        self.apply_change(counted, is_added);
     }
 
     fn apply_change(&mut self, CountedChange { principal, bytes, .. }: CountedChange, more: bool) {
+        let add = if more { u64::saturating_add } else { u64::saturating_sub };
         let own = self.bytes_by_principal.entry(principal).or_default();
-        if more {
-            *own = own.saturating_add(bytes);
-            self.usage.bytes = self.usage.bytes.saturating_add(bytes);
-            self.usage.records = self.usage.records.saturating_add(1);
-        } else {
-            *own = own.saturating_sub(bytes);
-            self.usage.bytes = self.usage.bytes.saturating_sub(bytes);
-            self.usage.records = self.usage.records.saturating_sub(1);
-        }
+        *own = add(*own, bytes);
+        self.usage.bytes = add(self.usage.bytes, bytes);
+        self.usage.records = add(self.usage.records, 1);
         // Principals without records must not accumulate in the map.
         if *own == 0 {
             self.bytes_by_principal.remove(&principal);

@@ -1,6 +1,9 @@
 //! Background writes, which no request waits for. They are done in order and retried while the store fails.
+//!
+//! Each kind of jobs has a queue and a worker of its own.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,62 +19,133 @@ use tokio::sync::{
 use super::{CommitStep, Ledger, LedgerError, Moment};
 use crate::clock;
 
-/// The length of the queue. Further writes are lost, and counted.
+/// The length of a queue. Further writes are lost, and counted.
 const QUEUED_WRITES_MAX: usize = 4096;
 /// The pause between two attempts at one write: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// The retry limit of one write. The writes behind it wait, and it may be the only one that fails.
-const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// A handle for queueing background writes. It is cheap to clone.
+/// The writer of one kind of jobs, and what follows from their failures.
+pub trait BackgroundWriter: Send + Sync {
+    /// A job.
+    type Job: Send + Sync;
+    /// The error of one attempt.
+    type Error: Send;
+    /// The retry limit of one job. The jobs behind it wait, and it may be the only one that fails.
+    const RETRY_TIME_MAX: Duration;
+
+    /// Does a job once.
+    fn try_job(&self, job: &Self::Job) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Notes a failed attempt. Returns `true` if another attempt may succeed.
+    fn note_failure(&mut self, error: &Self::Error) -> bool;
+
+    /// Notes the end of a job: it is done, or lost with the error of its last attempt.
+    fn end_job(&mut self, job: &Self::Job, done: Result<(), Self::Error>);
+}
+
+/// An entry of a queue.
+#[derive(Debug)]
+pub enum QueuedJob<J> {
+    /// A job.
+    Write(J),
+    /// Answered once every earlier job is done or lost.
+    Flush(oneshot::Sender<()>),
+}
+
+/// The worker that does the jobs of one queue. It runs for as long as the process.
+#[derive(Debug)]
+pub struct QueueWorker<W: BackgroundWriter> {
+    writer: W,
+    jobs: mpsc::Receiver<QueuedJob<W::Job>>,
+}
+
+/// Makes a bounded queue of jobs.
+pub fn job_queue<J>() -> (mpsc::Sender<QueuedJob<J>>, mpsc::Receiver<QueuedJob<J>>) {
+    mpsc::channel(QUEUED_WRITES_MAX)
+}
+
+/// Waits until every job that was queued before is done or lost.
+pub async fn flush_queue<J>(jobs: &mpsc::Sender<QueuedJob<J>>) {
+    let (done, told) = oneshot::channel();
+    if jobs.send(QueuedJob::Flush(done)).await.is_ok() {
+        // An error means that the worker has ended: nothing is left to wait for.
+        let _ = told.await;
+    }
+}
+
+impl<W: BackgroundWriter> QueueWorker<W> {
+    /// Creates the worker of a queue.
+    pub const fn new(writer: W, jobs: mpsc::Receiver<QueuedJob<W::Job>>) -> Self {
+        Self { writer, jobs }
+    }
+
+    /// Does the queued jobs until all handles of the queue are dropped and it is empty.
+    pub async fn run(mut self) {
+        while let Some(job) = self.jobs.recv().await {
+            match job {
+                QueuedJob::Write(job) => self.write_with_retry(&job).await,
+                // The task that waits for the flush may have given up on a timeout.
+                QueuedJob::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    async fn write_with_retry(&mut self, job: &W::Job) {
+        let until = clock::now() + W::RETRY_TIME_MAX;
+        let mut pause = BACKOFF.0;
+        loop {
+            let done = self.writer.try_job(job).await;
+            let again = done.as_ref().is_err_and(|error| self.writer.note_failure(error));
+            if !again || clock::now() >= until {
+                return self.writer.end_job(job, done);
+            }
+            tokio::time::sleep_until(until.min(clock::now() + pause)).await;
+            pause = pause.saturating_mul(2).min(BACKOFF.1);
+        }
+    }
+}
+
+/// A handle for queueing background commits. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteBehind {
-    jobs: mpsc::Sender<WriteBehindJob>,
+    jobs: mpsc::Sender<QueuedJob<QueuedCommit>>,
     lost: Arc<AtomicU64>,
     /// Set when a write was lost, until the queue is less than half full: of many losses only the first is logged.
     is_overflowing: Arc<AtomicBool>,
 }
 
-#[derive(Debug)]
-enum WriteBehindJob {
-    Write(Vec<CommitStep>, Moment),
-    /// Answered once every earlier write is done or lost.
-    Flush(oneshot::Sender<()>),
-}
+/// The steps of a commit, and the time of queueing: a late write is judged against expiry as of then.
+type QueuedCommit = (Vec<CommitStep>, Moment);
 
-/// The worker that does the writes. It runs for as long as the process.
+/// The writer of background commits.
 #[derive(Debug)]
-pub struct WriteBehindWorker {
+pub struct CommitWriter {
     ledger: Arc<dyn Ledger>,
-    jobs: mpsc::Receiver<WriteBehindJob>,
     lost: Arc<AtomicU64>,
     /// Set while attempts fail: of many failures in a row only the first is logged.
     is_failing: bool,
 }
 
-/// Returns a handle for background writes into `ledger`, and the worker that does them.
-pub fn write_behind(ledger: Arc<dyn Ledger>) -> (WriteBehind, WriteBehindWorker) {
-    write_behind_counting(ledger, Arc::default())
-}
+/// The worker that does background commits.
+pub type WriteBehindWorker = QueueWorker<CommitWriter>;
 
-/// Does the same as [`later`], and counts lost writes in `lost`.
+/// Returns a handle for background writes into `ledger`, and the worker that does them. Counts lost writes in `lost`.
 ///
 /// A write is lost if the queue is full or the store fails for more than five minutes. It is also lost if the ledger is
 /// full or closed.
-pub fn write_behind_counting(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (WriteBehind, WriteBehindWorker) {
-    let (sender, receiver) = mpsc::channel(QUEUED_WRITES_MAX);
-    let writer = WriteBehindWorker {
+pub fn write_behind(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (WriteBehind, WriteBehindWorker) {
+    let (jobs, receiver) = job_queue();
+    let writer = CommitWriter {
         ledger,
-        jobs: receiver,
         lost: Arc::clone(&lost),
         is_failing: false,
     };
     let later = WriteBehind {
-        jobs: sender,
+        jobs,
         lost,
         is_overflowing: Arc::default(),
     };
-    (later, writer)
+    (later, QueueWorker::new(writer, receiver))
 }
 
 impl WriteBehind {
@@ -80,7 +154,7 @@ impl WriteBehind {
         if steps.is_empty() {
             return;
         }
-        match self.jobs.try_send(WriteBehindJob::Write(steps, clock::unix_time())) {
+        match self.jobs.try_send(QueuedJob::Write((steps, clock::unix_time()))) {
             // One warning for each lost write would flood the log, so it is armed again only below half of the limit.
             Ok(()) if self.jobs.capacity() > QUEUED_WRITES_MAX / 2 => {
                 self.is_overflowing.store(false, Ordering::Relaxed)
@@ -97,56 +171,32 @@ impl WriteBehind {
 
     /// Waits until every write that was queued before is done or lost.
     pub async fn flush(&self) {
-        let (done, told) = oneshot::channel();
-        if self.jobs.send(WriteBehindJob::Flush(done)).await.is_ok() {
-            // An error means that the worker has ended: nothing is left to wait for.
-            let _ = told.await;
-        }
+        flush_queue(&self.jobs).await;
     }
 }
 
-impl WriteBehindWorker {
-    /// Does the queued writes until all handles are dropped and the queue is empty.
-    pub async fn run(mut self) {
-        while let Some(job) = self.jobs.recv().await {
-            match job {
-                WriteBehindJob::Write(steps, at) => self.write_with_retry(steps, at).await,
-                // The caller of `flush` may have given up on a timeout.
-                WriteBehindJob::Flush(done) => drop(done.send(())),
-            }
-        }
+impl BackgroundWriter for CommitWriter {
+    type Job = QueuedCommit;
+    type Error = LedgerError;
+    const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
+
+    async fn try_job(&self, (steps, at): &QueuedCommit) -> Result<(), LedgerError> {
+        self.ledger.commit(steps.clone(), *at).await.map(drop)
     }
 
-    async fn write_with_retry(&mut self, steps: Vec<CommitStep>, at: Moment) {
-        // `at` is the time of queueing, so that a late write is judged against expiry as of then.
-        let until = clock::now() + RETRY_TIME_MAX;
-        let mut pause = BACKOFF.0;
-        loop {
-            let Err(error) = self.ledger.commit(steps.clone(), at).await else {
-                return self.note_success();
-            };
-            // A full ledger or an oversized value fails in the same way again. Only the store itself recovers.
-            let again = matches!(error, LedgerError::Store(_)) && clock::now() < until;
-            if matches!(error, LedgerError::Store(_) | LedgerError::Closed) {
-                self.note_failure(&error);
-            }
-            if !again {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            tokio::time::sleep_until(until.min(clock::now() + pause)).await;
-            pause = pause.saturating_mul(2).min(BACKOFF.1);
-        }
-    }
-
-    fn note_failure(&mut self, error: &LedgerError) {
-        if !std::mem::replace(&mut self.is_failing, true) {
+    fn note_failure(&mut self, error: &LedgerError) -> bool {
+        let is_failure = matches!(error, LedgerError::Store(_) | LedgerError::Closed);
+        if is_failure && !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(%error, "background writes to the ledger failed; each is retried for up to five minutes");
         }
+        // A full ledger or an oversized value fails in the same way again. Only the store itself recovers.
+        matches!(error, LedgerError::Store(_))
     }
 
-    fn note_success(&mut self) {
-        if std::mem::take(&mut self.is_failing) {
+    fn end_job(&mut self, _: &QueuedCommit, done: Result<(), LedgerError>) {
+        if done.is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        } else if std::mem::take(&mut self.is_failing) {
             let lost = self.lost.load(Ordering::Relaxed);
             tracing::warn!(lost, "background writes to the ledger work again");
         }

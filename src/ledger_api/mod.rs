@@ -10,20 +10,19 @@ mod request_body;
 mod response;
 mod services;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, request::Parts};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use moka::sync::Cache;
 
-pub use feed::LedgerBody;
 pub use response::ApiErrorCode;
 
 use crate::{
     auth::{Caller, principal::decode_segment},
     late::LateStore,
-    server::StopSignal,
+    server::{ListenerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
@@ -44,6 +43,12 @@ const SIGNED_MESSAGES_MAX: u64 = 100_000;
 /// It must exceed twice the tolerance of a message's timestamp, which is 5 minutes.
 const SIGNED_MESSAGE_TTL: Duration = Duration::from_secs(15 * 60);
 
+/// Concurrent listeners in total, and of one caller, so that one caller cannot take every slot.
+const LISTENERS_MAX: (usize, usize) = (256, 16);
+
+/// The body of a ledger API response: a feed, or a complete body of known length.
+pub type LedgerBody = UnsyncBoxBody<Bytes, Infallible>;
+
 /// Returns `true` if this API answers the path.
 pub fn is_ledger_path(path: &str) -> bool {
     path == "/ledger" || path.starts_with("/ledger/")
@@ -59,7 +64,7 @@ pub struct LedgerApi {
     stopping: StopSignal,
     /// Digests of signed messages by their service and id.
     signed_messages: Cache<[u8; 32], [u8; 32]>,
-    listeners: feed::FeedListeners,
+    listeners: ListenerLimit<Caller>,
 }
 
 /// The operation that a method and path select, with the id from the path.
@@ -114,7 +119,7 @@ impl LedgerApi {
                 .max_capacity(SIGNED_MESSAGES_MAX)
                 .time_to_live(SIGNED_MESSAGE_TTL)
                 .build(),
-            listeners: feed::FeedListeners::default(),
+            listeners: ListenerLimit::new(LISTENERS_MAX.0, LISTENERS_MAX.1),
         }
     }
 

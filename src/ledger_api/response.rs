@@ -7,6 +7,7 @@ use http::{
     HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use super::LedgerBody;
@@ -163,7 +164,7 @@ pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<Ledger
 
 /// Builds a response from finished JSON.
 pub(super) fn raw_json_response(status: StatusCode, body: Bytes) -> Response<LedgerBody> {
-    let mut answer = Response::new(LedgerBody::from_bytes(body));
+    let mut answer = Response::new(Full::new(body).boxed_unsync());
     *answer.status_mut() = status;
     // Results are private to a caller, so no cache may store them, and no browser may guess another type.
     let plain = [

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::labels::labelled_enum;
+
 /// Half failures in a row that open the breaker: five whole failures.
 const HALF_FAILURES_MAX: u32 = 10;
 /// Length of the first open period. The n-th period in a row is n times as long.
@@ -10,28 +12,15 @@ const OPEN_PERIOD: Duration = Duration::from_secs(30);
 /// Longest open period.
 const OPEN_PERIOD_MAX: Duration = Duration::from_secs(300);
 
-/// The state of a breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BreakerState {
-    /// The endpoint works.
-    Closed,
-    /// The open period is over. The next failure opens the breaker again, the next success closes it.
-    HalfOpen,
-    /// The endpoint failed too often.
-    Open,
-}
-
-impl BreakerState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
-
-    /// Returns the stable name, for metrics and the admin API.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::HalfOpen => "half_open",
-            Self::Open => "open",
-        }
+labelled_enum! {
+    /// The state of a breaker.
+    pub enum BreakerState {
+        /// The endpoint works.
+        Closed = "closed",
+        /// The open period is over. The next failure opens the breaker again, the next success closes it.
+        HalfOpen = "half_open",
+        /// The endpoint failed too often.
+        Open = "open",
     }
 }
 

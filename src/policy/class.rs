@@ -2,6 +2,8 @@
 //!
 //! No other code decides consequences. A class without one for the profile costs no profile anything.
 
+use crate::labels::labelled_enum;
+
 /// The outcome of an attempt, judged by evidence of its own exchange alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -78,87 +80,43 @@ pub enum Class {
     Refused,
 }
 
-/// The party that caused an outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Side {
-    /// The client.
-    Client,
-    /// Antiphon.
-    Proxy,
-    /// The network between the proxy and the provider.
-    Network,
-    /// The provider.
-    Provider,
-    /// A tool that the provider runs.
-    ProviderTool,
-    /// Compaction of the history at the provider.
-    ProviderCompaction,
-}
-
-impl Side {
-    /// Every side, in the order of the documentation.
-    pub const ALL: [Self; 6] = [
-        Self::Client,
-        Self::Proxy,
-        Self::Network,
-        Self::Provider,
-        Self::ProviderTool,
-        Self::ProviderCompaction,
-    ];
-
-    /// Returns the stable name, for log lines, metrics and `x-antiphon-fault`.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Proxy => "proxy",
-            Self::Network => "network",
-            Self::Provider => "provider",
-            Self::ProviderTool => "provider_tool",
-            Self::ProviderCompaction => "provider_compaction",
-        }
+labelled_enum! {
+    /// The party that caused an outcome.
+    pub enum Side {
+        /// The client.
+        Client = "client",
+        /// Antiphon.
+        Proxy = "proxy",
+        /// The network between the proxy and the provider.
+        Network = "network",
+        /// The provider.
+        Provider = "provider",
+        /// A tool that the provider runs.
+        ProviderTool = "provider_tool",
+        /// Compaction of the history at the provider.
+        ProviderCompaction = "provider_compaction",
     }
 }
 
-/// The reason of a profile's cooldown. There are no other reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    /// A rejected credential.
-    Auth,
-    /// An account without credit.
-    Billing,
-    /// The organisation's own spending limit.
-    SpendLimit,
-    /// A quota of hours or days.
-    Quota,
-    /// A model that the credential may not use.
-    Permission,
-    /// Too many requests or tokens at once.
-    RateLimit,
+labelled_enum! {
+    /// The reason of a profile's cooldown. There are no other reasons.
+    pub enum Reason {
+        /// A rejected credential.
+        Auth = "auth",
+        /// An account without credit.
+        Billing = "billing",
+        /// The organisation's own spending limit.
+        SpendLimit = "spend_limit",
+        /// A quota of hours or days.
+        Quota = "quota",
+        /// A model that the credential may not use.
+        Permission = "permission",
+        /// Too many requests or tokens at once.
+        RateLimit = "rate_limit",
+    }
 }
 
 impl Reason {
-    /// Every reason, the most severe first.
-    pub const ALL: [Self; 6] = [
-        Self::Auth,
-        Self::Billing,
-        Self::SpendLimit,
-        Self::Quota,
-        Self::Permission,
-        Self::RateLimit,
-    ];
-
-    /// Returns the stable name, for logs, metrics and the admin API.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Auth => "auth",
-            Self::Billing => "billing",
-            Self::SpendLimit => "spend_limit",
-            Self::Quota => "quota",
-            Self::Permission => "permission",
-            Self::RateLimit => "rate_limit",
-        }
-    }
-
     /// Returns `true` for limits that end with time alone. Clients get 429 for them.
     pub const fn is_limit(self) -> bool {
         matches!(self, Self::RateLimit | Self::Quota | Self::SpendLimit)

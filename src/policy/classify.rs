@@ -32,7 +32,7 @@ pub enum Observation<'e> {
         error: &'e ProviderErrorInfo,
     },
     /// A send without an answer.
-    SendFailed(SendFailure),
+    SendFailed(Phase, SendErrorKind),
     /// The end of an answer's body.
     BodyEnded {
         /// `true` if the answer announced its end, or is of a format without such an announcement.
@@ -56,34 +56,33 @@ pub enum Observation<'e> {
     },
 }
 
+/// The phase in which a send failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// The DNS lookup.
+    Resolve,
+    /// TCP, or the corporate proxy.
+    Connect,
+    /// The TLS handshake.
+    Tls,
+    /// Writing the request.
+    Send,
+    /// The wait for the response head.
+    Headers,
+    /// Reading the response body.
+    Body,
+}
+
 /// The way in which a send failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SendFailure {
-    /// The host name does not resolve.
-    Dns,
-    /// The connection failed.
-    Connect,
-    /// The connection timed out.
-    ConnectTimeout,
-    /// TLS failed: an invalid certificate, an unsupported version.
-    Tls,
-    /// The TLS handshake timed out.
-    TlsTimeout,
-    /// The connection broke while the request was written.
-    Send,
-    /// The provider stopped reading the request.
-    SendTimeout,
-    /// The connection broke before the response head.
-    Head,
-    /// The response head timed out.
-    HeadTimeout,
-    /// The connection broke in a body that the proxy collects.
-    Body,
-    /// A body that the proxy collects timed out.
-    BodyTimeout,
-    /// The answer is not valid HTTP.
+pub enum SendErrorKind {
+    /// The network or the peer closed the connection.
+    Io,
+    /// A timeout of the proxy expired.
+    TimedOut,
+    /// The answer is not valid HTTP, or is ambiguous.
     Protocol,
-    /// The request's own body failed.
+    /// The request's own body failed. The provider is not at fault.
     Request,
 }
 
@@ -97,7 +96,7 @@ pub fn classify(evidence: Observation<'_>) -> Verdict {
         } => judge_error(kind, status, said),
         // The status of the head was 200, so the status is derived from the error.
         Observation::StreamError { kind, error: said } => judge_error(kind, status_of_error(said), said),
-        Observation::SendFailed(failure) => judge_send_failure(failure),
+        Observation::SendFailed(phase, kind) => judge_send_failure(phase, kind),
         Observation::BodyEnded {
             is_complete: true,
             is_broken: false,
@@ -114,22 +113,22 @@ pub fn classify(evidence: Observation<'_>) -> Verdict {
     }
 }
 
-fn judge_send_failure(failure: SendFailure) -> Verdict {
-    let (class, code) = match failure {
-        SendFailure::Dns => (Class::Unreachable, "dns"),
-        SendFailure::Connect => (Class::Unreachable, "connect"),
-        SendFailure::ConnectTimeout => (Class::Unreachable, "connect_timeout"),
-        SendFailure::Tls => (Class::Certificate, "tls"),
-        SendFailure::TlsTimeout => (Class::Handshake, "tls_timeout"),
-        SendFailure::Send => (Class::Interrupted, "send"),
-        SendFailure::SendTimeout => (Class::Interrupted, "send_timeout"),
-        SendFailure::Head => (Class::Interrupted, "headers"),
-        SendFailure::HeadTimeout => (Class::Headless, "headers_timeout"),
+fn judge_send_failure(phase: Phase, kind: SendErrorKind) -> Verdict {
+    let (class, code) = match (phase, kind) {
+        (_, SendErrorKind::Request) => (Class::Upload, "body_broken"),
+        (_, SendErrorKind::Protocol) => (Class::Malformed, "answer_malformed"),
+        (Phase::Resolve, _) => (Class::Unreachable, "dns"),
+        (Phase::Connect, SendErrorKind::Io) => (Class::Unreachable, "connect"),
+        (Phase::Connect, SendErrorKind::TimedOut) => (Class::Unreachable, "connect_timeout"),
+        (Phase::Tls, SendErrorKind::Io) => (Class::Certificate, "tls"),
+        (Phase::Tls, SendErrorKind::TimedOut) => (Class::Handshake, "tls_timeout"),
+        (Phase::Send, SendErrorKind::Io) => (Class::Interrupted, "send"),
+        (Phase::Send, SendErrorKind::TimedOut) => (Class::Interrupted, "send_timeout"),
+        (Phase::Headers, SendErrorKind::Io) => (Class::Interrupted, "headers"),
+        (Phase::Headers, SendErrorKind::TimedOut) => (Class::Headless, "headers_timeout"),
         // The head arrived, so the failure is judged like that of a stream.
-        SendFailure::Body => (Class::Broken, "answer_broken"),
-        SendFailure::BodyTimeout => (Class::Stalled, "answer_stalled"),
-        SendFailure::Protocol => (Class::Malformed, "answer_malformed"),
-        SendFailure::Request => (Class::Upload, "body_broken"),
+        (Phase::Body, SendErrorKind::Io) => (Class::Broken, "answer_broken"),
+        (Phase::Body, SendErrorKind::TimedOut) => (Class::Stalled, "answer_stalled"),
     };
     Verdict::with_code(class, code)
 }

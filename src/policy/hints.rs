@@ -56,7 +56,7 @@ impl LimitHints {
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         // Resets of buckets set the cooldown only: the delay of a retry must be named for it.
         let buckets = exhausted_buckets(headers, since_1970);
-        let windows = subscription_limit(headers, since_1970);
+        let (windows, every_model) = subscription_limit(headers, since_1970);
         let reset = said.reset_at.and_then(until);
         // In any other error a date is prose.
         let regained = match said.sentence {
@@ -69,7 +69,6 @@ impl LimitHints {
             .unwrap_or(SUBSCRIPTION_WAIT_MAX);
         let day = named().chain(buckets).map(|wait| (wait, NAMED_WAIT_MAX));
         let week = windows
-            .cooldown
             .into_iter()
             .chain(reset)
             .map(|wait| (wait, SUBSCRIPTION_WAIT_MAX));
@@ -83,7 +82,7 @@ impl LimitHints {
             cooldown_max: longest.map(|(_, most)| most),
             // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
             retry_delay: named().map(|wait| wait.min(NAMED_WAIT_MAX)).min(),
-            every_model: windows.every_model,
+            every_model,
             should_retry: match text("x-should-retry") {
                 Some("true") => Some(true),
                 Some("false") => Some(false),
@@ -129,22 +128,16 @@ fn exhausted_buckets(headers: &HeaderMap, since_1970: Duration) -> impl Iterator
     anthropic.chain(openai)
 }
 
-/// Cooldown and scope of a subscription's windows.
-#[derive(Default)]
-struct SubscriptionLimit {
-    cooldown: Option<Duration>,
-    every_model: bool,
-}
-
 /// Reads Anthropic's unified windows that reject, and the Codex backend's windows that are used up.
-fn subscription_limit(headers: &HeaderMap, since_1970: Duration) -> SubscriptionLimit {
+///
+/// Returns their cooldown, and `true` if they cover every model.
+fn subscription_limit(headers: &HeaderMap, since_1970: Duration) -> (Option<Duration>, bool) {
     const UNIFIED: &str = "anthropic-ratelimit-unified-";
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let at = |name: &str| parse_seconds(value(name)?, 1.0)?.checked_sub(since_1970);
-    let mut found = SubscriptionLimit::default();
+    let mut found = (None, false);
     let mut note = |rest: Option<Duration>, every_model: bool| {
-        found.cooldown = found.cooldown.max(rest);
-        found.every_model |= every_model;
+        found = (found.0.max(rest), found.1 || every_model);
     };
     if value("anthropic-ratelimit-unified-status") == Some("rejected") {
         let mut some = false;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use account_sentences::{ACCOUNT_PHRASES, AccountSentence};
 pub use class::{Class, Reason, RotationLimit, Side};
-pub use classify::{Observation, SendFailure, classify, status_of_error};
+pub use classify::{Observation, Phase, SendErrorKind, classify, status_of_error};
 pub use hints::{LimitHints, billed_organisation};
 pub use provider_error::ProviderErrorInfo;
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};

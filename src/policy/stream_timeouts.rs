@@ -41,6 +41,19 @@ pub enum InFlight {
 }
 
 impl StreamState {
+    /// Returns the state before any event. No event announces the compaction of a request that asks for one.
+    pub fn before_head(compacts: bool) -> Self {
+        let in_flight = if compacts {
+            InFlight::Compaction
+        } else {
+            InFlight::Nothing
+        };
+        Self {
+            in_flight,
+            ..Self::default()
+        }
+    }
+
     /// Derives the state from the watcher's facts. A finished answer has nothing in flight.
     fn from_facts(facts: &Facts, compacts: bool) -> Self {
         // Checked first: a tool or block that the stream left open means nothing after its end.
@@ -123,22 +136,13 @@ impl StreamTimeouts {
         began: Instant,
         now: Instant,
     ) -> Self {
-        let state = StreamState {
-            // No event announces the compaction of a request that asks for one.
-            in_flight: if compacts {
-                InFlight::Compaction
-            } else {
-                InFlight::Nothing
-            },
-            ..StreamState::default()
-        };
         Self {
             limits: *clocks,
             // Without heartbeats the wait is as long as for a head that comes when the model is done.
             first_event_limit: within_budget(clocks.headers, budget),
             deadline: began + clocks.total,
             compacts_only: compacts,
-            state,
+            state: StreamState::before_head(compacts),
             events_seen: 0,
             tools_started: 0,
             tool_started_at: now,
@@ -236,21 +240,14 @@ impl StreamTimeouts {
 
     /// Returns the progress timeout in force.
     const fn progress_timeout(&self) -> (TimeoutKind, Duration) {
-        let ExchangeTimeouts {
-            first_event,
-            progress,
-            reasoning,
-            server_tool,
-            compaction,
-            ..
-        } = self.limits;
+        let limits = &self.limits;
         match (self.state.in_flight, self.state.has_begun) {
             // What is in flight decides first, even before the first event of the answer.
-            (InFlight::ServerTool, _) => (TimeoutKind::ServerTool, server_tool),
-            (InFlight::Compaction, _) => (TimeoutKind::Compaction, compaction),
-            (InFlight::Reasoning, _) => (TimeoutKind::Reasoning, reasoning),
-            (InFlight::Nothing, true) => (TimeoutKind::Progress, progress),
-            (InFlight::Nothing, false) if self.state.has_heartbeats => (TimeoutKind::FirstEvent, first_event),
+            (InFlight::ServerTool, _) => (TimeoutKind::ServerTool, limits.server_tool),
+            (InFlight::Compaction, _) => (TimeoutKind::Compaction, limits.compaction),
+            (InFlight::Reasoning, _) => (TimeoutKind::Reasoning, limits.reasoning),
+            (InFlight::Nothing, true) => (TimeoutKind::Progress, limits.progress),
+            (InFlight::Nothing, false) if self.state.has_heartbeats => (TimeoutKind::FirstEvent, limits.first_event),
             (InFlight::Nothing, false) => (TimeoutKind::FirstEvent, self.first_event_limit),
         }
     }

@@ -1,6 +1,6 @@
 //! `Verdict`: the class of one attempt, its stable name, and how far it reaches.
 
-use super::class::{Class, Reason, RotationLimit, Side};
+use super::class::{Class, Reason, RotationLimit};
 
 /// The class of an outcome, with its stable name and its reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,6 @@ impl Verdict {
     #[must_use]
     pub const fn with_scope(self, reach: VerdictScope) -> Self {
         Self { scope: reach, ..self }
-    }
-
-    /// Returns the side that caused the outcome; `None` for a success.
-    pub const fn fault_side(&self) -> Option<Side> {
-        self.class.fault_side()
     }
 
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.

@@ -50,27 +50,25 @@ struct EndpointState {
     breakers: BTreeMap<Box<str>, Breaker>,
 }
 
-/// The outcome of one attempt.
-#[derive(Clone, Copy, Debug)]
-pub struct ObservedAttempt<'s> {
-    /// The upstream that was used.
-    pub upstream: &'s str,
-    /// The profile that was used; `None` for the client's own credential.
+/// One attempt, whose outcome is still unknown.
+#[derive(Clone, Debug)]
+pub struct ObservedAttempt {
+    /// The upstream that is used.
+    pub upstream: String,
+    /// The profile that is used; `None` for the client's own credential.
     pub profile: Option<ProfileId>,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The provider's hints about limits.
-    pub hints: &'s LimitHints,
     /// The model of the request.
-    pub model: Option<&'s str>,
+    pub model: Option<String>,
     /// The start of the attempt.
     pub began: Instant,
-    /// The name of the logical request, the same for each send of it.
+    /// The name of the logical request: the same for each send, and for each retry of the client.
     pub request: [u8; 32],
-    /// `true` if the attempt was the first of its exchange.
+    /// `true` if the attempt is the first of its exchange, and the client does not retry either.
     pub is_first: bool,
     /// `true` if a model answers such requests. Other answers prove nothing about the profile or the model's breaker.
     pub asks_model: bool,
+    /// From 0 to 1: varies the length of a cooldown.
+    pub jitter: f64,
 }
 
 /// The state of one breaker, for the admin API.
@@ -181,27 +179,24 @@ impl Profiles {
     }
 
     /// Records the outcome of one attempt in the rotation, the breaker and the retry budget.
-    pub fn record_attempt(&self, shown: &ObservedAttempt<'_>, jitter: f64, now: Instant) {
-        let Some(pool) = self.find_pool(shown.upstream) else {
+    pub fn record_attempt(&self, attempt: &ObservedAttempt, verdict: Verdict, hints: &LimitHints, now: Instant) {
+        let (upstream, model) = (attempt.upstream.as_str(), attempt.model.as_deref());
+        let Some(pool) = self.find_pool(upstream) else {
             return;
         };
-        self.0
-            .telemetry
-            .record_attempt(shown.upstream, shown.verdict.class.label());
+        self.0.telemetry.record_attempt(upstream, verdict.class.label());
         // An answer on a path without a model has limits of its own.
-        if let Some(id) = shown.profile.filter(|_| shown.asks_model) {
+        if let Some(id) = attempt.profile.filter(|_| attempt.asks_model) {
             let report = AttemptReport {
-                verdict: shown.verdict,
-                model: shown.model,
-                cooldown: shown.hints.cooldown,
-                cooldown_max: shown.hints.cooldown_max,
-                every_model: shown.hints.every_model,
-                began: shown.began,
-                jitter,
+                verdict,
+                model,
+                hints: *hints,
+                began: attempt.began,
+                jitter: attempt.jitter,
             };
             let rests = lock_shared(&pool.rotation).record_attempt(id, &report, now);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
-                let (upstream, profile) = (shown.upstream, profile.label.as_str());
+                let profile = profile.label.as_str();
                 tracing::warn!(
                     upstream,
                     profile,
@@ -212,20 +207,20 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        let Some(halves) = shown.verdict.class.endpoint_half_failures() else {
+        let Some(halves) = verdict.class.endpoint_half_failures() else {
             return;
         };
         let mut endpoint = lock_shared(&pool.endpoint);
         // Only a success without a retry earns, or retries would pay for themselves.
-        if shown.is_first && shown.verdict.class == Class::Success {
+        if attempt.is_first && verdict.class == Class::Success {
             endpoint.budget.earn_token();
         }
-        if !shown.asks_model {
+        if !attempt.asks_model {
             return;
         }
-        let model = shown.model.unwrap_or_default();
+        let model = model.unwrap_or_default();
         if let Some(breaker) = endpoint.breakers.get_mut(model) {
-            breaker.record_outcome(halves, shown.request, now);
+            breaker.record_outcome(halves, attempt.request, now);
         // A breaker without failures needs no entry.
         } else if halves > 0 {
             // Clients choose model names, so memory must be bounded.
@@ -235,7 +230,7 @@ impl Profiles {
                 ""
             };
             let breaker = endpoint.breakers.entry(model.into()).or_default();
-            breaker.record_outcome(halves, shown.request, now);
+            breaker.record_outcome(halves, attempt.request, now);
         }
     }
 

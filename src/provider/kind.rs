@@ -1,32 +1,36 @@
 //! The table of providers: the location of each API, and the dialect in which each reads a format.
 
-use crate::wire::{Dialect, Format, Wire};
+use crate::{
+    labels::labelled_enum,
+    wire::{Dialect, Format, Wire},
+};
 
-/// The API of an upstream. It selects the dialect and the form of the proxy's errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ProviderKind {
-    /// api.anthropic.com.
-    Anthropic,
-    /// api.openai.com.
-    OpenAi,
-    /// generativelanguage.googleapis.com.
-    Gemini,
-    /// Amazon Bedrock.
-    Bedrock,
-    /// Azure OpenAI.
-    Azure,
-    /// Google Vertex AI.
-    Vertex,
-    /// api.deepseek.com.
-    DeepSeek,
-    /// api.mistral.ai.
-    Mistral,
-    /// api.x.ai.
-    Xai,
-    /// api.minimax.io, api.minimaxi.com.
-    MiniMax,
-    /// Any other server of one of the formats.
-    Compatible,
+labelled_enum! {
+    /// The API of an upstream. It selects the dialect and the form of the proxy's errors.
+    pub enum ProviderKind {
+        /// api.anthropic.com.
+        Anthropic = "anthropic",
+        /// api.openai.com.
+        OpenAi = "openai",
+        /// generativelanguage.googleapis.com.
+        Gemini = "gemini",
+        /// Amazon Bedrock.
+        Bedrock = "bedrock",
+        /// Azure OpenAI.
+        Azure = "azure",
+        /// Google Vertex AI.
+        Vertex = "vertex",
+        /// api.deepseek.com.
+        DeepSeek = "deepseek",
+        /// api.mistral.ai.
+        Mistral = "mistral",
+        /// api.x.ai.
+        Xai = "xai",
+        /// api.minimax.io, api.minimaxi.com.
+        MiniMax = "minimax",
+        /// Any other server of one of the formats.
+        Compatible = "compatible",
+    }
 }
 
 /// A row of [`BUILT_IN`].
@@ -85,38 +89,6 @@ const HOST_PATTERNS: &[(&str, &str, ProviderKind)] = &[
 ];
 
 impl ProviderKind {
-    /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 11] = [
-        Self::Anthropic,
-        Self::OpenAi,
-        Self::Gemini,
-        Self::Bedrock,
-        Self::Azure,
-        Self::Vertex,
-        Self::DeepSeek,
-        Self::Mistral,
-        Self::Xai,
-        Self::MiniMax,
-        Self::Compatible,
-    ];
-
-    /// Returns the name in the configuration.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::Gemini => "gemini",
-            Self::Bedrock => "bedrock",
-            Self::Azure => "azure",
-            Self::Vertex => "vertex",
-            Self::DeepSeek => "deepseek",
-            Self::Mistral => "mistral",
-            Self::Xai => "xai",
-            Self::MiniMax => "minimax",
-            Self::Compatible => "compatible",
-        }
-    }
-
     /// Returns the header in which clients send their credential.
     pub const fn credential_header(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
 //! The outcome of one attempt: reported once, to its profile, its endpoint and its session.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use super::late_results::LateResults;
 use crate::{
-    auth::{Caller, rotation::ProfileId},
+    auth::Caller,
     clock,
     policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
     profiles::{ObservedAttempt, Profiles},
@@ -18,18 +18,7 @@ use crate::{
 pub(super) struct AttemptOutcome {
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
-    pub(super) upstream: String,
-    pub(super) profile: Option<ProfileId>,
-    pub(super) model: Option<String>,
-    pub(super) start: Instant,
-    /// Hash of the logical request: the same for each send and each retry of the client.
-    pub(super) request_hash: [u8; 32],
-    /// `true` if the attempt is the first of its exchange, and the client does not retry either.
-    pub(super) is_first: bool,
-    /// `true` if a model answers such requests.
-    pub(super) asks_model: bool,
-    /// From 0 to 1: varies the length of a cooldown.
-    pub(super) jitter: f64,
+    pub(super) attempt: ObservedAttempt,
     pub(super) caller: Caller,
     /// Lane of the request. `None` if nothing identifies it.
     pub(super) lane: Option<Lane>,
@@ -42,18 +31,8 @@ pub(super) struct AttemptOutcome {
 impl AttemptOutcome {
     /// Reports the verdict to the profile and its endpoint.
     pub(super) fn report_verdict(self, verdict: Verdict, hints: &LimitHints) {
-        let shown = ObservedAttempt {
-            upstream: &self.upstream,
-            profile: self.profile,
-            verdict,
-            hints,
-            model: self.model.as_deref(),
-            began: self.start,
-            request: self.request_hash,
-            is_first: self.is_first,
-            asks_model: self.asks_model,
-        };
-        self.profiles.record_attempt(&shown, self.jitter, clock::std_now());
+        self.profiles
+            .record_attempt(&self.attempt, verdict, hints, clock::std_now());
     }
 
     /// Records the answer in its session. Returns the number of its calls that no client waits for any more.

@@ -60,61 +60,43 @@ impl ClientBody {
             // Not read at all: the stream starts without delay.
             return Ok(CollectedBody::TooLarge(self));
         }
-        let mut buffer = CollectBuffer::new(claimed.and_then(|claimed| usize::try_from(claimed).ok()));
+        let claimed = claimed.and_then(|claimed| usize::try_from(claimed).ok());
+        let mut buffer = Vec::new();
         while let Some(frame) = self.frame().await {
             let Ok(data) = frame?.into_data() else { continue };
-            let fits = data.len() <= limit.saturating_sub(buffer.bytes.len());
-            if !fits || buffer.append_data(&data).is_err() {
+            let fits = data.len() <= limit.saturating_sub(buffer.len());
+            if !fits || append_data(&mut buffer, &data, claimed).is_err() {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
-                self.prefix = [Bytes::from(buffer.bytes), data].into();
+                self.prefix = [Bytes::from(buffer), data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
                 return Ok(CollectedBody::TooLarge(self));
             }
         }
-        Ok(CollectedBody::Whole(buffer.bytes.into()))
+        Ok(CollectedBody::Whole(buffer.into()))
     }
 }
 
 /// Maximum bytes that are reserved at first, whatever length the client claims.
 const FIRST_RESERVE_MAX: usize = 1024 * 1024;
 
-/// Buffer of a body that is being collected.
+/// Adds `data` to a body that is being collected. Doubles the capacity if it does not suffice.
 ///
-/// It grows with what has arrived, up to the length that the client claims. A claim costs the client nothing, so it
-/// reserves little.
-#[derive(Debug)]
-struct CollectBuffer {
-    bytes: Vec<u8>,
-    /// Length that the client claims. `None` if it claims none.
-    claimed_len: Option<usize>,
-}
-
-impl CollectBuffer {
-    const fn new(claimed: Option<usize>) -> Self {
-        let bytes = Vec::new();
-        Self {
-            bytes,
-            claimed_len: claimed,
-        }
+/// The buffer grows with what has arrived, up to the length that the client claims. A claim costs the client nothing,
+/// so it reserves little.
+fn append_data(buffer: &mut Vec<u8>, data: &[u8], claimed: Option<usize>) -> Result<(), TryReserveError> {
+    let wanted = buffer.len().saturating_add(data.len());
+    if wanted > buffer.capacity() {
+        let doubled = buffer.capacity().saturating_mul(2);
+        // Never beyond the claim, so that a body of the claimed length wastes no memory.
+        let room = match claimed {
+            Some(claimed) => doubled.max(FIRST_RESERVE_MAX).min(claimed),
+            None => doubled,
+        };
+        // Reports missing memory as an error: an ordinary reserve would abort the process.
+        buffer.try_reserve_exact(room.max(wanted).saturating_sub(buffer.len()))?;
     }
-
-    /// Adds `data`. Doubles the capacity if it does not suffice.
-    fn append_data(&mut self, data: &[u8]) -> Result<(), TryReserveError> {
-        let wanted = self.bytes.len().saturating_add(data.len());
-        if wanted > self.bytes.capacity() {
-            let doubled = self.bytes.capacity().saturating_mul(2);
-            // Never beyond the claim, so that a body of the claimed length wastes no memory.
-            let room = match self.claimed_len {
-                Some(claimed) => doubled.max(FIRST_RESERVE_MAX).min(claimed),
-                None => doubled,
-            };
-            // Reports missing memory as an error: an ordinary reserve would abort the process.
-            self.bytes
-                .try_reserve_exact(room.max(wanted).saturating_sub(self.bytes.len()))?;
-        }
-        self.bytes.extend_from_slice(data);
-        Ok(())
-    }
+    buffer.extend_from_slice(data);
+    Ok(())
 }
 
 /// Result of [`ClientBody::collect`].
@@ -190,12 +172,6 @@ impl From<Segments> for SegmentsBody {
     }
 }
 
-impl From<Bytes> for SegmentsBody {
-    fn from(body: Bytes) -> Self {
-        Segments::whole(body).into()
-    }
-}
-
 impl Body for SegmentsBody {
     type Data = Bytes;
     type Error = Infallible;
@@ -225,13 +201,13 @@ mod tests {
 
     /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
     fn grown(claimed: Option<usize>, piece: usize, pieces: usize) -> Vec<usize> {
-        let mut buffer = CollectBuffer::new(claimed);
-        let mut rooms = vec![buffer.bytes.capacity()];
+        let mut buffer = Vec::new();
+        let mut rooms = vec![buffer.capacity()];
         for _ in 0..pieces {
-            buffer.append_data(&vec![b'x'; piece]).unwrap();
-            rooms.push(buffer.bytes.capacity());
+            append_data(&mut buffer, &vec![b'x'; piece], claimed).unwrap();
+            rooms.push(buffer.capacity());
         }
-        assert_eq!(buffer.bytes.len(), piece * pieces);
+        assert_eq!(buffer.len(), piece * pieces);
         rooms.dedup();
         rooms
     }

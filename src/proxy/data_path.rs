@@ -1,8 +1,8 @@
 //! State that all exchanges share: settings, routes, and handles to the modules below.
 
-use std::{hash::RandomState, sync::Arc, time::Duration};
+use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
 
-use super::{exchange_log::RequestIds, guard::AdmissionGuard, provider_facts::ProviderFacts};
+use super::{exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
     late::LateStore,
@@ -55,11 +55,12 @@ pub struct ProxySettings {
 }
 
 /// Data path of one configuration. An exchange uses the same one from its beginning to its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DataPath {
     pub(super) routes: Routes,
     pub(super) settings: ProxySettings,
-    pub(super) guard: AdmissionGuard,
+    /// The address that the proxy listens on. `None` if it listens on every address.
+    pub(super) own_address: Option<IpAddr>,
     pub(super) sender: Sender,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,

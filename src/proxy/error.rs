@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{client_body::ClientFault, credential::ApplyError, guard::RequestRefusal, headers, rejection::Rejection};
 use crate::{
-    policy::{Class, Observation, Reason, Side, Verdict, classify},
+    policy::{Class, Reason, Side, Verdict},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };
@@ -85,12 +85,9 @@ impl ProxyError {
     /// Returns the verdict on the exchange.
     pub fn verdict(&self) -> Verdict {
         let refused = |code| Verdict::with_code(Class::Refused, code);
-        let upload = |code| Verdict {
-            code,
-            ..classify(Observation::UploadFailed)
-        };
+        let upload = |code| Verdict::with_code(Class::Upload, code);
         match self {
-            Self::Refused(refusal) => refused(refusal.code()),
+            Self::Refused(refusal) => refused(refusal.label()),
             Self::NoRoute { .. } => refused("no_route"),
             Self::Body(ClientFault::Broken) => upload("body_broken"),
             Self::Body(ClientFault::Stalled) => upload("body_stalled"),
@@ -101,10 +98,10 @@ impl ProxyError {
             } => refused("too_large"),
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
-            Self::Upstream { error, .. } => classify(Observation::SendFailed(error.to_failure())),
+            Self::Upstream { error, .. } => error.verdict(),
             Self::NotBegun(verdict) => *verdict,
-            Self::Exhausted { .. } => classify(Observation::Exhausted),
-            Self::Deadline => classify(Observation::Deadline),
+            Self::Exhausted { .. } => Verdict::from_class(Class::Exhausted),
+            Self::Deadline => Verdict::from_class(Class::Deadline),
         }
     }
 
@@ -115,7 +112,7 @@ impl ProxyError {
 
     /// Returns the side that caused the failure, as in `x-antiphon-fault`.
     pub fn side(&self) -> &'static str {
-        self.verdict().fault_side().map_or("proxy", Side::label)
+        self.verdict().class.fault_side().map_or("proxy", Side::label)
     }
 
     /// Returns the phase of the failure, as in `x-antiphon-phase`.

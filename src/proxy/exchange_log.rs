@@ -19,10 +19,7 @@ use crate::{
     auth::Caller,
     clock,
     late::LateStore,
-    policy::{
-        Class, LimitHints, Observation, Reason, Side, Verdict, classify,
-        stream_timeouts::{InFlight, StreamState},
-    },
+    policy::{Class, LimitHints, Observation, Reason, Side, Verdict, classify, stream_timeouts::StreamState},
     provider::Route,
     repair::RepairReport,
     server::ClientStall,
@@ -74,7 +71,7 @@ pub(super) struct ExchangeLog {
     began_at: Instant,
     head_at: Option<Instant>,
     /// Verdict of an answer whose head already was an error.
-    head_verdict: Option<Verdict>,
+    pub(super) head_verdict: Option<Verdict>,
     /// Start and timeout of the present wait for the provider. `None` if there is none.
     provider_wait: Option<(Instant, Duration)>,
     /// `true` if the request asks only for a compaction of the history.
@@ -98,30 +95,10 @@ impl ExchangeLog {
         let event = Box::new(ExchangeEnded {
             request_id: ids.next_id(),
             method: method_name(request.method()),
-            upstream: None,
             path: request.uri().path().to_owned(),
-            format: None,
-            mode: None,
-            status: 0,
-            report: None,
-            unreadable: None,
-            is_rejected: false,
-            attempts: 0,
-            bytes_in: 0,
-            bytes_out: 0,
-            overhead: Duration::ZERO,
-            upstream_head: None,
-            upstream_body: None,
-            duration: Duration::ZERO,
-            answer_summary: None,
-            profile: None,
-            running_tool: None,
-            is_stalled: false,
-            side: None,
-            phase: "request",
-            code: "client_gone",
             // Started before routing, so that a refused request has its span too.
             trace: telemetry.start_trace(request.headers()),
+            ..ExchangeEnded::default()
         });
         let telemetry = telemetry.clone();
         telemetry.record_exchange_start();
@@ -208,11 +185,6 @@ impl ExchangeLog {
         if let Some(outcome) = self.outcome.take() {
             outcome.report_verdict(verdict, hints);
         }
-    }
-
-    /// Records the verdict of an answer whose head already is an error.
-    pub(super) fn set_head_verdict(&mut self, verdict: Verdict) {
-        self.head_verdict = Some(verdict);
     }
 
     /// Records the head of the provider's answer. `sent` is the time at which its request was ready.
@@ -326,7 +298,7 @@ impl ExchangeLog {
         let now = clock::now();
         self.event.duration = now.duration_since(self.began_at);
         self.event.upstream_body = self.head_at.map(|came| now.duration_since(came));
-        self.event.side = verdict.fault_side().map(Side::label);
+        self.event.side = verdict.class.fault_side().map(Side::label);
         self.event.is_stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);
         // A 400 after a resend means that the resend was refused too.
@@ -345,11 +317,11 @@ impl ExchangeLog {
     pub(super) fn client_gone_verdict(&self, state: StreamState, late: bool) -> Verdict {
         let stalled = self.client_stalled.as_ref().is_some_and(ClientStall::has_stalled);
         // The server cuts a connection that is not read: the client did not leave by itself.
-        classify(if stalled {
-            Observation::ClientStalled
+        if stalled {
+            Verdict::from_class(Class::ClientStalled)
         } else {
-            Observation::ClientGone { state, is_late: late }
-        })
+            classify(Observation::ClientGone { state, is_late: late })
+        }
     }
 
     /// Returns the time at which the exchange began.
@@ -367,17 +339,9 @@ impl Drop for ExchangeLog {
         let waited = self
             .provider_wait
             .map(|(since, limit)| (clock::now().duration_since(since), limit));
-        let open = if self.is_compaction {
-            InFlight::Compaction
-        } else {
-            InFlight::Nothing
-        };
         // A long wait suggests a timeout of the client, which says something about the provider.
         let late = waited.is_some_and(|(waited, limit)| waited * 2 > limit);
-        let state = StreamState {
-            in_flight: open,
-            ..StreamState::default()
-        };
+        let state = StreamState::before_head(self.is_compaction);
         self.end_exchange(self.client_gone_verdict(state, late), self.phase);
     }
 }

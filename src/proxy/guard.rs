@@ -8,56 +8,40 @@ use http::{
     uri::Authority,
 };
 
-use crate::server::framing::RequestFraming;
+use super::data_path::DataPath;
+use crate::{labels::labelled_enum, server::framing::RequestFraming};
 
-/// The reason for which a request is refused by its head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RequestRefusal {
-    /// CONNECT or TRACE.
-    Method,
-    /// Not a path: absolute form, authority form or an asterisk.
-    Target,
-    /// Dot segments, encoded slashes and the like in the path.
-    Path,
-    /// `Host` is missing, repeated or not a host.
-    Host,
-    /// `Host` is not a name of this proxy: DNS rebinding, or a name missing in the configuration.
-    ForeignHost,
-    /// A web page that may not call the proxy.
-    Origin,
-    /// The length of the body can be read in two ways.
-    Framing,
-    /// A WebSocket.
-    Upgrade,
-    /// An expectation that the proxy cannot meet.
-    Expect,
-    /// `x-antiphon-mode` is none of the modes.
-    Mode,
-    /// The header that names the user is empty, too long or repeated.
-    User,
-    /// A client token is required, and is missing or unknown.
-    ClientToken,
+labelled_enum! {
+    /// The reason for which a request is refused by its head.
+    pub enum RequestRefusal {
+        /// CONNECT or TRACE.
+        Method = "method",
+        /// Not a path: absolute form, authority form or an asterisk.
+        Target = "target",
+        /// Dot segments, encoded slashes and the like in the path.
+        Path = "path",
+        /// `Host` is missing, repeated or not a host.
+        Host = "host",
+        /// `Host` is not a name of this proxy: DNS rebinding, or a name missing in the configuration.
+        ForeignHost = "foreign_host",
+        /// A web page that may not call the proxy.
+        Origin = "origin",
+        /// The length of the body can be read in two ways.
+        Framing = "framing",
+        /// A WebSocket.
+        Upgrade = "upgrade",
+        /// An expectation that the proxy cannot meet.
+        Expect = "expect",
+        /// `x-antiphon-mode` is none of the modes.
+        Mode = "mode",
+        /// The header that names the user is empty, too long or repeated.
+        User = "user",
+        /// A client token is required, and is missing or unknown.
+        ClientToken = "client_token",
+    }
 }
 
 impl RequestRefusal {
-    /// Returns the stable name.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Method => "method",
-            Self::Target => "target",
-            Self::Path => "path",
-            Self::Host => "host",
-            Self::ForeignHost => "foreign_host",
-            Self::Origin => "origin",
-            Self::Framing => "framing",
-            Self::Upgrade => "upgrade",
-            Self::Expect => "expect",
-            Self::Mode => "mode",
-            Self::User => "user",
-            Self::ClientToken => "client_token",
-        }
-    }
-
     /// Returns the status of the answer.
     pub const fn status(self) -> StatusCode {
         match self {
@@ -104,82 +88,65 @@ pub(super) enum Admission {
     Preflight,
 }
 
-/// The rules of admission.
-#[derive(Clone, Debug)]
-pub(super) struct AdmissionGuard {
-    /// Origins of web pages, exactly as browsers send them.
-    pub allow_origins: Vec<String>,
-    /// Host names besides loopback, without a port.
-    pub allow_hosts: Vec<String>,
-    /// The address that the proxy listens on. `None` if it listens on every address.
-    pub own_address: Option<IpAddr>,
+/// Checks the head of a request.
+pub(super) fn admit_request<B>(path: &DataPath, request: &Request<B>) -> Result<Admission, RequestRefusal> {
+    if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
+        return Err(RequestRefusal::Method);
+    }
+    let http2 = request.version() >= Version::HTTP_2;
+    // HTTP/2 has frames of its own: hyper checks them, and no length is ambiguous.
+    if !http2 {
+        check_framing(request)?;
+    }
+    check_target(request.uri(), http2)?;
+    check_host(path, request.uri(), request.headers(), http2)?;
+    let preflight =
+        check_origin(&path.settings.allow_origins, request.headers())? && request.method() == Method::OPTIONS;
+    if wants_websocket(request.headers()) {
+        return Err(RequestRefusal::Upgrade);
+    }
+    let unmet = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    if request.headers().get_all(EXPECT).iter().any(unmet) {
+        return Err(RequestRefusal::Expect);
+    }
+    Ok(if preflight {
+        Admission::Preflight
+    } else {
+        Admission::Forward
+    })
 }
 
-impl AdmissionGuard {
-    /// Checks the head of a request.
-    pub(super) fn admit_request<B>(&self, request: &Request<B>) -> Result<Admission, RequestRefusal> {
-        if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Err(RequestRefusal::Method);
-        }
-        let http2 = request.version() >= Version::HTTP_2;
-        // HTTP/2 has frames of its own: hyper checks them, and no length is ambiguous.
-        if !http2 {
-            check_framing(request)?;
-        }
-        check_target(request.uri(), http2)?;
-        self.check_host(request.uri(), request.headers(), http2)?;
-        let preflight = self.check_origin(request.headers())? && request.method() == Method::OPTIONS;
-        if wants_websocket(request.headers()) {
-            return Err(RequestRefusal::Upgrade);
-        }
-        let unmet = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-        if request.headers().get_all(EXPECT).iter().any(unmet) {
-            return Err(RequestRefusal::Expect);
-        }
-        Ok(if preflight {
-            Admission::Preflight
-        } else {
-            Admission::Forward
-        })
+/// Returns `true` if the request names an origin. Fails if the origin is not allowed.
+fn check_origin(known: &[String], headers: &HeaderMap) -> Result<bool, RequestRefusal> {
+    // Every value must be allowed: a repeated header could hide a second origin.
+    let mut origins = headers.get_all(ORIGIN).iter().peekable();
+    let present = origins.peek().is_some();
+    let allowed = |origin: &HeaderValue| known.iter().any(|known| known.as_bytes() == origin.as_bytes());
+    if origins.all(allowed) {
+        Ok(present)
+    } else {
+        Err(RequestRefusal::Origin)
     }
+}
 
-    /// Returns `true` if the request names an origin. Fails if the origin is not allowed.
-    fn check_origin(&self, headers: &HeaderMap) -> Result<bool, RequestRefusal> {
-        // Every value must be allowed: a repeated header could hide a second origin.
-        let mut origins = headers.get_all(ORIGIN).iter().peekable();
-        let present = origins.peek().is_some();
-        let allowed = |origin: &HeaderValue| {
-            self.allow_origins
-                .iter()
-                .any(|known| known.as_bytes() == origin.as_bytes())
-        };
-        if origins.all(allowed) {
-            Ok(present)
-        } else {
-            Err(RequestRefusal::Origin)
-        }
-    }
-
-    /// Checks that the host is a name of this proxy.
-    fn check_host(&self, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), RequestRefusal> {
-        let mut hosts = headers.get_all(HOST).iter();
-        // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
-        let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
-            (Some(authority), None, _) => authority.clone(),
-            (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
-                authority.clone()
-            }
-            (None, Some(host), None) => parse_host(host).ok_or(RequestRefusal::Host)?,
-            _ => return Err(RequestRefusal::Host),
-        };
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let address = host.parse::<IpAddr>().ok();
-        // DNS rebinding needs a name that an attacker controls, so addresses are safe. Names must be configured.
-        let ours = host.eq_ignore_ascii_case("localhost")
-            || address.is_some_and(|address| address.is_loopback() || Some(address) == self.own_address)
-            || self.allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
-        if ours { Ok(()) } else { Err(RequestRefusal::ForeignHost) }
-    }
+/// Checks that the host is a name of this proxy.
+fn check_host(path: &DataPath, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), RequestRefusal> {
+    let mut hosts = headers.get_all(HOST).iter();
+    // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
+    let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
+        (Some(authority), None, _) => authority.clone(),
+        (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => authority.clone(),
+        (None, Some(host), None) => parse_host(host).ok_or(RequestRefusal::Host)?,
+        _ => return Err(RequestRefusal::Host),
+    };
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<IpAddr>().ok();
+    let allow_hosts = &path.settings.allow_hosts;
+    // DNS rebinding needs a name that an attacker controls, so addresses are safe. Names must be configured.
+    let ours = host.eq_ignore_ascii_case("localhost")
+        || address.is_some_and(|address| address.is_loopback() || Some(address) == path.own_address)
+        || allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+    if ours { Ok(()) } else { Err(RequestRefusal::ForeignHost) }
 }
 
 /// Parses a `Host` value as host and optional port. `None` if it is anything else.

@@ -6,7 +6,7 @@ use super::{
     caller,
     data_path::DataPath,
     error::ProxyError,
-    guard::{Admission, RequestRefusal},
+    guard::{Admission, RequestRefusal, admit_request},
 };
 use crate::{ledger_api::LedgerBody, provider::is_unambiguous, upstream::BoxedBody};
 
@@ -15,7 +15,7 @@ pub(super) async fn answer_ledger_request(
     path: &DataPath,
     request: Request<BoxedBody>,
 ) -> Result<Option<Response<LedgerBody>>, ProxyError> {
-    let admission = path.guard.admit_request(&request).map_err(ProxyError::Refused)?;
+    let admission = admit_request(path, &request).map_err(ProxyError::Refused)?;
     // A path with two readings is refused, as on the way to a provider.
     if !is_unambiguous(request.uri().path()) {
         return Err(ProxyError::Refused(RequestRefusal::Path));

@@ -23,7 +23,9 @@ mod routing;
 mod service;
 mod signature;
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
+use http_body::Body as _;
 
 pub use client_body::ClientFault;
 pub use data_path::{OnBindingError, ProxySettings};
@@ -49,12 +51,15 @@ use response::ProviderAnswer;
 async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
     // Even an error before routing should have a form that the client's SDK can read.
-    let mut shape = error_shape::guess_shape(request.uri().path(), request.headers());
+    let mut shape = guess_shape(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
     // The ledger API shares the port: tool services reach it under the clients' address.
     let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
         match ledger_exchange::answer_ledger_request(path, request).await {
-            Ok(Some(answer)) => return ledger_answer(answer, log),
+            Ok(Some(answer)) => {
+                let answer = answer.map(AnswerBody::from_ledger);
+                return own_answer(answer, Verdict::from_class(Class::Success), "done", log);
+            }
             // A preflight.
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -78,7 +83,7 @@ async fn forward_request(
     log: &mut ExchangeLog,
     shape: &mut ErrorShape,
 ) -> Result<Option<ProviderAnswer>, ProxyError> {
-    if path.guard.admit_request(&request).map_err(ProxyError::Refused)? == Admission::Preflight {
+    if guard::admit_request(path, &request).map_err(ProxyError::Refused)? == Admission::Preflight {
         return Ok(None);
     }
     let route = routing::find_route(path, &request)?;
@@ -91,34 +96,35 @@ async fn forward_request(
 }
 
 /// Returns the answer to an error of the proxy, in the shape that the client's SDK reads.
-fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+fn error_answer(error: &ProxyError, log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
     // The client gets no internal detail, so the cause is only here.
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");
     }
-    let (mut head, body) = error.to_response(shape, &log.event.request_id).into_parts();
-    log.complete_head(head.status, &mut head.headers);
-    log.event.bytes_out = body.len() as u64;
-    log.end_exchange(error.verdict(), error.phase());
-    Response::from_parts(head, AnswerBody::from_bytes(body))
+    let answer = error.to_response(shape, &log.event.request_id);
+    own_answer(answer.map(AnswerBody::from_bytes), error.verdict(), error.phase(), log)
 }
 
 /// Answers a preflight of an allowed web page with the allowed methods, and no CORS headers.
-fn preflight_answer(mut log: ExchangeLog) -> Response<AnswerBody> {
-    let (mut head, body) = Response::new(AnswerBody::empty()).into_parts();
-    head.status = StatusCode::NO_CONTENT;
+fn preflight_answer(log: ExchangeLog) -> Response<AnswerBody> {
+    let mut answer = Response::new(AnswerBody::from_bytes(Bytes::new()));
+    *answer.status_mut() = StatusCode::NO_CONTENT;
     let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-    head.headers.insert(ALLOW, methods);
-    log.complete_head(head.status, &mut head.headers);
-    log.end_exchange(Verdict::from_class(Class::Success), "done");
-    Response::from_parts(head, body)
+    answer.headers_mut().insert(ALLOW, methods);
+    own_answer(answer, Verdict::from_class(Class::Success), "done", log)
 }
 
-/// Returns an answer of the ledger API, and ends the log.
-fn ledger_answer(answer: Response<ledger_api::LedgerBody>, mut log: ExchangeLog) -> Response<AnswerBody> {
+/// Completes an answer of the proxy itself, and ends the log.
+fn own_answer(
+    answer: Response<AnswerBody>,
+    verdict: Verdict,
+    phase: &'static str,
+    mut log: ExchangeLog,
+) -> Response<AnswerBody> {
     let (mut head, body) = answer.into_parts();
     log.complete_head(head.status, &mut head.headers);
-    log.event.bytes_out = body.full_length();
-    log.end_exchange(Verdict::from_class(Class::Success), "done");
-    Response::from_parts(head, AnswerBody::from_ledger(body))
+    // The length of a feed is not known, and none of its bytes are counted.
+    log.event.bytes_out = body.size_hint().exact().unwrap_or(0);
+    log.end_exchange(verdict, phase);
+    Response::from_parts(head, body)
 }

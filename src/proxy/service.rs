@@ -9,10 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 
-use super::{
-    ProxySettings, data_path::DataPath, guard::AdmissionGuard, provider_facts::ProviderFacts, response::AnswerBody,
-    run_exchange,
-};
+use super::{ProxySettings, data_path::DataPath, provider_facts::ProviderFacts, response::AnswerBody, run_exchange};
 use crate::{
     late::LateStore,
     ledger_api::LedgerApi,
@@ -69,8 +66,6 @@ impl Proxy {
         listen: IpAddr,
         stopping: StopSignal,
     ) -> Self {
-        // The unspecified address means every interface: no client can name it as a host.
-        let guard = build_guard(&settings, (!listen.is_unspecified()).then_some(listen));
         let facts = Arc::new(ProviderFacts::new(routes.upstreams()));
         let api = LedgerApi::new(
             shared.late.clone(),
@@ -81,7 +76,8 @@ impl Proxy {
         Self(Arc::new(ArcSwap::from_pointee(DataPath {
             routes,
             settings,
-            guard,
+            // The unspecified address means every interface: no client can name it as a host.
+            own_address: (!listen.is_unspecified()).then_some(listen),
             sender,
             profiles: shared.profiles,
             sessions: shared.sessions,
@@ -100,44 +96,22 @@ impl Proxy {
     /// Replaces settings, routes and profiles for new exchanges. Running exchanges end with those they began with.
     pub fn reload_settings(&self, fresh: ProxyReload) {
         let old = self.0.load_full();
-        let ProxyReload {
-            routes,
-            settings,
-            sender,
-            profiles,
-        } = fresh;
         // Learned facts hold for the endpoints that taught them. Changed upstreams may be other endpoints.
-        let facts = if routes.upstreams() == old.routes.upstreams() {
+        let facts = if fresh.routes.upstreams() == old.routes.upstreams() {
             Arc::clone(&old.facts)
         } else {
-            Arc::new(ProviderFacts::new(routes.upstreams()))
+            Arc::new(ProviderFacts::new(fresh.routes.upstreams()))
         };
         // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {
-            // A reload does not move the listener.
-            guard: build_guard(&settings, old.guard.own_address),
-            routes,
-            settings,
-            sender: sender.unwrap_or_else(|| old.sender.clone()),
-            profiles,
-            sessions: Arc::clone(&old.sessions),
-            recall: old.recall.clone(),
-            telemetry: old.telemetry.clone(),
-            request_ids: Arc::clone(&old.request_ids),
+            routes: fresh.routes,
+            settings: fresh.settings,
+            sender: fresh.sender.unwrap_or_else(|| old.sender.clone()),
+            profiles: fresh.profiles,
             facts,
-            late: old.late.clone(),
-            ledger_api: old.ledger_api.clone(),
-            principal_key: old.principal_key.clone(),
-            jitter: old.jitter.clone(),
+            // A reload does not move the listener.
+            ..DataPath::clone(&old)
         }));
-    }
-}
-
-fn build_guard(settings: &ProxySettings, own: Option<IpAddr>) -> AdmissionGuard {
-    AdmissionGuard {
-        allow_origins: settings.allow_origins.clone(),
-        allow_hosts: settings.allow_hosts.clone(),
-        own_address: own,
     }
 }
 

@@ -182,12 +182,8 @@ pub(super) async fn store_text(
     if let Some(stored) = read_texts(store, caller, deadline).await?.get(&anchor) {
         return Some((Arc::clone(stored), false));
     }
-    let insert = CommitStep::Insert {
-        key: anchor_key(caller, anchor),
-        index: None,
-        value: appended.encode()?,
-        expires_at: clock::unix_time() + store.settings.record_ttl,
-    };
+    let expires_at = clock::unix_time() + store.settings.record_ttl;
+    let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
     let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], clock::unix_time())).await {
         Ok(Ok(CommitOutcome::Done)) => (appended, true),
         Ok(Ok(CommitOutcome::Conflict(records))) => {
@@ -219,11 +215,7 @@ pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anch
 }
 
 fn anchor_key(caller: Caller, anchor: Anchor) -> RecordKey {
-    RecordKey {
-        kind: RecordKind::AppendedText,
-        principal: *caller.principal().as_bytes(),
-        name: anchor,
-    }
+    RecordKey::new(RecordKind::AppendedText, caller.principal(), anchor)
 }
 
 #[cfg(test)]

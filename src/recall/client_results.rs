@@ -38,8 +38,6 @@ pub struct ClientResultQuery {
     pub id: Vec<u8>,
     /// The name of the tool.
     pub tool: Vec<u8>,
-    /// The hash of the canonical input.
-    pub input: [u8; 32],
     /// A hash of the call's input and of the message before it. `None` unless the id may be used again.
     pub context_hash: Option<[u8; 32]>,
     /// The number of earlier calls with the same id.

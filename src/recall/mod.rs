@@ -20,7 +20,8 @@ use crate::{
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{
-        CommitOutcome, CommitStep, Ledger, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, WriteBehind, read_all,
+        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, WriteBehind,
+        read_all,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
@@ -126,12 +127,9 @@ impl AnswerStore {
             let fresh = self.0.client_results.store_result(scope, result);
             let kept = self.0.settings.stores_client_results && self.0.callers.is_verified_in_memory(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
-                self.0.write_behind.queue_write(vec![CommitStep::Insert {
-                    key: client_result_key(scope.caller, name),
-                    index: None,
-                    value: String::clone(&block).into(),
-                    expires_at: clock::unix_time() + self.0.settings.record_ttl,
-                }]);
+                let (key, block) = (client_result_key(scope.caller, name), String::clone(&block));
+                let insert = CommitStep::insert_record(key, block.into(), self.expires_at());
+                self.0.write_behind.queue_write(vec![insert]);
             }
         }
     }
@@ -311,7 +309,7 @@ impl AnswerStore {
                         key: pinned_answer_key(scope, *call),
                         version: FIRST_VERSION,
                         value: row.encode(),
-                        expires_at: clock::unix_time() + self.0.settings.record_ttl,
+                        expires_at: self.expires_at(),
                     }]);
                 } else if known.is_some_and(|known| known.is_stored) {
                     self.0.write_behind.queue_write(vec![remove_step(scope, *call)]);
@@ -380,21 +378,17 @@ impl AnswerStore {
     }
 
     fn insert_step(&self, scope: AnswerScope, call: CallKey, row: &PinnedRow) -> CommitStep {
-        CommitStep::Insert {
-            key: pinned_answer_key(scope, call),
-            index: None,
-            value: row.encode(),
-            expires_at: clock::unix_time() + self.0.settings.record_ttl,
-        }
+        CommitStep::insert_record(pinned_answer_key(scope, call), row.encode(), self.expires_at())
+    }
+
+    /// Returns the end of the lifetime of a record that is written now.
+    fn expires_at(&self) -> Moment {
+        clock::unix_time() + self.0.settings.record_ttl
     }
 }
 
 fn client_result_key(caller: Caller, name: RecordName) -> RecordKey {
-    RecordKey {
-        kind: RecordKind::ClientResult,
-        principal: *caller.principal().as_bytes(),
-        name,
-    }
+    RecordKey::new(RecordKind::ClientResult, caller.principal(), name)
 }
 
 fn remove_step(scope: AnswerScope, call: CallKey) -> CommitStep {
@@ -409,11 +403,8 @@ fn decode_row(record: &Record) -> Option<PinnedRow> {
 }
 
 fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {
-    RecordKey {
-        kind: RecordKind::PinnedAnswer,
-        principal: *scope.caller.principal().as_bytes(),
-        name: digest_of([scope.format.label().as_bytes(), call.as_bytes()]),
-    }
+    let name = digest_of([scope.format.label().as_bytes(), call.as_bytes()]);
+    RecordKey::new(RecordKind::PinnedAnswer, scope.caller.principal(), name)
 }
 
 /// Returns the name of a row in memory. It includes the format, since a result fits no other one.

@@ -1,4 +1,4 @@
-//! Inspection of HTTP/1 request framing, and the timeout of a request head. Never changes a byte.
+//! Inspection of HTTP/1 request framing. Never changes a byte.
 //!
 //! hyper resolves ambiguous framing silently: it drops `content-length` if `transfer-encoding` is present, and folds
 //! equal lengths into one. Both are used for request smuggling, so the proxy refuses such requests. The inspector reads
@@ -6,22 +6,11 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, ready},
-    time::Duration,
 };
-
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
-};
-
-use crate::clock;
 
 /// The description of a body's length in one request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,16 +57,8 @@ impl RequestHeads {
 /// Bytes of a line that are stored: enough for the header names and lengths that are inspected.
 const LINE_BYTES_MAX: usize = 256;
 
-/// The largest read of a short body, in bytes: just too small for hyper to grow its read buffer further.
-///
-/// hyper never shrinks that buffer while the connection lives. After a 64 kB request, an idle stream holds 0.7 times
-/// the memory. No difference in CPU time was measurable.
-const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
-/// The longest body that is read in such small pieces. At 4 MiB this costs 1.2 times the CPU time.
+/// The longest body that is read in small pieces. At 4 MiB this costs 1.2 times the CPU time.
 const SHORT_BODY_BYTES_MAX: u64 = 256 * 1024;
-
-/// Time for which a client may continue to send after its request was answered.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The position in the stream of requests.
 #[derive(Debug)]
@@ -98,7 +79,7 @@ enum InspectorState {
 
 /// The inspector of one connection's requests.
 #[derive(Debug)]
-struct FramingInspector {
+pub(super) struct FramingInspector {
     state: InspectorState,
     line: Vec<u8>,
     lines: usize,
@@ -108,16 +89,15 @@ struct FramingInspector {
     // Length of the current body.
     body_length: u64,
     // Number of complete heads.
-    heads_ended: u64,
+    pub(super) heads_ended: u64,
     heads: RequestHeads,
 }
 
 impl FramingInspector {
-    fn new(heads: RequestHeads) -> Self {
-        let (state, line) = (InspectorState::Head, Vec::new());
+    pub(super) const fn new(heads: RequestHeads) -> Self {
         Self {
-            state,
-            line,
+            state: InspectorState::Head,
+            line: Vec::new(),
             lines: 0,
             lengths: 0,
             codings: 0,
@@ -129,25 +109,25 @@ impl FramingInspector {
     }
 
     /// Returns `true` if the client must send the rest of a head, or the first head of the connection.
-    fn awaits_head(&self) -> bool {
+    pub(super) fn awaits_head(&self) -> bool {
         // Between two requests the keep-alive timeout counts, not the head timeout.
         let begun = self.lines > 0 || !self.line.is_empty() || self.heads_ended == 0;
         matches!(self.state, InspectorState::Head) && begun
     }
 
     /// Returns `true` if the next bytes belong to a short body that the proxy collects as a whole.
-    fn is_in_short_body(&self) -> bool {
+    pub(super) fn is_in_short_body(&self) -> bool {
         let streamed = self.heads.0.is_streamed.load(Ordering::Relaxed);
         matches!(self.state, InspectorState::Length(_)) && self.body_length <= SHORT_BODY_BYTES_MAX && !streamed
     }
 
     /// Returns `true` if the client may still send a body, or the rest of a refused request.
-    fn awaits_body(&self) -> bool {
+    pub(super) fn awaits_body(&self) -> bool {
         !matches!(self.state, InspectorState::Head)
     }
 
     /// Follows the framing over the next bytes.
-    fn inspect_bytes(&mut self, mut bytes: &[u8]) {
+    pub(super) fn inspect_bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match &mut self.state {
                 InspectorState::Blind => return,
@@ -259,131 +239,6 @@ fn state_after_size_line(line: &[u8]) -> InspectorState {
         Ok(0) => InspectorState::Trailers,
         Ok(size) => size.checked_add(2).map_or(InspectorState::Blind, InspectorState::Chunk),
         Err(_) => InspectorState::Blind,
-    }
-}
-
-/// A connection whose incoming bytes are inspected. A read fails if a request head takes too long.
-#[derive(Debug)]
-pub struct InspectedIo<T> {
-    inner: T,
-    inspector: FramingInspector,
-    head_timeout: Duration,
-    // The head timeout while a head is due, with the number of heads before it.
-    head_timer: Option<(u64, Pin<Box<Sleep>>)>,
-    // The timeout of reading away the rest of a refused request.
-    linger: Option<Pin<Box<Sleep>>>,
-}
-
-impl<T> InspectedIo<T> {
-    /// Wraps `inner`. The second value returns the framing of each request.
-    pub fn new(inner: T, head_timeout: Duration) -> (Self, RequestHeads) {
-        let heads = RequestHeads::default();
-        let witness = FramingInspector::new(heads.clone());
-        (
-            Self {
-                inner,
-                inspector: witness,
-                head_timeout,
-                head_timer: None,
-                linger: None,
-            },
-            heads,
-        )
-    }
-
-    /// Resolves once the timeout of the current head has passed.
-    fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ended = self.inspector.heads_ended;
-        // The timer belongs to one head: the next head gets its full time.
-        if !self.inspector.awaits_head() || self.head_timer.as_ref().is_some_and(|(before, _)| *before != ended) {
-            self.head_timer = None;
-        }
-        if !self.inspector.awaits_head() {
-            return Poll::Pending;
-        }
-        let deadline = clock::now() + self.head_timeout;
-        let (_, alarm) = self
-            .head_timer
-            .get_or_insert_with(|| (ended, Box::pin(tokio::time::sleep_until(deadline))));
-        alarm.as_mut().poll(cx)
-    }
-}
-
-impl<T: AsyncRead + Unpin> InspectedIo<T> {
-    /// Discards what the client still sends, for up to 1 second.
-    ///
-    /// An immediate close would reset the connection before the client has read the answer.
-    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.inspector.awaits_body() {
-            return Poll::Ready(());
-        }
-        let deadline = clock::now() + LINGER_TIMEOUT;
-        let farewell = self
-            .linger
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        let mut scratch = [0; 4096];
-        while farewell.as_mut().poll(cx).is_pending() {
-            let mut buffer = ReadBuf::new(&mut scratch);
-            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
-            if read.is_err() || buffer.filled().is_empty() {
-                break;
-            }
-        }
-        Poll::Ready(())
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for InspectedIo<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        // Small reads keep hyper's buffer small for collected bodies: see the constants above.
-        let polled = if self.inspector.is_in_short_body() && buf.remaining() > SHORT_READ_BYTES {
-            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ_BYTES));
-            let polled = Pin::new(&mut self.inner).poll_read(cx, &mut short);
-            let read = short.filled().len();
-            buf.advance(read);
-            polled
-        } else {
-            Pin::new(&mut self.inner).poll_read(cx, buf)
-        };
-        if polled.is_ready() {
-            self.inspector
-                .inspect_bytes(buf.filled().get(before..).unwrap_or_default());
-            return polled;
-        }
-        // Only while nothing arrives: bytes that are there are read, however late.
-        ready!(self.poll_head_timeout(cx));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "timeout: the client did not send its request head in time",
-        )))
-    }
-}
-
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for InspectedIo<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
-        self.poll_linger(cx).map(Ok)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
     }
 }
 

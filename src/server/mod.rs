@@ -1,7 +1,8 @@
 //! Listeners, connections and their limits, tasks and the drain.
 
+mod client_io;
 pub mod framing;
-mod stall;
+mod listener_limit;
 mod tasks;
 
 use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -20,9 +21,10 @@ use tokio::{
     sync::Semaphore,
 };
 
-use framing::{InspectedIo, RequestHeads};
-pub use stall::ClientStall;
-use stall::WriteStallTimeout;
+use client_io::ClientIo;
+pub use client_io::ClientStall;
+use framing::RequestHeads;
+pub use listener_limit::{ListenerLimit, ListenerSlot};
 pub use tasks::{StopSignal, Tasks};
 
 /// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
@@ -139,12 +141,11 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let stream = WriteStallTimeout::new(stream, settings.client_stall);
-    let stalled = stream.stall_flag();
-    let (stream, heads) = InspectedIo::new(stream, settings.header_timeout);
+    let heads = RequestHeads::default();
+    let stream = ClientIo::new(stream, heads.clone(), settings.header_timeout, settings.client_stall);
     let service = FramingService {
         heads,
-        stalled,
+        stalled: stream.stall_flag(),
         service,
     };
     let builder = connection_builder(tasks.clone());

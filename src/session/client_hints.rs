@@ -16,8 +16,6 @@ pub struct ClientHints {
     /// Set if the request is a compaction. A body may indicate it too: see
     /// [`Outline::compaction`](crate::conversation::Outline).
     pub is_compaction: bool,
-    /// Set if the history was compacted since the last request. The earlier messages are then no prefix of this one.
-    pub context_compacted: bool,
     /// The number of earlier attempts by the client's library.
     pub retries: u32,
     /// The timeout of the client's library.
@@ -41,7 +39,6 @@ pub fn read_client_hints(headers: &HeaderMap, path: &str) -> ClientHints {
     let patience = |name: &str| text(name).and_then(parse_seconds);
     ClientHints {
         is_compaction: compaction,
-        context_compacted: says("x-claude-code-context-compacted"),
         retries: text("x-stainless-retry-count")
             .and_then(|count| count.parse().ok())
             .unwrap_or_default(),
@@ -145,8 +142,6 @@ mod tests {
         for (text, retries) in [("0", 0), ("2", 2), ("-1", 0), ("x", 0), ("99999999999", 0)] {
             assert_eq!(read(&[("x-stainless-retry-count", text)]).retries, retries, "{text}");
         }
-        assert!(read(&[("x-claude-code-context-compacted", "true")]).context_compacted);
-        assert!(!read(&[("x-claude-code-context-compacted", "false")]).context_compacted);
         assert!(read(&[("x-codex-turn-state", "opaque")]).has_turn_state);
         assert!(!read(&[("x-codex-turn-state", "")]).has_turn_state);
     }

@@ -73,7 +73,7 @@ pub enum SessionSource {
     Conversation,
     /// The provider's answer that the request continues from.
     Answer,
-    /// Calls in the history.
+    /// Calls in the history. No code returns this source today.
     Calls,
     /// `prompt_cache_key`.
     CacheKey,
@@ -140,11 +140,6 @@ impl SessionId {
     pub fn hash(&self, caller: &Caller) -> [u8; 32] {
         session_hash(caller, &self.name)
     }
-
-    /// Returns `true` if the session has this name.
-    pub fn has_name(&self, name: &str) -> bool {
-        *self.name == *name.as_bytes()
-    }
 }
 
 impl fmt::Debug for SessionId {
@@ -183,11 +178,6 @@ impl LaneId {
             hash.add_text(part);
         }
         Self(hash.finalize().into())
-    }
-
-    /// Restores a lane id from its stored hash.
-    pub const fn from_bytes(hash: [u8; 32]) -> Self {
-        Self(hash)
     }
 
     /// Returns the main lanes of the session with this name, one for each format.
@@ -229,46 +219,23 @@ pub struct Lane {
     pub strength: SessionStrength,
 }
 
-/// A lookup of lanes by what earlier exchanges have shown.
-pub trait KnownLanes {
-    /// Returns the lane of this caller that received the answer with this id.
-    fn lane_of_answer(&self, caller: &Caller, id: &str) -> Option<Lane>;
-
-    /// Returns the lane of this caller that received the calls which a body contains or answers.
-    fn lane_of_calls(&self, caller: &Caller, outline: &Outline) -> Option<Lane> {
-        let _ = (caller, outline);
-        None
-    }
-}
-
-/// A lookup that finds nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoKnownLanes;
-
-impl KnownLanes for NoKnownLanes {
-    fn lane_of_answer(&self, _: &Caller, _: &str) -> Option<Lane> {
-        None
-    }
-}
-
 /// Returns the lane of a request. `None` if nothing identifies it.
 ///
-/// The sources are tried in the order of [`Source`].
-pub fn find_lane(request: &SessionRequest<'_>, known: &dyn KnownLanes) -> Option<Lane> {
+/// The sources are tried in the order of [`SessionSource`]. `lane_of_answer` returns the lane of the caller that received
+/// the answer with an id.
+pub fn find_lane(
+    request: &SessionRequest<'_>,
+    lane_of_answer: impl FnOnce(&Caller, &str) -> Option<Lane>,
+) -> Option<Lane> {
     let of = |session: SessionId| request.lane_of_session(&session);
     request
         .named_session()
         .map(of)
         .or_else(|| {
             let id = request.previous_answer_id()?;
-            let lane = known.lane_of_answer(request.caller, &id)?;
+            let lane = lane_of_answer(request.caller, &id)?;
             // Only the source is new: a lane that was guessed at first stays a guess.
             let source = SessionSource::Answer;
-            Some(Lane { source, ..lane })
-        })
-        .or_else(|| {
-            let lane = known.lane_of_calls(request.caller, request.outline)?;
-            let source = SessionSource::Calls;
             Some(Lane { source, ..lane })
         })
         .or_else(|| {

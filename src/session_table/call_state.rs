@@ -1,8 +1,6 @@
-//! The state of a call: whether its lane still waits for it, and how it was closed.
+//! The end of a call: how it was closed, and why its lane no longer waited for it.
 
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 /// The reason why a client is not believed to wait for a call's result any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,21 +64,4 @@ pub struct ClosedCalls {
     pub abandoned: usize,
     /// The reasons of the calls that were detached since the last request, closed or not.
     pub detached: Vec<DetachReason>,
-}
-
-/// The state of an unsettled call, for the service that is about to settle it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallState {
-    /// `true` if the call's turn is still the last one of its lane, and a client waits there.
-    pub attached: bool,
-    /// The reason why no client waits. `None` if one does.
-    pub detach_reason: Option<DetachReason>,
-    /// `true` until the end of the stream or a request shows that the client has the call.
-    pub tentative: bool,
-    /// The time since the call was emitted.
-    pub age: Duration,
-    /// The time at which the tool should be done. `None` if the tool has no configured limit.
-    pub deadline: Option<Instant>,
-    /// The tool.
-    pub tool: Box<str>,
 }

@@ -26,13 +26,13 @@ use crate::{
     auth::Caller,
     conversation::{CallChain, Outline},
     policy::stream_timeouts::RunningTool,
-    session::{KnownLanes, Lane, LaneId},
+    session::{Lane, LaneId},
     wire::watch::EmittedCalls,
 };
 
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
-pub use call_state::{AnswerEnd, CallState, ClosedCalls, DetachReason, SettledCall};
+pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
 use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
 
@@ -224,22 +224,12 @@ impl SessionTable {
         }
     }
 
-    /// Returns the profile that serves a lane.
-    pub fn profile_pin(&self, lane: LaneId, now: Instant) -> Option<ProfilePin> {
-        self.read_lane(lane, now, |session| session.pin.clone()).flatten()
-    }
-
     /// Sets the profile that serves the lane. `None` removes it.
     pub fn set_profile_pin(&self, lane: LaneId, pin: Option<ProfilePin>, now: Instant) {
         self.change_lane(lane, now, |session| session.pin = pin);
     }
 
     /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
-    pub fn note_request(&self, lane: LaneId, outline: &Outline, now: Instant) -> ClosedCalls {
-        self.enter_lane(lane, outline, true, now).closed
-    }
-
-    /// Does the same as [`SessionTable::asked`], and returns the rest of the lane's state too.
     ///
     /// `goes_on` is `false` for a request that only counts tokens or compacts its history.
     pub fn enter_lane(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> EnteredLane {
@@ -283,29 +273,23 @@ impl SessionTable {
         })
     }
 
+    /// Returns the lane of this caller that received the answer with this id.
+    pub fn lane_of_answer(&self, caller: &Caller, id: &str) -> Option<Lane> {
+        self.lanes_by_answer.get(&answer_key(caller, id))
+    }
+
     /// Detaches all calls of the lane, whose owner closed it. Returns the number of calls that were attached.
     pub fn close_lane(&self, lane: LaneId, now: Instant) -> usize {
         // A request about an unknown lane must not create one.
-        let known = self.read_lane(lane, now, |_| ()).is_some();
+        let kept = self.lanes.get(&lane);
+        let known = kept.is_some_and(|kept| kept.lock_state().idle_time(now) <= self.idle);
         let close = |session: &mut LaneState| session.calls.detach_all(DetachReason::Closed);
         if known { self.change_lane(lane, now, close) } else { 0 }
-    }
-
-    /// Returns the state of an unsettled call of the lane, by its id or by the letters and digits of the id.
-    pub fn call_state(&self, lane: LaneId, call_id: &str, now: Instant) -> Option<CallState> {
-        let standing = |session: &LaneState| session.calls.call_state(call_id.as_bytes(), &self.limits, now);
-        self.read_lane(lane, now, standing).flatten()
     }
 
     /// Notes that an answer of the lane stalled while this tool ran at the provider.
     pub fn note_stall(&self, lane: LaneId, tool: RunningTool, now: Instant) {
         self.change_lane(lane, now, |session| session.stalled_tool = Some(tool));
-    }
-
-    /// Returns `true` if the client still works on calls of the lane.
-    pub fn has_open_calls(&self, lane: LaneId, now: Instant) -> bool {
-        self.read_lane(lane, now, |session| !session.calls.list.is_empty())
-            .unwrap_or_default()
     }
 
     /// Returns up to `limit` lanes behind the first `skip`: lanes with open calls first, then the most recently used.
@@ -354,12 +338,6 @@ impl SessionTable {
         living.filter(|(idle, _, _)| *idle <= self.idle)
     }
 
-    fn read_lane<T>(&self, lane: LaneId, now: Instant, look: impl FnOnce(&LaneState) -> T) -> Option<T> {
-        let kept = self.lanes.get(&lane)?;
-        let session = kept.lock_state();
-        (session.idle_time(now) <= self.idle).then(|| look(&session))
-    }
-
     /// Changes the state of a lane, which is created if it is unknown. Changes of one lane exclude each other.
     fn change_lane<T>(&self, lane: LaneId, now: Instant, change: impl FnOnce(&mut LaneState) -> T) -> T {
         let known = self.lanes.get(&lane);
@@ -380,12 +358,6 @@ impl SessionTable {
             self.lanes.insert(lane, kept);
         }
         done
-    }
-}
-
-impl KnownLanes for SessionTable {
-    fn lane_of_answer(&self, caller: &Caller, id: &str) -> Option<Lane> {
-        self.lanes_by_answer.get(&answer_key(caller, id))
     }
 }
 

@@ -11,12 +11,13 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::call_state::{AnswerEnd, CallState, ClosedCalls, DetachReason, SettledCall};
+use super::call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
 use crate::{
     conversation::{
         Outline, OutlineCall,
         outline::{ID_BYTES_MAX, IDS_MAX, OutlineResult},
     },
+    repair::id_letters,
     wire::watch::{EmittedCalls, TEXT_BYTES_MAX},
 };
 
@@ -112,7 +113,7 @@ impl OpenCall {
     }
 
     fn is_any_of(&self, calls: &[OutlineCall]) -> bool {
-        let is_it = |call: &OutlineCall| self.has_id(&call.id) || self.has_alphanumerics(&id_alphanumerics(&call.id));
+        let is_it = |call: &OutlineCall| self.has_id(&call.id) || self.has_alphanumerics(&id_letters(&call.id));
         calls.iter().any(is_it)
     }
 
@@ -137,10 +138,6 @@ impl OpenCall {
             attached: self.detached.is_none(),
         }
     }
-}
-
-fn id_alphanumerics(id: &[u8]) -> Vec<u8> {
-    id.iter().copied().filter(u8::is_ascii_alphanumeric).collect()
 }
 
 /// The effect of a request on an open call.
@@ -274,7 +271,7 @@ impl OpenCalls {
     /// Settles a call that the lane had gone on without.
     fn settle_late(&mut self, answer: &OutlineResult, now: Instant) -> Option<SettledCall> {
         // A text that reports a lost result settles nothing that was given up already.
-        let index = find_call(self.left_behind.iter(), &answer.id).filter(|_| !answer.lost)?;
+        let index = find_call(&self.left_behind, &answer.id).filter(|_| !answer.lost)?;
         self.left_behind.remove(index).map(|call| call.to_settled(now))
     }
 
@@ -282,22 +279,6 @@ impl OpenCalls {
     pub(super) fn detach_all(&mut self, why: DetachReason) -> usize {
         let waited = |call: &mut OpenCall| usize::from(call.detach_call(why));
         self.list.iter_mut().map(waited).fold(0, usize::saturating_add)
-    }
-
-    /// Returns the state of the call that `id` names: exactly, or by letters and digits if these identify one call.
-    pub(super) fn call_state(&self, id: &[u8], limits: &CallLimits, now: Instant) -> Option<CallState> {
-        let all: Vec<&OpenCall> = self.left_behind.iter().chain(&self.list).collect();
-        let call = *all.get(find_call(all.iter().copied(), id)?)?;
-        let silent = is_silent(call, self.last_heard, limits, now).then_some(DetachReason::Silent);
-        let because = call.detached.or(silent);
-        Some(CallState {
-            attached: because.is_none(),
-            detach_reason: because,
-            tentative: call.tentative,
-            age: now.saturating_duration_since(call.opened_at),
-            deadline: call.deadline,
-            tool: call.tool.clone(),
-        })
     }
 
     /// Returns the effect on each open call, and the results that match none. Each result matches one call.
@@ -315,7 +296,7 @@ impl OpenCalls {
             return (fates, results);
         }
         // Letters and digits are enough if they identify one call and one result.
-        let letters_of: Vec<Vec<u8>> = results.iter().map(|answer| id_alphanumerics(&answer.id)).collect();
+        let letters_of: Vec<Vec<u8>> = results.iter().map(|answer| id_letters(&answer.id)).collect();
         let mut others = Vec::with_capacity(results.len());
         for (answer, own) in results.iter().zip(&letters_of) {
             let open = self
@@ -367,14 +348,14 @@ fn is_silent(call: &OpenCall, heard: Option<Instant>, limits: &CallLimits, now: 
 }
 
 /// Returns the index of the last call with this id, or of the only call whose id has these letters and digits.
-fn find_call<'c>(
-    calls: impl DoubleEndedIterator<Item = &'c OpenCall> + ExactSizeIterator + Clone,
-    id: &[u8],
-) -> Option<usize> {
-    let exact = calls.clone().rposition(|call| call.has_id(id));
+fn find_call(calls: &VecDeque<OpenCall>, id: &[u8]) -> Option<usize> {
+    let exact = calls.iter().rposition(|call| call.has_id(id));
     exact.or_else(|| {
-        let own = id_alphanumerics(id);
-        let mut alike = calls.enumerate().filter(|(_, call)| call.has_alphanumerics(&own));
+        let own = id_letters(id);
+        let mut alike = calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| call.has_alphanumerics(&own));
         let first = alike.next().map(|(index, _)| index);
         // Two calls with the same letters and digits: neither is identified.
         first.filter(|_| alike.next().is_none())

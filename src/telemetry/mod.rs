@@ -17,6 +17,7 @@ mod metrics;
 mod traces;
 
 use std::{
+    borrow::Cow,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -58,12 +59,13 @@ impl Telemetry {
         }
     }
 
-    /// Turns traces on. Returns the exporter, which must be run for spans to be sent.
+    /// Turns traces on if there are settings. Returns the exporter, which must be run for spans to be sent.
     #[must_use]
-    pub fn with_traces(mut self, settings: TraceSettings) -> (Self, TraceExporter) {
+    pub fn with_traces(mut self, settings: Option<TraceSettings>) -> (Self, Option<TraceExporter>) {
         // The tracer gets the metrics because it counts the spans that are lost.
-        let (tracer, exporter) = Tracer::new(settings, Arc::clone(&self.metrics));
-        self.tracer = Some(tracer);
+        let tracing = settings.map(|settings| Tracer::new(settings, Arc::clone(&self.metrics)));
+        let exporter;
+        (self.tracer, exporter) = tracing.unzip();
         (self, exporter)
     }
 
@@ -91,12 +93,12 @@ impl Telemetry {
 
     /// Records a new connection to a provider, TLS included, and the time it took.
     pub fn record_connect(&self, took: Duration) {
-        self.metrics.upstreams.record_connect(took);
+        self.metrics.upstreams.duration.observe(["connect"], took);
     }
 
     /// Records the first byte of an answer's body, and the time since its head.
     pub fn record_first_byte(&self, took: Duration) {
-        self.metrics.upstreams.record_first_byte(took);
+        self.metrics.upstreams.duration.observe(["first_byte"], took);
     }
 
     /// Records the start of a streamed answer; [`record_stream_end`](Self::record_stream_end) must follow.
@@ -136,22 +138,26 @@ impl Telemetry {
 
     /// Records an attempt that ended, with the class of its verdict.
     pub fn record_attempt(&self, upstream: &str, class: &'static str) {
-        self.metrics.upstreams.record_attempt(upstream, class);
+        let labels = [configured_label(upstream), class.into()];
+        self.metrics.upstreams.attempts.count(labels);
     }
 
     /// Records that a conversation left a profile, and the reason for the profile's cooldown.
     pub fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
-        self.metrics.upstreams.record_rotation(upstream, profile, reason);
+        let labels = [configured_label(upstream), configured_label(profile), reason.into()];
+        self.metrics.upstreams.profile_rotations.count(labels);
     }
 
     /// Sets the gauge of a profile and a state: 1 if the profile is in it.
     pub fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
-        self.metrics.upstreams.set_profile_state(upstream, profile, state, is);
+        let labels = [configured_label(upstream), configured_label(profile), state.into()];
+        self.metrics.upstreams.profile_state.set(labels, i64::from(is));
     }
 
     /// Sets how many breakers of an upstream are in a state.
     pub fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
-        self.metrics.upstreams.set_breaker_count(upstream, state, count);
+        let labels = [configured_label(upstream), state.into()];
+        self.metrics.upstreams.breakers.set(labels, gauge_value(count));
     }
 
     /// Announces to the dashboard that the cooldown of a profile started or ended.
@@ -170,18 +176,22 @@ impl Telemetry {
 
     /// Records tool calls that no client is known to wait for any more.
     pub fn record_detached_calls(&self, why: DetachReason, calls: usize) {
-        self.metrics.sessions.record_detached_calls(why, calls as u64);
+        if calls > 0 {
+            self.metrics.sessions.calls_detached.add([why.label()], calls as u64);
+        }
         self.dashboard.record_detached_calls(why, calls as u64);
     }
 
     /// Returns the detached calls so far, by reason.
     pub fn detached_calls(&self) -> [(&'static str, u64); DetachReason::ALL.len()] {
-        self.metrics.sessions.detached_calls()
+        let detached = &self.metrics.sessions.calls_detached;
+        DetachReason::ALL.map(|why| (why.label(), detached.total([why.label()])))
     }
 
     /// Sets the number of lanes in the session table, and of their open tool calls.
     pub fn set_session_totals(&self, lanes: usize, open_calls: usize) {
-        self.metrics.sessions.set_totals(lanes, open_calls);
+        self.metrics.sessions.lanes.set(gauge_value(lanes));
+        self.metrics.sessions.tool_calls_in_flight.set(gauge_value(open_calls));
     }
 
     /// Records an exchange that continued without the ledger, because a `read` or `write` timed out or failed.
@@ -191,7 +201,10 @@ impl Telemetry {
 
     /// Records an operation of the ledger, one of [`LEDGER_OPS`], and its error if it failed, one of [`LEDGER_ERRORS`].
     pub fn record_ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
-        self.metrics.ledger.record_op(op, took, error);
+        self.metrics.ledger.op_duration.observe([op], took);
+        if let Some(kind) = error {
+            self.metrics.ledger.errors.count([op, kind]);
+        }
     }
 
     /// Sets the function that reports the ledger's size whenever the metrics are read. Only the first one counts.
@@ -220,20 +233,24 @@ impl Telemetry {
 
     /// Records the delivery of a posted result to its owner, and the time since its post.
     pub fn record_late_delivery(&self, age: Duration) {
-        self.metrics.ledger.record_delivery(age);
+        self.metrics.ledger.late_results.count(["delivered"]);
+        self.metrics.ledger.late_result_age.observe(age.as_secs_f64());
         self.dashboard.record_late_result("delivered", Some(age));
     }
 
     /// Returns the events of late results so far.
     pub fn late_result_counts(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
-        self.metrics.ledger.late_results()
+        let counts = &self.metrics.ledger.late_results;
+        LATE_RESULT_EVENTS.map(|event| (event, counts.total([event])))
     }
 
     /// Records a reload of the configuration, which is in force if `is_successful`.
     pub fn record_reload(&self, is_successful: bool) {
         if is_successful {
-            // Profiles of the old configuration would stay on the page for ever.
-            self.metrics.upstreams.forget_configuration();
+            // Those of the old configuration would stay on the page for ever. The handler of the page sets those in
+            // force before it encodes the page.
+            self.metrics.upstreams.profile_state.clear();
+            self.metrics.upstreams.breakers.clear();
         }
         self.metrics.instance.record_reload(is_successful);
     }
@@ -285,4 +302,14 @@ impl Telemetry {
             tracer.flush().await;
         }
     }
+}
+
+/// Returns a label value from the configuration.
+fn configured_label(value: &str) -> Cow<'static, str> {
+    Cow::Owned(value.to_owned())
+}
+
+/// Returns the value of a gauge that shows a number of things.
+fn gauge_value(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

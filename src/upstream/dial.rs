@@ -50,9 +50,9 @@ struct DnsError(#[source] io::Error);
 
 /// The observer of the time that new connections took. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct ConnectObserver(Arc<OnceLock<Box<ConnectCallback>>>);
+pub(super) struct ConnectObserver(pub(super) Arc<OnceLock<Box<ConnectCallback>>>);
 
-type ConnectCallback = dyn Fn(Duration) + Send + Sync;
+pub(super) type ConnectCallback = dyn Fn(Duration) + Send + Sync;
 
 impl fmt::Debug for ConnectObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,11 +61,6 @@ impl fmt::Debug for ConnectObserver {
 }
 
 impl ConnectObserver {
-    /// Sets the observer. Only the first call has an effect.
-    pub(super) fn set_callback(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
-        drop(self.0.set(Box::new(hear)));
-    }
-
     fn report_connect(&self, took: Duration) {
         if let Some(hear) = self.0.get() {
             hear(took);
@@ -172,11 +167,7 @@ impl Service<Uri> for Dialer {
 }
 
 fn timeout_error(phase: Phase) -> SendError {
-    SendError {
-        phase,
-        kind: SendErrorKind::TimedOut,
-        source: None,
-    }
+    SendError::new(phase, SendErrorKind::TimedOut, None)
 }
 
 /// Opens a tunnel through a proxy, for `http` targets too, so that the proxy sees no request.
@@ -210,11 +201,7 @@ fn dial_error(source: BoxError) -> SendError {
     // hyper-util wraps errors, so the chain of sources is searched.
     let resolving = find_source::<DnsError>(source.as_ref()).is_some();
     let phase = if resolving { Phase::Resolve } else { Phase::Connect };
-    SendError {
-        phase,
-        kind: SendErrorKind::Io,
-        source: Some(source),
-    }
+    SendError::new(phase, SendErrorKind::Io, Some(source))
 }
 
 /// Returns the first error of type `E` in the chain of sources.
@@ -235,8 +222,8 @@ pub(super) struct Connector {
     path: ConnectPath,
     // Longest wait while the provider reads nothing of what is written.
     write_timeout: Duration,
-    /// The observer of the time that new connections took.
-    observer: ConnectObserver,
+    /// The observer of the time that new connections took, which may be set later.
+    pub(super) observer: ConnectObserver,
 }
 
 #[derive(Clone, Debug)]
@@ -279,11 +266,6 @@ impl Connector {
             observer: ConnectObserver::default(),
         }
     }
-
-    /// Returns the observer, which may be set later.
-    pub(super) fn connect_observer(&self) -> ConnectObserver {
-        self.observer.clone()
-    }
 }
 
 /// Configures TLS 1.2 and 1.3 with the platform's roots, or Mozilla's if the platform has none.
@@ -312,7 +294,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let (patience, told, began) = (self.write_timeout, self.connect_observer(), clock::now());
+        let (patience, told, began) = (self.write_timeout, self.observer.clone(), clock::now());
         let connecting: ConnectFuture<ProviderStream> = match &mut self.path {
             // Each connection has its own notification: a shared one could start another's TLS timeout.
             ConnectPath::Network {
@@ -371,10 +353,6 @@ fn connect_network(
 fn network_error(error: BoxError) -> SendError {
     match error.downcast::<SendError>() {
         Ok(dialing) => *dialing,
-        Err(source) => SendError {
-            phase: Phase::Tls,
-            kind: SendErrorKind::Io,
-            source: Some(source),
-        },
+        Err(source) => SendError::new(Phase::Tls, SendErrorKind::Io, Some(source)),
     }
 }

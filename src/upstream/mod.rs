@@ -20,7 +20,8 @@ use hyper_util::{
     rt::TokioTimer,
 };
 
-use crate::policy::SendFailure;
+use crate::policy::{Observation, Verdict, classify};
+pub use crate::policy::{Phase, SendErrorKind};
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
 pub use random_bytes::{RandomError, random_bytes};
@@ -73,38 +74,9 @@ impl fmt::Debug for ProxyEnvironment {
     }
 }
 
-/// The phase in which a send failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// The DNS lookup.
-    Resolve,
-    /// TCP, or the corporate proxy.
-    Connect,
-    /// The TLS handshake.
-    Tls,
-    /// Writing the request.
-    Send,
-    /// The wait for the response head.
-    Headers,
-    /// Reading the response body.
-    Body,
-}
-
-/// The way in which a send failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SendErrorKind {
-    /// The network or the peer closed the connection.
-    Io,
-    /// A timeout of the proxy expired.
-    TimedOut,
-    /// The answer is not valid HTTP, or is ambiguous.
-    Protocol,
-    /// The request's own body failed. The provider is not at fault.
-    Request,
-}
-
 /// A send without an answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("send failed: {kind:?} in phase {phase:?}")]
 pub struct SendError {
     /// The phase.
     pub phase: Phase,
@@ -115,40 +87,19 @@ pub struct SendError {
 }
 
 impl SendError {
-    /// Returns the failure for the verdict.
-    pub const fn to_failure(&self) -> SendFailure {
-        match (self.phase, self.kind) {
-            (_, SendErrorKind::Request) => SendFailure::Request,
-            (_, SendErrorKind::Protocol) => SendFailure::Protocol,
-            (Phase::Resolve, _) => SendFailure::Dns,
-            (Phase::Connect, SendErrorKind::Io) => SendFailure::Connect,
-            (Phase::Connect, SendErrorKind::TimedOut) => SendFailure::ConnectTimeout,
-            (Phase::Tls, SendErrorKind::Io) => SendFailure::Tls,
-            (Phase::Tls, SendErrorKind::TimedOut) => SendFailure::TlsTimeout,
-            (Phase::Send, SendErrorKind::Io) => SendFailure::Send,
-            (Phase::Send, SendErrorKind::TimedOut) => SendFailure::SendTimeout,
-            (Phase::Headers, SendErrorKind::Io) => SendFailure::Head,
-            (Phase::Headers, SendErrorKind::TimedOut) => SendFailure::HeadTimeout,
-            (Phase::Body, SendErrorKind::Io) => SendFailure::Body,
-            (Phase::Body, SendErrorKind::TimedOut) => SendFailure::BodyTimeout,
-        }
+    /// Creates an error. `source` is the inner cause, if there is one.
+    pub(crate) const fn new(phase: Phase, kind: SendErrorKind, source: Option<BoxError>) -> Self {
+        Self { phase, kind, source }
+    }
+
+    /// Returns the verdict on the send.
+    pub fn verdict(&self) -> Verdict {
+        classify(Observation::SendFailed(self.phase, self.kind))
     }
 
     /// Returns the first cause of type `E`.
     pub fn find_cause<E: Error + 'static>(&self) -> Option<&E> {
         self.source.as_deref().and_then(|source| dial::find_source(source))
-    }
-}
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "send failed: {:?} in phase {:?}", self.kind, self.phase)
-    }
-}
-
-impl Error for SendError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }
 
@@ -189,7 +140,7 @@ impl Sender {
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
-        let told = connector.connect_observer();
+        let connect_observer = connector.observer.clone();
         let client = Client::builder(tasks)
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -208,13 +159,13 @@ impl Sender {
             client,
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
-            connect_observer: told,
+            connect_observer,
         }
     }
 
     /// Reports to `hear` the time that each new connection took. Only the first call has an effect.
     pub fn observe_connects(&self, hear: impl Fn(Duration) + Send + Sync + 'static) {
-        self.connect_observer.set_callback(hear);
+        drop(self.connect_observer.0.set(Box::new(hear)));
     }
 
     /// Sends one request and waits for the response head. An HTTP/1 answer has an [`Ebb`] among its extensions.
@@ -233,7 +184,7 @@ impl Sender {
         let sent = tokio::select! {
             sent = self.client.request(request) => sent,
             () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
-                return Err(SendError { phase: progress.current_phase(), kind: SendErrorKind::TimedOut, source: None });
+                return Err(SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None));
             }
         };
         let mut answer = sent.map_err(|error| send_error(error, &progress))?;
@@ -243,11 +194,7 @@ impl Sender {
         }
         if is_ambiguous(answer.headers()) {
             // Dropping the answer closes its connection, so no later bytes can reach another exchange.
-            return Err(SendError {
-                phase: Phase::Headers,
-                kind: SendErrorKind::Protocol,
-                source: None,
-            });
+            return Err(SendError::new(Phase::Headers, SendErrorKind::Protocol, None));
         }
         Ok(answer)
     }
@@ -276,11 +223,7 @@ fn is_write_timeout(error: &legacy::Error) -> bool {
 fn send_error(error: legacy::Error, progress: &SendProgress) -> SendError {
     // hyper reports a failed body like a broken connection, so the body is checked first.
     if let Some(source) = progress.take_failure() {
-        return SendError {
-            phase: Phase::Send,
-            kind: SendErrorKind::Request,
-            source: Some(source),
-        };
+        return SendError::new(Phase::Send, SendErrorKind::Request, Some(source));
     }
     let (phase, kind) = match dial::find_source::<SendError>(&error) {
         // The dialer knows the phase exactly.
@@ -293,9 +236,5 @@ fn send_error(error: legacy::Error, progress: &SendProgress) -> SendError {
         // hyper does not report the phase, but the progress of the body implies it.
         None => (progress.current_phase(), SendErrorKind::Io),
     };
-    SendError {
-        phase,
-        kind,
-        source: Some(error.into()),
-    }
+    SendError::new(phase, kind, Some(error.into()))
 }

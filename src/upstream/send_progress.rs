@@ -111,9 +111,7 @@ impl TrackedBody {
             progress,
         }
     }
-}
 
-impl TrackedBody {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.frame_rest.is_empty() {
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -146,18 +144,14 @@ impl Body for TrackedBody {
             return Poll::Pending;
         };
         shared.last_progress = clock::now();
-        let frame = match frame {
-            Some(Err(error)) => {
+        shared.is_complete = frame.is_none() || ended;
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
                 // Stored here, because hyper replaces the body's error by its own.
                 shared.failure = Some(error);
-                Some(Err(BodyError))
-            }
-            Some(Ok(frame)) => Some(Ok(frame)),
-            None => None,
-        };
-        shared.is_complete = frame.is_none() || ended;
-        drop(shared);
-        Poll::Ready(frame)
+                BodyError
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

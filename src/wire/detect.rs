@@ -64,21 +64,16 @@ impl TopLevelHints {
             b"messages" => self.messages = Some(value),
             b"input" => self.other = Some(Wire::OPENAI_RESPONSES),
             b"contents" | b"generateContentRequest" => self.other = Some(Wire::GEMINI),
-            b"request" if json.kind(value) == JsonKind::Object && json.member(value, "contents").is_some() => {
-                self.other = Some(Wire::GEMINI);
-            }
+            b"request" if json.member(value, "contents").is_some() => self.other = Some(Wire::GEMINI),
             b"batch" if json.kind(value) == JsonKind::Object => self.other = Some(Wire::GEMINI),
             b"requests" if json.kind(value) == JsonKind::Array => self.other = Some(Wire::ANTHROPIC),
             b"toolConfig" | b"inferenceConfig" => self.converse = true,
             b"system" | b"anthropic_version" | b"thread" => self.anthropic = true,
             // A chat body for a router names the model with a prefix (`anthropic/claude-…`).
             b"model" => self.anthropic |= json.decode_string(value).starts_with(b"claude"),
-            b"tools" if json.kind(value) == JsonKind::Array => {
-                let walked = json.for_each_element(value, |tool| {
-                    self.anthropic |=
-                        json.kind(tool) == JsonKind::Object && json.member(tool, "input_schema").is_some();
-                });
-                self.anthropic &= walked.is_ok();
+            b"tools" => {
+                let mut tools = json.elements(value).into_iter();
+                self.anthropic |= tools.any(|tool| json.member(tool, "input_schema").is_some());
             }
             _ => {}
         }
@@ -95,9 +90,6 @@ struct MessageHints {
 
 impl MessageHints {
     fn read_message(&mut self, json: Json<'_>, message: Span) {
-        if json.kind(message) != JsonKind::Object {
-            return;
-        }
         let (mut content, mut chat) = (None, false);
         let walked = json.for_each_member(message, |key, value| match key {
             b"role" => chat |= matches!(&*json.decode_string(value), b"tool" | b"function" | b"developer"),
@@ -106,16 +98,12 @@ impl MessageHints {
             _ => {}
         });
         self.chat |= walked.is_ok() && chat;
-        if let Some(list) = content.filter(|content| json.kind(*content) == JsonKind::Array) {
-            let walked = json.for_each_element(list, |block| self.read_block(json, block));
-            debug_assert!(walked.is_ok(), "the body was read before");
+        for block in content.map(|list| json.elements(list)).unwrap_or_default() {
+            self.read_block(json, block);
         }
     }
 
     fn read_block(&mut self, json: Json<'_>, block: Span) {
-        if json.kind(block) != JsonKind::Object {
-            return;
-        }
         match json.member(block, "type").map(|kind| json.decode_string(kind)) {
             Some(kind) => {
                 let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");

@@ -172,22 +172,23 @@ impl Format {
 
     /// Replaces the id of the call at `call`. `None` for Gemini, which accepts any id.
     pub(crate) fn set_call_id(self, json: Json<'_>, call: Span, id: Piece) -> Option<Edit> {
-        match self {
-            Self::Anthropic => Some(anthropic::write::set_call_id(json, call, id)),
-            Self::OpenAiChat => Some(openai_chat::write::set_call_id(json, call, id)),
-            Self::OpenAiResponses => Some(openai_responses::write::set_call_id(json, call, id)),
-            Self::Gemini => None,
-        }
+        let key = match self {
+            Self::Anthropic | Self::OpenAiChat => "id",
+            Self::OpenAiResponses => "call_id",
+            Self::Gemini => return None,
+        };
+        Some(json.set_member(call, key, vec![id]))
     }
 
     /// Replaces the id of the result at `result`. `None` for Gemini, which accepts any id.
     pub(crate) fn set_result_id(self, json: Json<'_>, result: Span, id: Piece) -> Option<Edit> {
-        match self {
-            Self::Anthropic => Some(anthropic::write::set_result_id(json, result, id)),
-            Self::OpenAiChat => Some(openai_chat::write::set_result_id(json, result, id)),
-            Self::OpenAiResponses => Some(openai_responses::write::set_result_id(json, result, id)),
-            Self::Gemini => None,
-        }
+        let key = match self {
+            Self::Anthropic => "tool_use_id",
+            Self::OpenAiChat => "tool_call_id",
+            Self::OpenAiResponses => openai_responses::write::result_id_key(json, result),
+            Self::Gemini => return None,
+        };
+        Some(json.set_member(result, key, vec![id]))
     }
 
     /// Writes a result as parts of a user message, in formats whose results are parts.
@@ -220,20 +221,19 @@ impl Format {
 
     /// Writes a message of the user or the assistant with `parts`, in formats whose results are parts.
     pub(crate) fn write_message(self, of_user: bool, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
-        match (self, of_user) {
-            (Self::Gemini, true) => gemini::write::write_message("user", parts),
-            (Self::Gemini, false) => gemini::write::write_message("model", parts),
-            (_, true) => anthropic::write::write_message("user", parts),
-            (_, false) => anthropic::write::write_message("assistant", parts),
-        }
+        let start = match (self, of_user) {
+            (Self::Gemini, true) => r#"{"role":"user","parts":"#,
+            (Self::Gemini, false) => r#"{"role":"model","parts":"#,
+            (_, true) => r#"{"role":"user","content":"#,
+            (_, false) => r#"{"role":"assistant","content":"#,
+        };
+        json::enclose(start, json::write_list(parts), "}")
     }
 
     /// Replaces the parts of the message at `message`.
     pub(crate) fn set_parts(self, json: Json<'_>, message: Span, parts: Vec<Vec<Piece>>) -> Edit {
-        match self {
-            Self::Gemini => gemini::write::set_content(json, message, parts),
-            _ => anthropic::write::set_content(json, message, parts),
-        }
+        let key = if self == Self::Gemini { "parts" } else { "content" };
+        json.set_member(message, key, json::write_list(parts))
     }
 
     /// Writes the answer of the remote call `id` as a message that precedes all others.
@@ -243,7 +243,7 @@ impl Format {
             Self::OpenAiResponses => openai_responses::write::write_remote_answer(id, text),
             // Only Anthropic: the other two have no remote calls that a refusal could name.
             Self::Anthropic | Self::OpenAiChat | Self::Gemini => {
-                anthropic::write::write_message("user", vec![anthropic::write::write_placeholder(id, None, text)])
+                self.write_message(true, vec![anthropic::write::write_placeholder(id, None, text)])
             }
         }
     }
@@ -269,10 +269,11 @@ impl Format {
 
     /// Writes a user message with one constant text.
     pub(crate) fn write_text_message(self, text: &'static str) -> Vec<Piece> {
-        match self {
-            Self::Gemini => gemini::write::write_text_message(text),
+        let (before, after) = match self {
+            Self::Gemini => (r#"{"role":"user","parts":[{"text":""#, r#""}]}"#),
             // A Responses item without a type is a message in this very form.
-            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => anthropic::write::write_text_message(text),
-        }
+            Self::Anthropic | Self::OpenAiChat | Self::OpenAiResponses => (r#"{"role":"user","content":""#, r#""}"#),
+        };
+        json::enclose(before, vec![Piece::Constant(text)], after)
     }
 }

@@ -17,6 +17,7 @@ mod format;
 mod names;
 mod nested_requests;
 mod plain_text;
+mod read_steps;
 mod refusal;
 mod unreadable;
 
@@ -76,25 +77,17 @@ pub struct Wire {
 
 impl Wire {
     /// Anthropic Messages as Anthropic reads it.
-    pub const ANTHROPIC: Self = Self {
-        format: Format::Anthropic,
-        dialect: Dialect::Standard,
-    };
+    pub const ANTHROPIC: Self = Self::new(Format::Anthropic, Dialect::Standard);
     /// Chat Completions as OpenAI reads it.
-    pub const OPENAI_CHAT: Self = Self {
-        format: Format::OpenAiChat,
-        dialect: Dialect::Standard,
-    };
+    pub const OPENAI_CHAT: Self = Self::new(Format::OpenAiChat, Dialect::Standard);
     /// Responses as OpenAI reads it.
-    pub const OPENAI_RESPONSES: Self = Self {
-        format: Format::OpenAiResponses,
-        dialect: Dialect::Standard,
-    };
+    pub const OPENAI_RESPONSES: Self = Self::new(Format::OpenAiResponses, Dialect::Standard);
     /// generateContent as Google reads it.
-    pub const GEMINI: Self = Self {
-        format: Format::Gemini,
-        dialect: Dialect::Standard,
-    };
+    pub const GEMINI: Self = Self::new(Format::Gemini, Dialect::Standard);
+
+    const fn new(format: Format, dialect: Dialect) -> Self {
+        Self { format, dialect }
+    }
 
     /// The names that `--wire` takes, with their wires.
     pub const NAMES: &'static [(&'static str, Self)] = names::NAMES;

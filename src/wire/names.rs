@@ -21,33 +21,32 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
 /// Values of [`Wire::NAMES`].
 pub(super) const NAMES: &[(&str, Wire)] = &[
     ("anthropic", Wire::ANTHROPIC),
-    ("anthropic-bedrock", wire_of(Format::Anthropic, Dialect::Bedrock)),
-    ("anthropic-deepseek", wire_of(Format::Anthropic, Dialect::DeepSeek)),
-    ("anthropic-minimax", wire_of(Format::Anthropic, Dialect::MiniMax)),
-    ("anthropic-compatible", wire_of(Format::Anthropic, Dialect::Compatible)),
+    ("anthropic-bedrock", Wire::new(Format::Anthropic, Dialect::Bedrock)),
+    ("anthropic-deepseek", Wire::new(Format::Anthropic, Dialect::DeepSeek)),
+    ("anthropic-minimax", Wire::new(Format::Anthropic, Dialect::MiniMax)),
+    (
+        "anthropic-compatible",
+        Wire::new(Format::Anthropic, Dialect::Compatible),
+    ),
     ("openai-chat", Wire::OPENAI_CHAT),
-    ("openai-chat-deepseek", wire_of(Format::OpenAiChat, Dialect::DeepSeek)),
-    ("openai-chat-mistral", wire_of(Format::OpenAiChat, Dialect::Mistral)),
-    ("openai-chat-xai", wire_of(Format::OpenAiChat, Dialect::Xai)),
+    ("openai-chat-deepseek", Wire::new(Format::OpenAiChat, Dialect::DeepSeek)),
+    ("openai-chat-mistral", Wire::new(Format::OpenAiChat, Dialect::Mistral)),
+    ("openai-chat-xai", Wire::new(Format::OpenAiChat, Dialect::Xai)),
     (
         "openai-chat-compatible",
-        wire_of(Format::OpenAiChat, Dialect::Compatible),
+        Wire::new(Format::OpenAiChat, Dialect::Compatible),
     ),
     ("openai-responses", Wire::OPENAI_RESPONSES),
     (
         "openai-responses-deepseek",
-        wire_of(Format::OpenAiResponses, Dialect::DeepSeek),
+        Wire::new(Format::OpenAiResponses, Dialect::DeepSeek),
     ),
     (
         "openai-responses-compatible",
-        wire_of(Format::OpenAiResponses, Dialect::Compatible),
+        Wire::new(Format::OpenAiResponses, Dialect::Compatible),
     ),
     ("gemini", Wire::GEMINI),
 ];
-
-const fn wire_of(format: Format, dialect: Dialect) -> Wire {
-    Wire { format, dialect }
-}
 
 impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

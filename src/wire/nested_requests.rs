@@ -35,7 +35,7 @@ pub(super) fn find_requests(format: Format, body: &[u8]) -> Result<Vec<NestedReq
         Format::Gemini => {
             // Proto JSON accepts both spellings of a name.
             for key in ["generateContentRequest", "generate_content_request", "request"] {
-                found.add_object(root, key);
+                found.add_object(root, key, "");
             }
             for path in [
                 ["batch", "inputConfig", "requests", "requests"],
@@ -56,28 +56,18 @@ struct RequestFinder<'a> {
 }
 
 impl RequestFinder<'_> {
-    fn object_member(&self, object: Span, key: &str) -> Option<Span> {
-        // Bodies of any shape get here; a walk over anything but an object would be an error.
-        (self.json.kind(object) == JsonKind::Object)
-            .then(|| self.json.member(object, key))
-            .flatten()
-    }
-
-    fn add_object(&mut self, root: Span, key: &str) {
-        if let Some(span) = self
-            .object_member(root, key)
-            .filter(|span| self.json.kind(*span) == JsonKind::Object)
-        {
-            let path = format!("{key}.");
-            self.found.push(NestedRequest { span, path });
-        }
+    /// Adds the object under `key` of the object at `outer`. `prefix` is the prefix for paths inside `outer`.
+    fn add_object(&mut self, outer: Span, key: &str, prefix: &str) {
+        // Bodies of any shape get here: the value may be missing, or no object.
+        let span = self.json.member(outer, key);
+        let span = span.filter(|span| self.json.kind(*span) == JsonKind::Object);
+        let path = format!("{prefix}{key}.");
+        self.found.extend(span.map(|span| NestedRequest { span, path }));
     }
 
     /// Adds the object under `inner` of each element of the list at `path`.
     fn add_list(&mut self, root: Span, path: &[&str], inner: &str) -> Result<(), Unreadable> {
-        let list = path
-            .iter()
-            .try_fold(root, |object, key| self.object_member(object, key));
+        let list = path.iter().try_fold(root, |object, key| self.json.member(object, key));
         let Some(list) = list.filter(|list| self.json.kind(*list) == JsonKind::Array) else {
             return Ok(());
         };
@@ -86,13 +76,7 @@ impl RequestFinder<'_> {
         self.json.for_each_element(list, |element| elements.push(element))?;
         let path = path.join(".");
         for (index, element) in elements.into_iter().enumerate() {
-            if let Some(span) = self
-                .object_member(element, inner)
-                .filter(|span| self.json.kind(*span) == JsonKind::Object)
-            {
-                let path = format!("{path}[{index}].{inner}.");
-                self.found.push(NestedRequest { span, path });
-            }
+            self.add_object(element, inner, &format!("{path}[{index}]."));
         }
         Ok(())
     }

@@ -11,17 +11,13 @@ pub(super) fn plain_text(json: Json<'_>, content: Span) -> Option<Text<'_>> {
     match json.kind(content) {
         JsonKind::String => Some(json.decode_string(content)),
         JsonKind::Array => {
-            let (mut blocks, mut first) = (0_usize, None);
-            let walked = json.for_each_element(content, |block| {
-                blocks = blocks.saturating_add(1);
-                first = first.or(Some(block));
-            });
-            let block = first.filter(|block| walked.is_ok() && blocks == 1 && json.kind(*block) == JsonKind::Object)?;
+            let [block] = json.elements(content)[..] else {
+                return None;
+            };
             // The types are `text`, `input_text` and `output_text`.
-            let kind = json.member(block, "type")?;
-            let is_text = json.decode_string(kind).ends_with(b"text");
-            let text = json.member(block, "text").filter(|_| is_text)?;
-            (json.kind(text) == JsonKind::String).then(|| json.decode_string(text))
+            let is_text = json.member_text(block, "type").ends_with(b"text");
+            let text = json.string_member(block, "text").filter(|_| is_text)?;
+            Some(json.decode_string(text))
         }
         _ => None,
     }

@@ -119,10 +119,7 @@ impl Builder {
     pub fn parts(self) -> AppParts {
         let names = || self.upstreams.iter().map(|upstream| upstream.name.as_str());
         let telemetry = Telemetry::new(names());
-        let (telemetry, traces) = match self.traces.map(|settings| telemetry.clone().with_traces(settings)) {
-            Some((telemetry, exporter)) => (telemetry, Some(exporter)),
-            None => (telemetry, None),
-        };
+        let (telemetry, traces) = telemetry.with_traces(self.traces);
         let lasting = LedgerServices::over_ledger(&self.ledger, self.late, self.keeps_seen, &telemetry);
         let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
         AppParts {

@@ -8,7 +8,7 @@ use crate::{
     conversation::Finding,
     telemetry::{
         Telemetry,
-        dashboard::{BlockStructure, BodyStructure, MessageStructure, RepairEntry},
+        dashboard::{BodyStructure, RepairEntry},
     },
 };
 
@@ -47,9 +47,9 @@ pub(in crate::admin) struct RepairView {
     /// True if the structure was built, so that `before` can be requested.
     sketched: bool,
     /// The structure of the received body.
-    before: Option<StructureView>,
+    before: Option<BodyStructure>,
     /// The structure of the body that was sent to the provider; null if it was sent unchanged.
-    after: Option<StructureView>,
+    after: Option<BodyStructure>,
 }
 
 /// A breach of the pairing rules.
@@ -71,43 +71,6 @@ struct ActionCountView {
     action: &'static str,
     count: usize,
     explanation: &'static str,
-}
-
-/// The structure of a body around its findings and repairs. Never content.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Sketch)]
-struct StructureView {
-    /// The number of messages in the body.
-    messages: usize,
-    /// The messages that are shown. A jump in `index` marks messages that are left out.
-    shown: Vec<MessageView>,
-}
-
-/// The structure of one message.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Message)]
-struct MessageView {
-    index: usize,
-    /// `user`, `assistant`, `tool` or `system`.
-    role: &'static str,
-    blocks: Vec<BlockView>,
-}
-
-/// The structure of one block.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Block)]
-struct BlockView {
-    /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<String>,
-    /// True if the received body has no such block in this place.
-    new: bool,
-    /// True if the sent body has no such block in this place.
-    gone: bool,
 }
 
 /// Returns the page of the last `limit` requests.
@@ -134,10 +97,7 @@ pub(in crate::admin) fn repair_view(entry: &RepairEntry, with_structure: bool) -
     let change = entry.structure.as_deref();
     let before = change.and_then(|change| change.before.as_ref());
     let after = change.and_then(|change| change.after.as_ref());
-    let shown = |body: Option<&BodyStructure>, is_after| {
-        body.filter(|_| with_structure)
-            .map(|body| structure_view(body, is_after))
-    };
+    let shown = |body: Option<&BodyStructure>| body.filter(|_| with_structure).cloned();
     RepairView {
         id: entry.id.clone(),
         at: rfc3339_date(entry.at),
@@ -160,27 +120,7 @@ pub(in crate::admin) fn repair_view(entry: &RepairEntry, with_structure: bool) -
             })
             .collect(),
         sketched: before.is_some(),
-        before: shown(before, false),
-        after: shown(after, true),
-    }
-}
-
-/// Converts the structure of a body. Changed blocks are `new` in the sent body and `gone` in the received one.
-fn structure_view(body: &BodyStructure, is_after: bool) -> StructureView {
-    let block = |block: &BlockStructure| BlockView {
-        kind: block.kind,
-        id: block.id.clone(),
-        tool: block.tool.clone(),
-        new: is_after && block.is_changed,
-        gone: !is_after && block.is_changed,
-    };
-    let message = |message: &MessageStructure| MessageView {
-        index: message.index,
-        role: message.role,
-        blocks: message.blocks.iter().map(block).collect(),
-    };
-    StructureView {
-        messages: body.messages,
-        shown: body.shown.iter().map(message).collect(),
+        before: shown(before),
+        after: shown(after),
     }
 }

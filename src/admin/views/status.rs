@@ -21,21 +21,11 @@ pub(in crate::admin) struct StatusView {
     listen: Option<String>,
     /// True during a drain: running exchanges may finish, and the readiness check fails.
     draining: bool,
-    upstreams: Vec<UpstreamView>,
+    upstreams: Vec<UpstreamSummary>,
     /// Streamed answers that the proxy is relaying.
     streams_active: i64,
     config: ConfigView,
     log_level: String,
-}
-
-/// A configured upstream.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = UpstreamRow)]
-struct UpstreamView {
-    name: String,
-    url: String,
-    /// The mode of its routes: `repair`, `strict` or `observe`.
-    mode: &'static str,
 }
 
 /// The configuration in force.
@@ -57,11 +47,6 @@ pub(in crate::admin) fn status_view(parts: &AdminState) -> StatusView {
     let (control, now) = (&parts.control, clock::unix_time());
     // One snapshot: a reload in between must not mix two configurations.
     let in_force = control.active_config();
-    let upstream = |view: &UpstreamSummary| UpstreamView {
-        name: view.name.clone(),
-        url: view.url.clone(),
-        mode: view.mode.label(),
-    };
     StatusView {
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339_date(control.started_at()),
@@ -69,7 +54,7 @@ pub(in crate::admin) fn status_view(parts: &AdminState) -> StatusView {
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
         listen: control.listen_address().map(|address| address.to_string()),
         draining: !parts.readiness.is_ready(),
-        upstreams: in_force.upstreams.iter().map(upstream).collect(),
+        upstreams: in_force.upstreams.clone(),
         streams_active: parts.telemetry.active_streams(),
         config: ConfigView {
             path: in_force.path.clone(),

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::{Cooldown, PoolMember, ProfileId, Rotation, cooldowns::model_key};
-use crate::policy::Reason;
+use crate::{auth::profile::allows_model, policy::Reason};
 
 /// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,7 +160,7 @@ impl<'r> ProfileSelector<'r> {
 
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
-        member.is_some_and(|member| member.serves_model(self.query.model))
+        member.is_some_and(|member| allows_model(&member.models, self.query.model))
     }
 
     /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
@@ -210,14 +210,12 @@ impl<'r> ProfileSelector<'r> {
 
     /// Returns `true` if the lane is bound to `from` and must not move to `to`.
     fn is_bound(&self, from: ProfileId, to: ProfileId) -> bool {
-        let LaneBindings {
-            provider_state: state,
-            reasoning,
-            open_calls: calls,
-        } = self.query.bound;
+        let bound = self.query.bound;
         let other = self.organisation_distance(Some(from), to) == OrganisationDistance::Other;
         // A disabled profile will not return while the calls are open.
-        state || (reasoning && other && !self.rotation.may_leave_organisation) || (calls && !self.is_disabled(from))
+        bound.provider_state
+            || (bound.reasoning && other && !self.rotation.may_leave_organisation)
+            || (bound.open_calls && !self.is_disabled(from))
     }
 
     fn none_available(&self, serving: &[ProfileId], bound: bool) -> NoneAvailable {

@@ -85,8 +85,8 @@ impl ProfileCooldowns {
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
-        let stated = report.cooldown.filter(|_| accepts_named_end(reason));
-        let stated = stated.map(|rest| now + add_jitter(rest, report.cooldown_max, report.jitter));
+        let stated = report.hints.cooldown.filter(|_| accepts_named_end(reason));
+        let stated = stated.map(|rest| now + add_jitter(rest, report.hints.cooldown_max, report.jitter));
         let same = |window: &&mut CooldownWindow| window.reason == reason && window.model == model;
         if let Some(window) = self.windows.iter_mut().find(same) {
             // A cooldown never changes, except for a later time that the provider names.
@@ -176,7 +176,7 @@ impl ProfileCooldowns {
 fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>> {
     // A rejected or unpaid credential fails for every model.
     let of_model = match reason {
-        Reason::RateLimit | Reason::Permission => !report.every_model,
+        Reason::RateLimit | Reason::Permission => !report.hints.every_model,
         Reason::Auth | Reason::Billing | Reason::SpendLimit | Reason::Quota => false,
     };
     of_model.then(|| Box::from(model_key(report.model)))

@@ -16,8 +16,10 @@ use choice::ProfileSelector;
 pub use choice::{LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, Selection};
 use cooldowns::{CooldownScope, ProfileCooldowns};
 
-use super::profile::allows_model;
-use crate::policy::{Class, Reason, Verdict};
+use crate::{
+    labels::labelled_enum,
+    policy::{Class, LimitHints, Reason, Verdict},
+};
 
 /// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
@@ -35,13 +37,6 @@ pub struct PoolMember {
     pub models: Vec<String>,
 }
 
-impl PoolMember {
-    /// Returns `true` if the profile may be used for `model`.
-    pub fn serves_model(&self, model: Option<&str>) -> bool {
-        allows_model(&self.models, model)
-    }
-}
-
 /// The outcome of one attempt with a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptReport<'r> {
@@ -49,12 +44,8 @@ pub struct AttemptReport<'r> {
     pub verdict: Verdict,
     /// The model of the request.
     pub model: Option<&'r str>,
-    /// The duration of the limit, as the provider names it.
-    pub cooldown: Option<Duration>,
-    /// Longest duration that is believed from the provider.
-    pub cooldown_max: Option<Duration>,
-    /// `true` if the provider limits every model.
-    pub every_model: bool,
+    /// The provider's hints about limits.
+    pub hints: LimitHints,
     /// The start of the attempt.
     pub began: Instant,
     /// From 0 to 1: lengthens a cooldown, so that many do not end at the same time.
@@ -85,28 +76,15 @@ pub struct ProfileStatus {
     pub cooldowns: Vec<Cooldown>,
 }
 
-/// The state of a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ProfileState {
-    /// It serves requests.
-    Ready,
-    /// It cools down for a short time, for one model or for all.
-    Cooling,
-    /// It is disabled until an operator acts, or for hours.
-    Disabled,
-}
-
-impl ProfileState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Ready, Self::Cooling, Self::Disabled];
-
-    /// Returns the stable name, for metrics and the admin API.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Cooling => "cooling",
-            Self::Disabled => "disabled",
-        }
+labelled_enum! {
+    /// The state of a profile.
+    pub enum ProfileState {
+        /// It serves requests.
+        Ready = "ready",
+        /// It cools down for a short time, for one model or for all.
+        Cooling = "cooling",
+        /// It is disabled until an operator acts, or for hours.
+        Disabled = "disabled",
     }
 }
 

@@ -12,7 +12,6 @@ pub struct PrincipalsSection {
     /// Rule by which the proxy tells callers apart.
     pub mode: PrincipalsMode,
     /// Request header in which a gateway that you trust names the end user. Each user is then a caller.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user_header: Option<String>,
     /// Trusts the end user that a request body names, in the same way as `user_header`.
     pub trust_body_user: bool,
@@ -20,70 +19,52 @@ pub struct PrincipalsSection {
 
 /// Rule by which the proxy tells callers apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum PrincipalsMode {
     /// Each credential is a separate caller.
     #[default]
-    #[serde(rename = "each")]
     Each,
     /// All requests come from one caller, whatever credential they present.
-    #[serde(rename = "single")]
     Single,
 }
 
-/// `[ledger]`: the store of pinned answers, calls and late results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct LedgerSection {
-    /// Kind of store.
-    pub store: StoreName,
-    /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Time that a call waits for its result, and a result for its owner.
-    pub ttl: String,
-    /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
-    pub detach_after: String,
-    /// Store of results that were seen in requests but not posted by a service.
-    pub keep_seen: KeepSeenName,
-    /// Maximum size of the ledger.
-    pub bytes_max: String,
-    /// Maximum size of the records of one caller.
-    pub principal_bytes_max: String,
-}
-
-impl Default for LedgerSection {
-    fn default() -> Self {
-        Self {
-            store: StoreName::Sqlite,
-            path: None,
-            ttl: "7d".into(),
-            detach_after: "5m".into(),
-            keep_seen: KeepSeenName::Memory,
-            bytes_max: "1GiB".into(),
-            principal_bytes_max: "256MiB".into(),
-        }
+section! {
+    /// `[ledger]`: the store of pinned answers, calls and late results.
+    LedgerSection {
+        /// Kind of store.
+        pub store: StoreName = StoreName::Sqlite,
+        /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
+        pub path: Option<String> = None,
+        /// Time that a call waits for its result, and a result for its owner.
+        pub ttl: String = "7d".into(),
+        /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
+        pub detach_after: String = "5m".into(),
+        /// Store of results that were seen in requests but not posted by a service.
+        pub keep_seen: KeepSeenName = KeepSeenName::Memory,
+        /// Maximum size of the ledger.
+        pub bytes_max: String = "1GiB".into(),
+        /// Maximum size of the records of one caller.
+        pub principal_bytes_max: String = "256MiB".into(),
     }
 }
 
 /// Kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum StoreName {
     /// A SQLite file that survives a restart.
-    #[serde(rename = "sqlite")]
     Sqlite,
     /// Memory of the process, lost when it ends.
-    #[serde(rename = "memory")]
     Memory,
 }
 
 /// Store of results that were only seen in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum KeepSeenName {
     /// Memory of the process.
-    #[serde(rename = "memory")]
     Memory,
     /// The ledger's store.
-    #[serde(rename = "disk")]
     Disk,
 }
 
@@ -92,10 +73,8 @@ pub enum KeepSeenName {
 #[serde(default, deny_unknown_fields)]
 pub struct ServiceSection {
     /// Hash of its token, as `antiphon config token NAME` prints it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenHashText>,
     /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("writeOnly" = true))]
     pub secret: Option<String>,
     /// Names of the client tokens whose calls it answers, or `*` for all.

@@ -1,13 +1,30 @@
 //! Types of the configuration file: every key, its default and its meaning. Values are still text.
 //!
 //! These types are the only list of keys. The JSON Schema, the reader's "did you mean", `config print` and the
-//! defaults are derived from them. Operators read these doc comments in the schema.
+//! defaults are derived from them. Operators read these doc comments in the schema. A key that is `None` is left out of
+//! every output, since TOML has no null.
 
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// Declares a section: each key with its meaning, its type and its default.
+macro_rules! section {
+    ($(#[$doc:meta])+ $name:ident { $($(#[$meta:meta])+ pub $key:ident: $type:ty = $default:expr,)+ }) => {
+        $(#[$doc])+
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name { $($(#[$meta])+ pub $key: $type,)+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)+ }
+            }
+        }
+    };
+}
 
 mod late;
 mod profile;
@@ -57,97 +74,57 @@ pub struct ConfigFile {
     pub services: BTreeMap<String, ServiceSection>,
 }
 
-/// `[server]`: listeners, access and limits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerSection {
-    /// Address and port of the proxy.
-    pub listen: String,
-    /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
-    pub admin_listen: String,
-    /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub admin_token: Option<TokenHashText>,
-    /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
-    pub allow_origins: Vec<String>,
-    /// Host names without port, besides loopback, under which clients may call the proxy.
-    pub allow_hosts: Vec<String>,
-    /// Allows the request header `x-antiphon-mode` to make a route less strict, not only stricter.
-    pub trust_mode_header: bool,
-    /// Maximum number of open client connections. More of them wait in the kernel's queue.
-    pub connections_max: usize,
-    /// Timeout for a client to send the head of its request.
-    pub header_timeout: String,
-    /// Timeout for silence of a client in the middle of its request body.
-    pub upload_idle_timeout: String,
-    /// Time for running exchanges to finish after SIGTERM. The proxy then cuts the rest.
-    pub drain_timeout: String,
-    /// Size above which request bodies are forwarded without being inspected.
-    pub inspect_bytes_max: String,
-}
-
-impl Default for ServerSection {
-    fn default() -> Self {
-        Self {
-            listen: "127.0.0.1:4747".into(),
-            admin_listen: "127.0.0.1:4748".into(),
-            admin_token: None,
-            allow_origins: Vec::new(),
-            allow_hosts: Vec::new(),
-            trust_mode_header: false,
-            connections_max: 10_000,
-            header_timeout: "30s".into(),
-            upload_idle_timeout: "30s".into(),
-            drain_timeout: "30s".into(),
-            inspect_bytes_max: "64MiB".into(),
-        }
+section! {
+    /// `[server]`: listeners, access and limits.
+    ServerSection {
+        /// Address and port of the proxy.
+        pub listen: String = "127.0.0.1:4747".into(),
+        /// Address and port of the dashboard, health, metrics and administration. Other than loopback requires a token.
+        pub admin_listen: String = "127.0.0.1:4748".into(),
+        /// Hash of the admin token, as `antiphon config token NAME` prints it. Health and the page itself need no token.
+        pub admin_token: Option<TokenHashText> = None,
+        /// Origins of web pages that may call the proxy, as browsers send them: `https://app.example.com`.
+        pub allow_origins: Vec<String> = Vec::new(),
+        /// Host names without port, besides loopback, under which clients may call the proxy.
+        pub allow_hosts: Vec<String> = Vec::new(),
+        /// Allows the request header `x-antiphon-mode` to make a route less strict, not only stricter.
+        pub trust_mode_header: bool = false,
+        /// Maximum number of open client connections. More of them wait in the kernel's queue.
+        pub connections_max: usize = 10_000,
+        /// Timeout for a client to send the head of its request.
+        pub header_timeout: String = "30s".into(),
+        /// Timeout for silence of a client in the middle of its request body.
+        pub upload_idle_timeout: String = "30s".into(),
+        /// Time for running exchanges to finish after SIGTERM. The proxy then cuts the rest.
+        pub drain_timeout: String = "30s".into(),
+        /// Size above which request bodies are forwarded without being inspected.
+        pub inspect_bytes_max: String = "64MiB".into(),
     }
 }
 
-/// `[repair]`: handling of breaches of the pairing rules.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RepairSection {
-    /// Reaction of routes to findings, unless their upstream sets `mode`.
-    pub mode: ModeName,
-    /// Least safe class of action that the proxy still applies.
-    pub least: LeastName,
-    /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
-    pub hygiene: bool,
-    /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
-    pub on_binding_error: OnBindingErrorName,
-    /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
-    pub late: LateName,
-}
-
-impl Default for RepairSection {
-    fn default() -> Self {
-        Self {
-            mode: ModeName::Repair,
-            least: LeastName::Lossy,
-            hygiene: true,
-            on_binding_error: OnBindingErrorName::DropBlock,
-            late: LateName::Keep,
-        }
+section! {
+    /// `[repair]`: handling of breaches of the pairing rules.
+    RepairSection {
+        /// Reaction of routes to findings, unless their upstream sets `mode`.
+        pub mode: ModeName = ModeName::Repair,
+        /// Least safe class of action that the proxy still applies.
+        pub least: LeastName = LeastName::Lossy,
+        /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
+        pub hygiene: bool = true,
+        /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
+        pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
+        /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
+        pub late: LateName = LateName::Keep,
     }
 }
 
-/// `[log]`: log lines on stderr.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogSection {
-    /// Format of a line.
-    pub format: LogFormatName,
-    /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
-    pub level: String,
-}
-
-impl Default for LogSection {
-    fn default() -> Self {
-        Self {
-            format: LogFormatName::Auto,
-            level: "info".into(),
-        }
+section! {
+    /// `[log]`: log lines on stderr.
+    LogSection {
+        /// Format of a line.
+        pub format: LogFormatName = LogFormatName::Auto,
+        /// Level, or directives in the syntax of `RUST_LOG`: `info`, `antiphon=debug,warn`.
+        pub level: String = "info".into(),
     }
 }
 
@@ -157,7 +134,6 @@ impl Default for LogSection {
 pub struct TracesSection {
     /// URL of the collector for OTLP over HTTP: `http://127.0.0.1:4318`. Without a path, `/v1/traces` is added.
     /// Default: no traces are sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// Sends `traceparent` upstream with the proxy's span as parent, instead of the client's.
     pub propagate: bool,
@@ -168,16 +144,12 @@ pub struct TracesSection {
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamSection {
     /// URL with scheme `http` or `https`, host, optional port and optional path. Optional for a built-in name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Provider whose API it speaks. Default: derived from the name, then from the host, else `compatible`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindName>,
     /// Reaction of its routes to findings. Default: `repair.mode`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeName>,
     /// Credential to send upstream. Default: `profiles` if there are any, else `passthrough`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<CredentialsName>,
     /// Your own credentials. The proxy sends one of them instead of the client's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -191,7 +163,6 @@ pub struct ToolSection {
     /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
     pub tier: TierName,
     /// Longest time that a call of the tool takes. At most one day and at most `ledger.ttl`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
 }
 
@@ -232,8 +203,10 @@ fn without_null(schema: &mut Schema) {
             None => {}
         }
     }
-    // An optional key without a default has no default in TOML either.
-    if schema.get("default").is_some_and(Value::is_null) {
-        schema.remove("default");
+    // An optional key without a default has no default in TOML either, nor in the default of its section.
+    match schema.get_mut("default") {
+        Some(Value::Null) => drop(schema.remove("default")),
+        Some(Value::Object(section)) => section.retain(|_, value| !value.is_null()),
+        _ => {}
     }
 }

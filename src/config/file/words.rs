@@ -34,6 +34,11 @@ macro_rules! words {
         impl $name {
             /// Words with their values, in the order of the documentation.
             pub const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
+
+            /// Returns the value that a word stands for.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+            }
         }
     };
 }
@@ -156,11 +161,10 @@ words! {
 
 /// Credential that the proxy sends upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum CredentialsName {
     /// The client's own credential, unchanged.
-    #[serde(rename = "passthrough")]
     Passthrough,
     /// The credential of one of your profiles.
-    #[serde(rename = "profiles")]
     Profiles,
 }

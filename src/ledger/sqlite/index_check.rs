@@ -14,30 +14,27 @@ struct IndexCheck {
     entries_sql: &'static str,
     /// The columns that make up an entry.
     columns: &'static [usize],
-    /// Set if the index leaves out records without an index value.
-    is_partial: bool,
 }
+
+/// The column of index values. The index of it leaves out records without one.
+const INDEX_VALUE: usize = 3;
 
 const INDEX_CHECKS: [IndexCheck; 4] = [
     IndexCheck {
         entries_sql: "SELECT NULL, NULL, NULL, NULL, expires_at, place FROM records INDEXED BY by_expiry",
         columns: &[4, 5],
-        is_partial: false,
     },
     IndexCheck {
         entries_sql: "SELECT kind, NULL, NULL, idx, NULL, place FROM records INDEXED BY by_index WHERE idx IS NOT NULL",
-        columns: &[0, 3, 5],
-        is_partial: true,
+        columns: &[0, INDEX_VALUE, 5],
     },
     IndexCheck {
         entries_sql: "SELECT kind, principal, name, NULL, NULL, place FROM records INDEXED BY by_key",
         columns: &[0, 1, 2, 5],
-        is_partial: false,
     },
     IndexCheck {
         entries_sql: "SELECT kind, principal, NULL, NULL, NULL, place FROM records INDEXED BY by_principal",
         columns: &[0, 1, 5],
-        is_partial: false,
     },
 ];
 
@@ -49,9 +46,9 @@ pub(super) fn all_match_table(connection: &Connection) -> rusqlite::Result<bool>
     let mut statement = connection.prepare(TABLE_ENTRIES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let indexed = !matches!(row.get_ref(3)?, ValueRef::Null);
+        let indexed = !matches!(row.get_ref(INDEX_VALUE)?, ValueRef::Null);
         for (index, sum) in INDEX_CHECKS.iter().zip(&mut wanted) {
-            if indexed || !index.is_partial {
+            if indexed || !index.columns.contains(&INDEX_VALUE) {
                 encode_entry(row, index.columns, &mut entry)?;
                 *sum = sum.wrapping_add(hash_entry(&entry));
             }

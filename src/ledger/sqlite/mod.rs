@@ -15,12 +15,14 @@ mod writer;
 
 use std::{
     fmt,
+    future::ready,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -111,12 +113,17 @@ impl SqliteLedger {
         Ok(ledger)
     }
 
-    fn remove_in_scope(&self, rubbish: GcScope, now: Moment) -> LedgerReply<'_, u64> {
-        let clear = move |reply| WriteRequest::Clear {
-            scope: rubbish,
-            now,
-            reply,
-        };
+    /// Sends `read` to a reader thread.
+    fn ask_reader<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> LedgerReply<'_, T> {
+        let request = |reply| reader::read_request(reply, read);
+        Box::pin(send_request(self.read_requests.as_ref(), request))
+    }
+
+    fn remove_in_scope(&self, scope: GcScope, now: Moment) -> LedgerReply<'_, u64> {
+        let clear = move |reply| WriteRequest::Clear { scope, now, reply };
         Box::pin(send_request(self.write_requests.as_ref(), clear))
     }
 }
@@ -154,17 +161,10 @@ impl Ledger for SqliteLedger {
     }
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
-        Box::pin(async move {
-            if keys.len() > ROWS_MAX {
-                return Err(LedgerError::TooLarge);
-            }
-            send_request(self.read_requests.as_ref(), |reply| ReadRequest::Read {
-                keys,
-                now,
-                reply,
-            })
-            .await
-        })
+        if keys.len() > ROWS_MAX {
+            return Box::pin(ready(Err(LedgerError::TooLarge)));
+        }
+        self.ask_reader(move |connection| reader::read_keys(connection, &keys, now))
     }
 
     fn list_records(
@@ -175,28 +175,12 @@ impl Ledger for SqliteLedger {
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>> {
         let limit = limit.min(ROWS_MAX);
-        Box::pin(send_request(self.read_requests.as_ref(), move |reply| {
-            ReadRequest::List {
-                kind,
-                principal,
-                limit,
-                now,
-                reply,
-            }
-        }))
+        self.ask_reader(move |connection| reader::list_records(connection, kind, principal, limit, now))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
         let limit = limit.min(ROWS_MAX);
-        Box::pin(send_request(self.read_requests.as_ref(), move |reply| {
-            ReadRequest::Find {
-                kind,
-                index,
-                limit,
-                now,
-                reply,
-            }
-        }))
+        self.ask_reader(move |connection| reader::find_by_index(connection, kind, index, limit, now))
     }
 
     fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
@@ -210,7 +194,7 @@ impl Ledger for SqliteLedger {
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         // The writer publishes the size after each transaction, so this never waits.
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(std::future::ready(Ok(usage)))
+        Box::pin(ready(Ok(usage)))
     }
 
     fn secret(&self) -> [u8; 32] {

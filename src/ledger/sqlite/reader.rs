@@ -16,26 +16,19 @@ use crate::{
 };
 
 /// A request to a reader thread.
-pub(super) enum ReadRequest {
-    Read {
-        keys: Vec<RecordKey>,
-        now: Moment,
-        reply: ReplySender<Vec<Option<Record>>>,
-    },
-    List {
-        kind: RecordKind,
-        principal: PrincipalHash,
-        limit: usize,
-        now: Moment,
-        reply: ReplySender<Vec<Record>>,
-    },
-    Find {
-        kind: RecordKind,
-        index: Index,
-        limit: usize,
-        now: Moment,
-        reply: ReplySender<Vec<Record>>,
-    },
+pub(super) type ReadRequest = Box<dyn FnOnce(&Connection) + Send>;
+
+/// Builds the request that sends the result of `read`.
+pub(super) fn read_request<T: Send + 'static>(
+    reply: ReplySender<T>,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+) -> ReadRequest {
+    Box::new(move |connection| {
+        // A caller that hit its timeout has dropped the receiver: the read would be wasted work.
+        if !reply.is_closed() {
+            drop(reply.send(read(connection).map_err(|error| store_error(&error))));
+        }
+    })
 }
 
 /// Answers requests until the queue is closed and empty.
@@ -43,42 +36,25 @@ pub(super) fn run_reader(connection: &Connection, questions: &Arc<Mutex<mpsc::Re
     loop {
         // One idle reader holds the lock while it waits for a request. The others wait for the lock.
         let question = questions.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        match question {
-            None => return,
-            Some(ReadRequest::Read { keys, now, reply }) => answer_request(reply, || read_keys(connection, &keys, now)),
-            Some(ReadRequest::List {
-                kind,
-                principal,
-                limit,
-                now,
-                reply,
-            }) => answer_request(reply, || list_records(connection, kind, principal, limit, now)),
-            Some(ReadRequest::Find {
-                kind,
-                index,
-                limit,
-                now,
-                reply,
-            }) => answer_request(reply, || find_by_index(connection, kind, index, limit, now)),
-        }
+        let Some(question) = question else { return };
+        question(connection);
     }
 }
 
-fn answer_request<T>(reply: ReplySender<T>, ask: impl FnOnce() -> rusqlite::Result<T>) {
-    // A caller that hit its timeout has dropped the receiver: the read would be wasted work.
-    if !reply.is_closed() {
-        drop(reply.send(ask().map_err(|error| store_error(&error))));
-    }
-}
-
-fn read_keys(connection: &Connection, keys: &[RecordKey], now: Moment) -> rusqlite::Result<Vec<Option<Record>>> {
+/// Reads the records of these keys.
+pub(super) fn read_keys(
+    connection: &Connection,
+    keys: &[RecordKey],
+    now: Moment,
+) -> rusqlite::Result<Vec<Option<Record>>> {
     // The transaction makes all keys be read from the same state.
     let snapshot = connection.unchecked_transaction()?;
     let one = |key: &RecordKey| Ok(rows::find_by_key(&snapshot, key)?.and_then(|found| found.into_live(now)));
     keys.iter().map(one).collect()
 }
 
-fn list_records(
+/// Lists the records of one kind of one principal.
+pub(super) fn list_records(
     connection: &Connection,
     kind: RecordKind,
     principal: PrincipalHash,
@@ -94,7 +70,8 @@ fn list_records(
     })
 }
 
-fn find_by_index(
+/// Finds the records of one kind under an index.
+pub(super) fn find_by_index(
     connection: &Connection,
     kind: RecordKind,
     index: Index,

@@ -47,9 +47,9 @@ pub(super) struct GcWalk {
 
 impl GcWalk {
     /// Starts a walk.
-    pub(super) const fn new(rubbish: GcScope) -> Self {
+    pub(super) const fn new(scope: GcScope) -> Self {
         Self {
-            scope: rubbish,
+            scope,
             position: (i64::MIN, i64::MIN),
             removed: 0,
             is_done: false,

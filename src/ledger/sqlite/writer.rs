@@ -110,13 +110,9 @@ impl SqliteWriter {
                         bytes += waiting.value_bytes();
                         batch.push(waiting);
                     }
-                    WriteRequest::Clear {
-                        scope: rubbish,
-                        now,
-                        reply,
-                    } => {
+                    WriteRequest::Clear { scope, now, reply } => {
                         self.may_rebuild_indexes = true;
-                        let walk = GcWalk::new(rubbish);
+                        let walk = GcWalk::new(scope);
                         self.gc_runs.push_back(GcRun { now, walk, reply });
                     }
                 }
@@ -171,22 +167,16 @@ impl SqliteWriter {
         &mut self,
         batch: &[CommitRequest],
     ) -> Result<Vec<Result<CommitOutcome, LedgerError>>, TransactionError> {
-        let done = self
-            .apply_batch(batch)
-            .map_err(|error| (error, false))
-            .and_then(|outcomes| {
-                self.table
-                    .commit_transaction()
-                    .map(|()| outcomes)
-                    .map_err(|error| (error, true))
-            });
-        done.map_err(|(error, at_the_end)| {
+        let failed = |is_commit_error| move |error| TransactionError { error, is_commit_error };
+        let applied = self.apply_batch(batch).map_err(failed(false));
+        let done = applied.and_then(|outcomes| {
+            self.table.commit_transaction().map_err(failed(true))?;
+            Ok(outcomes)
+        });
+        if done.is_err() {
             self.table.roll_back_transaction();
-            TransactionError {
-                error,
-                is_commit_error: at_the_end,
-            }
-        })
+        }
+        done
     }
 
     fn apply_batch(&mut self, batch: &[CommitRequest]) -> rusqlite::Result<Vec<Result<CommitOutcome, LedgerError>>> {

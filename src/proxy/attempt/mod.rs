@@ -10,30 +10,26 @@ mod send;
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
-    attempt_outcome::AttemptOutcome,
-    client_body::ClientFault,
-    data_path::DataPath,
-    error::ProxyError,
-    exchange_log::ExchangeLog,
-    request::{OutgoingRequest, RequestContext},
-    response::{HoldResult, ProviderAnswer},
+    attempt_outcome::AttemptOutcome, client_body::ClientFault, data_path::DataPath, error::ProxyError,
+    exchange_log::ExchangeLog, request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
     auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
     clock,
     policy::{
-        ACCOUNT_PHRASES, Class, LimitHints, Observation, RotationLimit, SendFailure, Verdict, VerdictScope,
-        billed_organisation, classify,
+        ACCOUNT_PHRASES, Class, LimitHints, Observation, RotationLimit, Verdict, VerdictScope, billed_organisation,
+        classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
+        stream_timeouts::within_budget,
     },
+    profiles::ObservedAttempt,
     provider::Route,
     session,
     session_table::ProfilePin,
     telemetry::events::ModelRequest,
-    upstream::SendError,
+    upstream::{Phase, SendError, SendErrorKind},
 };
 use rejection_recovery::RejectionRecovery;
-use send::SendTimeouts;
 
 /// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn run_attempts(
@@ -42,7 +38,7 @@ pub(super) async fn run_attempts(
     mut outgoing: OutgoingRequest,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
-    let context = &outgoing.context;
+    let context = &outgoing.body.context;
     let parent = log.record_model_request(ModelRequest {
         model: context.model.as_deref(),
         is_streamed: context.wants_stream,
@@ -55,6 +51,7 @@ pub(super) async fn run_attempts(
     // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
     let jitter = f64::from(u32::try_from(path.jitter.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
     let recovery = outgoing
+        .body
         .sent_body
         .take()
         .map(|sent| RejectionRecovery::new(sent, &route.upstream.name));
@@ -99,6 +96,16 @@ struct AttemptResult {
     verdict: Verdict,
     hints: LimitHints,
     result: Result<ProviderAnswer, ProxyError>,
+}
+
+impl AttemptResult {
+    fn failed(verdict: Verdict, error: ProxyError) -> Self {
+        Self {
+            verdict,
+            hints: LimitHints::default(),
+            result: Err(error),
+        }
+    }
 }
 
 impl Attempts<'_> {
@@ -147,11 +154,7 @@ impl Attempts<'_> {
         };
         let tried = match sent {
             Ok(answer) => self.judge_answer(answer, log).await,
-            Err(error) => AttemptResult {
-                verdict: error.verdict(),
-                hints: LimitHints::default(),
-                result: Err(error),
-            },
+            Err(error) => AttemptResult::failed(error.verdict(), error),
         };
         AttemptResult {
             verdict: self.limit_scope(tried.verdict),
@@ -183,33 +186,38 @@ impl Attempts<'_> {
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
         log.outcome = Some(self.describe_attempt(log));
-        let terms = self.send_timeouts(log);
-        let sent = send::send_once(self.path, self.route, request, &terms, log).await;
-        sent.map_err(|error| match error.to_failure() {
+        let limit = self.head_timeout(log);
+        let context = &self.outgoing.body.context;
+        let sent = send::send_once(self.path, self.route, context, request, limit, log).await;
+        sent.map_err(|error| match (error.phase, error.kind) {
             // The time limit of the exchange has shortened this timeout, so the provider is not at fault.
-            SendFailure::HeadTimeout if log.elapsed_time() >= self.path.settings.timeouts.total => ProxyError::Deadline,
+            (Phase::Headers, SendErrorKind::TimedOut) if log.elapsed_time() >= self.path.settings.timeouts.total => {
+                ProxyError::Deadline
+            }
             _ => to_proxy_error(self.route, error),
         })
     }
 
     /// Describes the present attempt to everything that learns its outcome.
     fn describe_attempt(&self, log: &ExchangeLog) -> AttemptOutcome {
-        let context = &self.outgoing.context;
+        let context = &self.outgoing.body.context;
         AttemptOutcome {
             profiles: self.path.profiles.clone(),
             sessions: Arc::clone(&self.path.sessions),
-            upstream: self.upstream_name().to_owned(),
-            profile: self.profile,
-            model: context.model.clone(),
-            start: clock::std_now(),
-            request_hash: context.request_hash,
-            // A retry by the client is no first attempt either.
-            is_first: log.event.attempts == 0 && context.client_retries == 0,
-            asks_model: self.route.asks_model,
-            jitter: self.jitter,
+            attempt: ObservedAttempt {
+                upstream: self.upstream_name().to_owned(),
+                profile: self.profile,
+                model: context.model.clone(),
+                began: clock::std_now(),
+                request: context.request_hash,
+                // A retry by the client is no first attempt either.
+                is_first: log.event.attempts == 0 && context.client_retries == 0,
+                asks_model: self.route.asks_model,
+                jitter: self.jitter,
+            },
             caller: context.caller,
             lane: context.lane,
-            late_results: self.outgoing.late_results.clone(),
+            late_results: self.outgoing.body.late_results.clone(),
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -219,7 +227,7 @@ impl Attempts<'_> {
     /// If another attempt is possible, an error's body is read first, and a stream is held until it has begun.
     async fn judge_answer(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> AttemptResult {
         let idle_timeout = self.path.settings.timeouts.idle;
-        let binding = self.outgoing.context.credential_binding;
+        let binding = self.outgoing.body.context.credential_binding;
         let mut answer = answer;
         // With the client's own credential no retry follows an answer, so its errors are relayed unread.
         if binding != CredentialBinding::Passthrough {
@@ -230,13 +238,7 @@ impl Attempts<'_> {
             }
             answer = match answer.with_error_read(idle_timeout).await {
                 Ok(answer) => answer,
-                Err(error) => {
-                    return AttemptResult {
-                        verdict: classify(Observation::SendFailed(error.to_failure())),
-                        hints: LimitHints::default(),
-                        result: Err(to_proxy_error(self.route, error)),
-                    };
-                }
+                Err(error) => return AttemptResult::failed(error.verdict(), to_proxy_error(self.route, error)),
             };
         }
         let kind = self.route.upstream.kind;
@@ -248,24 +250,19 @@ impl Attempts<'_> {
         });
         // Some providers report errors after a head with status 200. Only before the first event can they be retried.
         if verdict.class == Class::Success && self.may_hold_answer(log) {
-            answer = match answer.hold_until_begun(self.path.settings.timeouts.gate).await {
-                HoldResult::Answer(answer) => answer,
-                HoldResult::Refused(answer, stream_error) => {
-                    error_info = stream_error;
-                    verdict = classify(Observation::StreamError {
-                        kind,
-                        error: &error_info,
-                    });
-                    answer
-                }
-                HoldResult::Failed(failed) => {
-                    return AttemptResult {
-                        verdict: failed,
-                        hints: LimitHints::default(),
-                        result: Err(ProxyError::NotBegun(failed)),
-                    };
-                }
+            let held = answer.hold_until_begun(self.path.settings.timeouts.gate).await;
+            let stream_error;
+            (answer, stream_error) = match held {
+                Ok(held) => held,
+                Err(failed) => return AttemptResult::failed(failed, ProxyError::NotBegun(failed)),
             };
+            if let Some(stream_error) = stream_error {
+                error_info = stream_error;
+                verdict = classify(Observation::StreamError {
+                    kind,
+                    error: &error_info,
+                });
+            }
         }
         // Retry hints matter after an error only.
         let hints = match verdict.class {
@@ -281,7 +278,7 @@ impl Attempts<'_> {
 
     /// Returns `true` if another attempt is still possible, so that the answer is worth holding.
     fn may_hold_answer(&self, log: &ExchangeLog) -> bool {
-        if self.outgoing.context.credential_binding != CredentialBinding::Unbound
+        if self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
             || log.event.attempts >= retry::SENDS_MAX
         {
             return false;
@@ -344,7 +341,7 @@ impl Attempts<'_> {
     fn take_former_profile(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
         let left = self.former_profile.filter(|_| class == Class::Affinity)?;
         if log.event.attempts >= retry::SENDS_MAX
-            || self.outgoing.context.credential_binding != CredentialBinding::Unbound
+            || self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
         {
             return None;
         }
@@ -359,23 +356,23 @@ impl Attempts<'_> {
     fn finish_exchange(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
             // Only a provider can confirm a credential, so a success verifies the caller.
-            self.path.late.callers().mark_verified(self.outgoing.context.caller);
-            if let Some(pins) = self.outgoing.pins.take() {
+            self.path
+                .late
+                .callers()
+                .mark_verified(self.outgoing.body.context.caller);
+            if let Some(pins) = self.outgoing.body.pins.take() {
                 pins.commit();
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());
-            let RequestContext {
-                lane,
-                pinned_profile: pin,
-                ..
-            } = &self.outgoing.context;
+            let context = &self.outgoing.body.context;
+            let pin = context.pinned_profile.as_deref();
             let label = log
                 .event
                 .profile
                 .as_deref()
-                .filter(|label| is_turn && pin.as_deref() != Some(*label));
-            if let (Some(lane), Some(label)) = (lane, label) {
+                .filter(|label| is_turn && pin != Some(*label));
+            if let (Some(lane), Some(label)) = (context.lane, label) {
                 let pin = ProfilePin {
                     upstream: self.upstream_name().into(),
                     profile: label.into(),
@@ -386,7 +383,7 @@ impl Attempts<'_> {
             log.report_verdict(tried.verdict, &tried.hints);
             if tried.result.is_ok() {
                 // The body of the error may still end well: the head decides the verdict on the exchange.
-                log.set_head_verdict(tried.verdict);
+                log.head_verdict = Some(tried.verdict);
             }
         }
         tried.result
@@ -394,7 +391,7 @@ impl Attempts<'_> {
 
     /// Describes the request to the choice of a profile.
     fn profile_query(&self, other_quota: bool) -> ProfileQuery<'_> {
-        let context = &self.outgoing.context;
+        let context = &self.outgoing.body.context;
         ProfileQuery {
             // Without a lane, the caller's hash makes the choice stable.
             lane: context
@@ -413,7 +410,7 @@ impl Attempts<'_> {
 
     /// Describes the exchange to the retry policy.
     fn retry_context(&self, log: &ExchangeLog) -> RetryContext {
-        let context = &self.outgoing.context;
+        let context = &self.outgoing.body.context;
         RetryContext {
             sends: log.event.attempts,
             retries_on_key: self.retries_on_key,
@@ -430,10 +427,22 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the timeouts of the next send.
-    fn send_timeouts(&self, log: &ExchangeLog) -> SendTimeouts {
-        let clocks = &self.path.settings.timeouts;
-        SendTimeouts::for_request(&self.outgoing.context, self.route, clocks, log.elapsed_time())
+    /// Returns the timeout for the response head of a send that begins now.
+    fn head_timeout(&self, log: &ExchangeLog) -> Duration {
+        let (context, timeouts) = (&self.outgoing.body.context, &self.path.settings.timeouts);
+        // Only some providers send the head of a stream before the model has read the prompt.
+        let at_once = context.wants_stream && self.route.sends_head_at_once();
+        let mut limit = if at_once {
+            timeouts.stream_headers
+        } else {
+            timeouts.headers
+        };
+        // A provider may send the head only after it has compacted the history.
+        if context.is_compaction {
+            limit = limit.max(timeouts.compaction);
+        }
+        // The shortest limit wins, so that the client gets the proxy's error before it gives up itself.
+        within_budget(limit, context.client_timeout).min(timeouts.total.saturating_sub(log.elapsed_time()))
     }
 
     fn upstream_name(&self) -> &str {

@@ -5,14 +5,15 @@
 use bytes::Bytes;
 
 use crate::proxy::{
-    data_path::OnBindingError,
+    data_path::{DataPath, OnBindingError},
     late_results::{LateResults, append_at_end},
     provider_facts::{AnsweredRemoteCalls, FactKey, FactScope, ProviderFacts},
     request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
 };
 use crate::{
     ledger::ROWS_MAX,
-    recall::{AnswerStore, AppendedText},
+    policy::retry::SENDS_MAX,
+    recall::AppendedText,
     repair::{
         Anchor, BodyCall, CallKey, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan, RefusalReading,
         RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
@@ -20,9 +21,6 @@ use crate::{
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
 };
-
-/// Maximum sends of one request in total. All three are needed only for bound thinking.
-const RECOVERY_SENDS_MAX: u32 = 3;
 
 /// Everything that a resend is built from.
 #[derive(Debug)]
@@ -72,15 +70,13 @@ pub(super) struct Resend {
     pub(super) answers: CallAnswers,
     /// Text that the resend appends to a message, with its place. `None` if there is none.
     pub(super) late_text: Option<(Anchor, AppendedText)>,
-    /// Fact to learn if the provider accepts the resend.
-    pub(super) fact: LearnedFact,
+    /// Fact to learn if the provider accepts the resend. `None` if there is none.
+    pub(super) fact: Option<LearnedFact>,
 }
 
 /// A fact that an accepted resend proves.
 #[derive(Debug)]
 pub(super) enum LearnedFact {
-    /// No fact.
-    Nothing,
     /// Thinking is bound to placeholders of these calls.
     BoundPlaceholders {
         calls: Vec<(FactKey, Placeholder)>,
@@ -99,7 +95,6 @@ impl LearnedFact {
     /// Stores the fact for this caller.
     pub(super) fn store_fact(self, facts: &ProviderFacts, scope: FactScope<'_>) {
         match self {
-            Self::Nothing => {}
             Self::BoundPlaceholders { calls, overrides } => {
                 facts.learn_bound_placeholders(calls);
                 if overrides {
@@ -116,10 +111,8 @@ impl LearnedFact {
 /// Read access to everything besides the body that a resend depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryContext<'m> {
-    pub(super) facts: &'m ProviderFacts,
-    pub(super) answer_store: &'m AnswerStore,
+    pub(super) path: &'m DataPath,
     pub(super) policy: &'m RepairPolicy,
-    pub(super) on_binding_error: OnBindingError,
 }
 
 /// A body whose results before unseen thinking are replaced by placeholders.
@@ -166,8 +159,8 @@ impl RejectionRecovery {
     /// Selects the repair that the refusal calls for and that was not tried before.
     fn select_repair(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
-        // A second refusal of the pairing shows that following the first did not help.
-        if sends >= RECOVERY_SENDS_MAX
+        // A second refusal of the pairing shows that following the first did not help. Only bound thinking needs all sends.
+        if sends >= SENDS_MAX
             || (!is_bound && (self.has_repaired_pairing || self.binding_stage > BindingStage::Untouched))
         {
             return None;
@@ -183,7 +176,8 @@ impl RejectionRecovery {
                 return Some(resend);
             }
         }
-        if self.binding_stage < BindingStage::Dropped && context.on_binding_error == OnBindingError::DropBlock {
+        let may_drop = context.path.settings.on_binding_error == OnBindingError::DropBlock;
+        if self.binding_stage < BindingStage::Dropped && may_drop {
             self.binding_stage = BindingStage::Dropped;
             return self.drop_thinking(context);
         }
@@ -205,7 +199,7 @@ impl RejectionRecovery {
         let Ok(parsed) = parse(&self.base_body, self.wire) else {
             return Vec::new();
         };
-        let answered = self.pair_parsed(parsed, policy).answered_calls();
+        let answered = self.pair_parsed(parsed, PairingContext::new(policy)).answered_calls();
         // The last calls first: the newest thinking is behind them, and one ledger read has a limit.
         answered.iter().map(|call| call.key).rev().take(ROWS_MAX).collect()
     }
@@ -220,8 +214,8 @@ impl RejectionRecovery {
 
     fn call_memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
         CallMemory {
-            facts: context.facts,
-            recall: context.answer_store,
+            facts: &context.path.facts,
+            recall: &context.path.recall,
             scope: self.fact_scope(),
         }
     }
@@ -231,8 +225,8 @@ impl RejectionRecovery {
         self.late_results.pin_scope().lane.map(|lane| *lane.as_bytes())
     }
 
-    fn pair_parsed<'b>(&self, parsed: Parsed<'b>, policy: &RepairPolicy) -> Paired<'b> {
-        let mut paired = parsed.pair(PairingContext::new(policy));
+    fn pair_parsed<'b>(&self, parsed: Parsed<'b>, pairing: PairingContext<'_>) -> Paired<'b> {
+        let mut paired = parsed.pair(pairing);
         paired.set_conversation(self.conversation_id());
         paired
     }
@@ -267,12 +261,10 @@ impl RejectionRecovery {
                 } else {
                     call_answers(&paired, &plan, &lookup, self.late_results.caller)
                 };
-                let mut fact = self.remote_fact(&plan, body.is_original());
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
                 let has_renamed = refusal.kind == RefusalKind::RepeatedCall && !plan.report.renamed.is_empty();
-                if has_renamed && matches!(fact, LearnedFact::Nothing) {
-                    fact = LearnedFact::UniqueIds;
-                }
+                let remote_fact = self.remote_fact(&plan, body.is_original());
+                let fact = remote_fact.or_else(|| has_renamed.then_some(LearnedFact::UniqueIds));
                 return Some(new_resend(body, plan.report, "pairing", answers, fact));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
@@ -280,33 +272,25 @@ impl RejectionRecovery {
             if may_be_ours && parsed.is_blameless(refusal) {
                 let original = Segments::whole(self.base_body.clone());
                 let answers = CallAnswers::default();
-                return Some(new_resend(
-                    original,
-                    RepairReport::default(),
-                    "pairing",
-                    answers,
-                    LearnedFact::Nothing,
-                ));
+                return Some(new_resend(original, RepairReport::default(), "pairing", answers, None));
             }
         }
         None
     }
 
     /// Returns the fact that the plan's placeholders answer remote calls, if the plan has any.
-    fn remote_fact(&self, plan: &Plan, is_original: bool) -> LearnedFact {
-        let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
-            return LearnedFact::Nothing;
-        };
+    fn remote_fact(&self, plan: &Plan, is_original: bool) -> Option<LearnedFact> {
+        let remote = plan.remote_answers.last().filter(|_| !is_original)?;
         let scope = self.fact_scope();
         let name = |id: &String| {
             // A weak id may name another call too: an answer recorded under it could be wrong.
             let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call_key(id.as_bytes()));
             (key, id.clone())
         };
-        LearnedFact::RemoteCallsAnswered(AnsweredRemoteCalls {
+        Some(LearnedFact::RemoteCallsAnswered(AnsweredRemoteCalls {
             origin: remote.origin.as_deref().map(|id| scope.origin_key(id)),
             calls: remote.calls.iter().map(name).collect(),
-        })
+        }))
     }
 
     /// Replaces results by placeholders if signed thinking behind them was generated without them.
@@ -322,7 +306,7 @@ impl RejectionRecovery {
             None
         } else {
             let parsed = parse(&self.base_body, self.wire).ok()?;
-            let paired = self.pair_parsed(parsed, context.policy);
+            let paired = self.pair_parsed(parsed, PairingContext::new(context.policy));
             append_at_end(&self.base_body, &paired, &replaced.overridden)
         };
         let Some(late) = late else {
@@ -388,12 +372,11 @@ impl RejectionRecovery {
     fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
-        let mut paired = parsed.pair(PairingContext {
+        let pairing = PairingContext {
             policy: context.policy,
             remote: &remote,
-        });
-        paired.set_conversation(self.conversation_id());
-        Some(paired)
+        };
+        Some(self.pair_parsed(parsed, pairing))
     }
 
     /// Builds the resend of a plan with placeholders. `None` if it replaces nothing.
@@ -413,7 +396,7 @@ impl RejectionRecovery {
             replaced.plan.report,
             "binding",
             replaced.answers,
-            fact,
+            Some(fact),
         ))
     }
 
@@ -432,11 +415,16 @@ impl RejectionRecovery {
         let key = paired
             .first_thinking()
             .map(|thinking| self.fact_scope().conversation_key(thinking));
-        let fact = key.map_or(LearnedFact::Nothing, LearnedFact::ThinkingMayBeDropped);
         let body = plan.splice(&paired, &self.base_body).ok()?;
         Some(Resend {
             needs_binding_beta: true,
-            ..new_resend(body, plan.report, "binding", answers, fact)
+            ..new_resend(
+                body,
+                plan.report,
+                "binding",
+                answers,
+                key.map(LearnedFact::ThinkingMayBeDropped),
+            )
         })
     }
 }
@@ -447,7 +435,7 @@ fn new_resend(
     report: RepairReport,
     why: &'static str,
     answers: CallAnswers,
-    fact: LearnedFact,
+    fact: Option<LearnedFact>,
 ) -> Resend {
     Resend {
         body,

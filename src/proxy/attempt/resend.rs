@@ -36,18 +36,18 @@ async fn resend_while_refused(
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
     let (path, route) = (attempts.path, attempts.route);
-    let (terms, idle) = (attempts.send_timeouts(log), path.settings.timeouts.idle);
-    let caller = attempts.outgoing.context.caller;
+    let (limit, idle) = (attempts.head_timeout(log), path.settings.timeouts.idle);
+    let caller = attempts.outgoing.body.context.caller;
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
-    if attempts.recovery.is_some() || !attempts.outgoing.renamed_ids.is_empty() {
+    if attempts.recovery.is_some() || !attempts.outgoing.body.renamed_ids.is_empty() {
         answer = answer.with_refusal_read(idle).await?;
     }
-    while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.renamed_ids) {
+    while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
         fetch_answered_calls(attempts, &refusal).await;
         let Some(mut resend) = next_resend(attempts, &refusal, log) else {
             break;
         };
-        if let Some(pins) = attempts.outgoing.pins.as_mut() {
+        if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {
                 // The text that would contain the client's result could not be stored. The result stays in its place.
@@ -66,7 +66,8 @@ async fn resend_while_refused(
         let Ok(request) = attempts.outgoing.build_http_request(route.upstream, profile) else {
             break;
         };
-        let Ok(better) = send::send_once(path, route, request, &terms, log).await else {
+        let context = &attempts.outgoing.body.context;
+        let Ok(better) = send::send_once(path, route, context, request, limit, log).await else {
             break;
         };
         let Ok(better) = better.with_refusal_read(idle).await else {
@@ -75,22 +76,22 @@ async fn resend_while_refused(
         answer = better;
         // The report describes the request that this answer belongs to.
         log.repair_header = Some(request::actions_header(&resend.report));
-        attempts.outgoing.renamed_ids.clone_from(&resend.report.renamed);
+        attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
         log.event.report = Some(resend.report);
-        if answer.is_success() {
+        if let Some(fact) = resend.fact.filter(|_| answer.status().is_success()) {
             // Only an accepted resend proves the fact: a refusal's text may echo what the client wrote.
             let upstream = &route.upstream.name;
-            resend.fact.store_fact(&path.facts, FactScope { upstream, caller });
+            fact.store_fact(&path.facts, FactScope { upstream, caller });
         }
     }
-    Ok(answer.with_old_ids(&attempts.outgoing.renamed_ids))
+    Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
 }
 
 /// Looks up earlier answers of calls that the client has answered in place since. Only bound thinking needs them.
 async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
     let path = attempts.path;
     let policy = request::policy_for(path, &attempts.route.upstream.name);
-    let both = attempts.recovery.as_ref().zip(attempts.outgoing.pins.as_mut());
+    let both = attempts.recovery.as_ref().zip(attempts.outgoing.body.pins.as_mut());
     let Some((recovery, pins)) = both.filter(|_| matches!(refusal.kind, RefusalKind::Bound { .. })) else {
         return;
     };
@@ -117,12 +118,7 @@ fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exchang
         policy.to_mut().unique_ids = true;
     }
     let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.attempts);
-    let context = RecoveryContext {
-        facts: &path.facts,
-        answer_store: &path.recall,
-        policy: &policy,
-        on_binding_error: path.settings.on_binding_error,
-    };
+    let context = RecoveryContext { path, policy: &policy };
     // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
     let resend = catch_core_panic(|| recovery.plan_resend(refusal, context, sends));
     log.event.overhead += clock::now().duration_since(began);

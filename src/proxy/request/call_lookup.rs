@@ -175,7 +175,6 @@ fn wanted_result(call: &BodyCall) -> ClientResultQuery {
     ClientResultQuery {
         id: id.clone(),
         tool: call.tool.clone(),
-        input: call.input_hash,
         context_hash: call.context_hash,
         occurrence: call.occurrence,
         has_twin: call.spelling != IdSpelling::Alone,

@@ -76,12 +76,11 @@ impl ContextBuilder<'_> {
             .map(|span| Json::new(body).decode_string(span));
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         // Gemini, Bedrock and Azure name the model in the path.
-        let path_model = self.route.model_name();
-        let model = named.or_else(|| path_model.map(ToOwned::to_owned));
+        let model = named.or_else(|| self.route.model_name().map(ToOwned::to_owned));
         let compacts = marks.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !compacts && !session::is_token_count(path);
-        let (lane, entered) = self.enter_lane(body, outline, path_model, goes_on);
+        let (lane, entered) = self.enter_lane(body, outline, goes_on);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
@@ -105,7 +104,7 @@ impl ContextBuilder<'_> {
             },
             caller: self.caller,
             lane,
-            session_hash: self.session_hash(body, outline, path_model),
+            session_hash: self.session_hash(body, outline),
             has_detached_calls: !entered.closed.detached.is_empty(),
             pinned_profile: pin.map(|pin| pin.profile),
             request_hash: self.request_hash(body, outline, lane),
@@ -113,31 +112,20 @@ impl ContextBuilder<'_> {
     }
 
     /// Enters the lane, which closes the calls that this request answers.
-    fn enter_lane(
-        &self,
-        body: &[u8],
-        outline: &Outline,
-        path_model: Option<&str>,
-        goes_on: bool,
-    ) -> (Option<Lane>, EnteredLane) {
-        let Some(asked) = self.session_evidence(body, outline, path_model) else {
+    fn enter_lane(&self, body: &[u8], outline: &Outline, goes_on: bool) -> (Option<Lane>, EnteredLane) {
+        let sessions = &self.path.sessions;
+        let asked = self.session_evidence(body, outline);
+        let lane = asked.and_then(|asked| session::find_lane(&asked, |caller, id| sessions.lane_of_answer(caller, id)));
+        let Some(lane) = lane else {
             return (None, EnteredLane::default());
         };
-        let Some(lane) = session::find_lane(&asked, &*self.path.sessions) else {
-            return (None, EnteredLane::default());
-        };
-        let entered = self.path.sessions.enter_lane(lane.id, outline, goes_on, clock::now());
+        let entered = sessions.enter_lane(lane.id, outline, goes_on, clock::now());
         self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }
 
     /// Returns what the request shows of its session. `None` if its body was not read.
-    fn session_evidence<'r>(
-        &'r self,
-        body: &'r [u8],
-        outline: &'r Outline,
-        path_model: Option<&'r str>,
-    ) -> Option<session::SessionRequest<'r>> {
+    fn session_evidence<'r>(&'r self, body: &'r [u8], outline: &'r Outline) -> Option<session::SessionRequest<'r>> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
         Some(session::SessionRequest {
@@ -146,16 +134,16 @@ impl ContextBuilder<'_> {
             headers: self.headers,
             body,
             outline,
-            path_model,
+            path_model: self.route.model_name(),
         })
     }
 
     /// Returns the hash of the named session. `None` if it has no name, or no tool service is configured.
-    fn session_hash(&self, body: &[u8], outline: &Outline, path_model: Option<&str>) -> Option<[u8; 32]> {
+    fn session_hash(&self, body: &[u8], outline: &Outline) -> Option<[u8; 32]> {
         if !self.path.late.is_used() {
             return None;
         }
-        let session = self.session_evidence(body, outline, path_model)?.named_session()?;
+        let session = self.session_evidence(body, outline)?.named_session()?;
         Some(session.hash(&self.caller))
     }
 

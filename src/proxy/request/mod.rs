@@ -71,11 +71,8 @@ pub(super) async fn prepare_request(
         };
         let context = builder.enter(&[], &Outline::default());
         let payload = uninspected_payload(path, route, &parts, body).await?;
-        return Ok(build_outgoing(
-            parts,
-            route,
-            OutgoingBody::from_payload(payload, context),
-        ));
+        let body = OutgoingBody::from_payload(payload, context);
+        return Ok(build_outgoing(parts, route, body));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
     // Read once, so that a fact learned meanwhile cannot change the rules between two plans of one request.
@@ -148,18 +145,18 @@ pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, Repa
 }
 
 /// Builds the outgoing request from its head and body.
-fn build_outgoing(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -> OutgoingRequest {
-    if outgoing.needs_binding_beta {
+fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: OutgoingBody) -> OutgoingRequest {
+    if body.needs_binding_beta {
         add_binding_beta(&mut parts.headers);
     }
     // The client's coding no longer describes the body.
-    if outgoing.is_decoded {
+    if body.is_decoded {
         parts.headers.remove(CONTENT_ENCODING);
     }
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
     let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
     // Always the length of what is sent: an edit makes the client's wrong. A POST without a body needs a 0.
-    let length = outgoing.payload.byte_len();
+    let length = body.payload.byte_len();
     let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
     if let Some(length) = length.filter(|length| *length > 0 || wanted) {
         headers.insert(CONTENT_LENGTH, length.into());
@@ -168,12 +165,7 @@ fn build_outgoing(mut parts: Parts, route: &Route<'_>, outgoing: OutgoingBody) -
         method: parts.method,
         uri: upstream_uri(route),
         headers,
-        payload: outgoing.payload,
-        renamed_ids: outgoing.renamed_ids,
-        sent_body: outgoing.sent_body,
-        pins: outgoing.pins,
-        late_results: outgoing.late_results,
-        context: outgoing.context,
+        body,
     }
 }
 
@@ -192,6 +184,7 @@ fn effective_mode(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mod
     let mut values = headers.get_all(headers::MODE).iter();
     let (first, second) = (values.next(), values.next());
     let Some(value) = first else { return Ok(route) };
+    // The laxest first.
     let known = [Mode::Observe, Mode::Repair, Mode::Strict];
     let asked = known
         .into_iter()
@@ -201,19 +194,12 @@ fn effective_mode(headers: &HeaderMap, route: Mode, trusted: bool) -> Result<Mod
         return Err(ProxyError::Refused(RequestRefusal::Mode));
     };
     // The operator decides how lax a route may be. A client may only ask for more strictness.
-    Ok(if trusted || strictness_rank(asked) > strictness_rank(route) {
+    let rank = |mode: Mode| known.iter().position(|one| *one == mode);
+    Ok(if trusted || rank(asked) > rank(route) {
         asked
     } else {
         route
     })
-}
-
-const fn strictness_rank(mode: Mode) -> u8 {
-    match mode {
-        Mode::Observe => 0,
-        Mode::Repair => 1,
-        Mode::Strict => 2,
-    }
 }
 
 /// Returns the value of `x-antiphon-repair`: `none`, or counts of actions such as `moved=1, merged=1`.

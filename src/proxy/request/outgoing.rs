@@ -34,6 +34,7 @@ const BETA: &str = "anthropic-beta";
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 /// Body that is sent in place of the client's.
+#[derive(Debug)]
 pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) payload: Payload,
     /// `true` if a compressed body is sent decompressed.
@@ -88,16 +89,7 @@ pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) method: Method,
     pub(in crate::proxy) uri: Uri,
     pub(in crate::proxy) headers: HeaderMap,
-    pub(in crate::proxy) payload: Payload,
-    /// Ids that were replaced: (new, old).
-    pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
-    /// Data for a resend. `None` if the provider's first answer is final.
-    pub(in crate::proxy) sent_body: Option<SentBody>,
-    /// Pins of its calls. `None` if the request may pin nothing.
-    pub(in crate::proxy) pins: Option<PendingPins>,
-    /// Late-result context. `None` if no tool service is configured.
-    pub(in crate::proxy) late_results: Option<LateResults>,
-    pub(in crate::proxy) context: RequestContext,
+    pub(in crate::proxy) body: OutgoingBody,
 }
 
 /// Bytes of a request's body.
@@ -122,7 +114,7 @@ impl Payload {
 impl OutgoingRequest {
     /// Returns `true` if the request can be sent again.
     pub(in crate::proxy) const fn is_repeatable(&self) -> bool {
-        matches!(self.payload, Payload::InMemory(_))
+        matches!(self.body.payload, Payload::InMemory(_))
     }
 
     /// Returns `true` if the address, a header or the body contains one of `phrases`.
@@ -140,7 +132,7 @@ impl OutgoingRequest {
         if is_in(address.as_bytes()) || self.headers.values().any(|value| is_in(value.as_bytes())) {
             return true;
         }
-        let Payload::InMemory(body) = &self.payload else {
+        let Payload::InMemory(body) = &self.body.payload else {
             return false;
         };
         match (ContentCoding::from_headers(&self.headers), body.parts()) {
@@ -158,7 +150,7 @@ impl OutgoingRequest {
         if asks_for_binding_controls {
             add_binding_beta(&mut self.headers);
         }
-        self.payload = Payload::InMemory(body);
+        self.body.payload = Payload::InMemory(body);
     }
 
     /// Sets `traceparent`, unless the client has signed its headers.
@@ -180,14 +172,14 @@ impl OutgoingRequest {
         // Copied, so that `self` never contains a profile's credential: a retry may use another one.
         head.headers = self.headers.clone();
         if let Some(profile) = profile {
-            let body = match &self.payload {
+            let body = match &self.body.payload {
                 Payload::InMemory(body) => credential::BodyToSign::Whole(body),
                 Payload::Streamed(_) => credential::BodyToSign::Streamed,
             };
             // The last change to the head: a signature covers all of it.
             credential::apply_credential(profile, upstream, &mut head, body, clock::unix_time())?;
         }
-        let body = match &mut self.payload {
+        let body = match &mut self.body.payload {
             Payload::InMemory(body) => boxed_segments(body.clone()),
             // A streamed body is taken by the first send: `is_repeatable` rules out a second.
             Payload::Streamed(body) => body

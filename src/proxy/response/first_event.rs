@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderValue, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
@@ -24,26 +24,22 @@ use crate::{
 /// Maximum bytes that are held. A longer stream is passed on, begun or not.
 const HELD_MAX: usize = 64 * 1024;
 
-/// The result of holding a stream.
+/// The begin of a stream.
 #[derive(Debug)]
-pub(super) enum FirstEventResult {
+pub(super) enum FirstEvent {
     /// The answer has begun, or may no longer be held: the bytes read so far, and the rest.
     Released(Bytes, BoxedBody),
-    /// The complete body, which was read before.
-    Whole(Bytes),
-    /// The provider's error, as a complete answer.
-    Refused(Box<Response<Bytes>>, ProviderErrorInfo),
-    /// The stream broke or timed out before its answer began.
-    Failed(Verdict),
+    /// The provider's error, as status and body of a complete answer.
+    Refused(StatusCode, Bytes, ProviderErrorInfo),
 }
 
-/// Holds a stream of `watcher`'s format until its answer has begun, for up to `limit`.
+/// Holds a stream of `watcher`'s format until its answer has begun, for up to `limit`. Fails if it breaks or times out before.
 pub(super) async fn await_first_event(
     mut body: BoxedBody,
     mut watcher: Watcher,
     timeouts: &mut StreamTimeouts,
     limit: Duration,
-) -> FirstEventResult {
+) -> Result<FirstEvent, Verdict> {
     let gate = clock::now() + limit;
     let mut held = BytesMut::new();
     loop {
@@ -53,10 +49,10 @@ pub(super) async fn await_first_event(
         let Ok(frame) = tokio::time::timeout_at(until, body.frame()).await else {
             // No failure is known yet, so the client gets the stream as it is.
             if gate <= clock::now() {
-                return FirstEventResult::Released(held.freeze(), body);
+                return Ok(FirstEvent::Released(held.freeze(), body));
             }
             let state = timeouts.state();
-            return FirstEventResult::Failed(classify(Observation::TimedOut {
+            return Err(classify(Observation::TimedOut {
                 timeout: expired,
                 state,
             }));
@@ -83,15 +79,16 @@ pub(super) async fn await_first_event(
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.has_output) {
             let data = last_event_data(&held);
             let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
-            return FirstEventResult::Refused(Box::new(error_response(&data, &error_info)), error_info);
+            let (status, body) = error_answer(&data, &error_info);
+            return Ok(FirstEvent::Refused(status, body, error_info));
         }
         // An empty answer that announces its end is complete, though it never begins.
         let whole = watcher.format().is_none_or(|format| facts.is_complete(format));
         if facts.has_output || whole || held.len() > HELD_MAX {
-            return FirstEventResult::Released(held.freeze(), body);
+            return Ok(FirstEvent::Released(held.freeze(), body));
         }
         if let Some(broken) = broken {
-            return FirstEventResult::Failed(classify(Observation::BodyEnded {
+            return Err(classify(Observation::BodyEnded {
                 is_complete: false,
                 is_broken: broken,
             }));
@@ -120,7 +117,7 @@ fn last_event_data(events: &[u8]) -> Vec<u8> {
 }
 
 /// Builds the answer for an error event: the provider's own error, with the status that its type means.
-fn error_response(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes> {
+fn error_answer(data: &[u8], error_info: &ProviderErrorInfo) -> (StatusCode, Bytes) {
     let status = StatusCode::from_u16(status_of_error(error_info)).unwrap_or(StatusCode::BAD_GATEWAY);
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
@@ -137,9 +134,7 @@ fn error_response(data: &[u8], error_info: &ProviderErrorInfo) -> Response<Bytes
         .to_string()
         .into(),
     };
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    answer
+    (status, body)
 }
 
 /// Changes the head of a stream into that of a complete JSON answer.

@@ -17,6 +17,7 @@ pub use relay::{AnswerBody, RelayError};
 
 use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
+    clock::DeadlineTimer,
     policy::{Class, LimitHints, ProviderErrorInfo, Verdict, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
@@ -26,8 +27,8 @@ use crate::{
     },
 };
 use coalesce::CoalescedBody;
-use first_event::{FirstEventResult, await_first_event};
-use relay::{Relay, RelayParts};
+use first_event::{FirstEvent, await_first_event};
+use relay::{Relay, RelayState};
 
 /// The provider's answer, once its head has arrived.
 #[derive(Debug)]
@@ -109,17 +110,9 @@ impl ProviderAnswer {
         let mut read = BytesMut::new();
         loop {
             let frame = tokio::time::timeout(limit, body.frame()).await;
-            let frame = frame.map_err(|_| SendError {
-                phase: Phase::Body,
-                kind: SendErrorKind::TimedOut,
-                source: None,
-            })?;
+            let frame = frame.map_err(|_| SendError::new(Phase::Body, SendErrorKind::TimedOut, None))?;
             let Some(frame) = frame else { break };
-            let frame = frame.map_err(|error| SendError {
-                phase: Phase::Body,
-                kind: SendErrorKind::Io,
-                source: Some(error),
-            })?;
+            let frame = frame.map_err(|error| SendError::new(Phase::Body, SendErrorKind::Io, Some(error)))?;
             read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
             // Too large for an error message: the rest is relayed as a stream, and no text is judged.
             if read.len() > REFUSAL_BYTES_MAX {
@@ -137,40 +130,34 @@ impl ProviderAnswer {
     }
 
     /// Holds a stream of events until its answer has begun, for up to `limit`. Returns other answers at once.
-    pub(super) async fn hold_until_begun(self, limit: Duration) -> HoldResult {
+    ///
+    /// A stream that begins with an error is returned as an answer with that error. Fails if the stream does.
+    pub(super) async fn hold_until_begun(
+        mut self,
+        limit: Duration,
+    ) -> Result<(Self, Option<ProviderErrorInfo>), Verdict> {
         // The events of a compressed stream cannot be read.
         let events = body_framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
         let Some(format) = self.format.filter(|_| events) else {
-            return HoldResult::Answer(self);
+            return Ok((self, None));
         };
         let (mut head, body) = self.response.into_parts();
-        let mut timeouts = self.timeouts;
-        let watcher = Watcher::new(Some(format), Framing::Events);
-        let opened = match body {
-            ProviderBody::Streamed(_, body) => await_first_event(body, watcher, &mut timeouts, limit).await,
-            ProviderBody::Whole(body) => FirstEventResult::Whole(body),
-        };
-        let (body, said) = match opened {
-            FirstEventResult::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
-            FirstEventResult::Whole(body) => (ProviderBody::Whole(body), None),
-            FirstEventResult::Refused(refused, said) => {
-                let status = refused.status();
-                let body = refused.into_body();
-                first_event::complete_stream_head(&mut head, status, body.len());
-                (ProviderBody::Whole(body), Some(said))
+        let (body, said) = match body {
+            ProviderBody::Streamed(_, body) => {
+                let watcher = Watcher::new(Some(format), Framing::Events);
+                match await_first_event(body, watcher, &mut self.timeouts, limit).await? {
+                    FirstEvent::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
+                    FirstEvent::Refused(status, body, said) => {
+                        first_event::complete_stream_head(&mut head, status, body.len());
+                        (ProviderBody::Whole(body), Some(said))
+                    }
+                }
             }
-            FirstEventResult::Failed(verdict) => return HoldResult::Failed(verdict),
+            // Read before.
+            body @ ProviderBody::Whole(_) => (body, None),
         };
-        let answer = Self {
-            response: Response::from_parts(head, body),
-            format: Some(format),
-            kind: self.kind,
-            timeouts,
-        };
-        match said {
-            None => HoldResult::Answer(answer),
-            Some(said) => HoldResult::Refused(answer, said),
-        }
+        let response = Response::from_parts(head, body);
+        Ok((Self { response, ..self }, said))
     }
 
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
@@ -186,11 +173,6 @@ impl ProviderAnswer {
             }
         }
         Some(refusal)
-    }
-
-    /// Returns `true` if the provider accepted the request.
-    pub(super) fn is_success(&self) -> bool {
-        self.response.status().is_success()
     }
 
     /// Replaces ids that the client has never sent by its own, in an error that was read.
@@ -224,16 +206,17 @@ impl ProviderAnswer {
         let stream = framing == Some(Framing::Events);
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
-            ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay::new(RelayParts {
+            ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay {
+                state: RelayState::Relaying(CoalescedBody::new(body, head.extensions.remove::<ReadIdle>())),
                 prefix,
-                body: CoalescedBody::new(body, head.extensions.remove::<ReadIdle>()),
                 log,
                 is_stream: stream,
+                shape: open.then_some(shape),
                 watcher,
                 kind: self.kind,
                 timeouts: self.timeouts,
-                shape: open.then_some(shape),
-            })),
+                timer: DeadlineTimer::default(),
+            }),
             ProviderBody::Whole(body) => {
                 log.event.bytes_out = body.len() as u64;
                 // Complete in memory: nothing can break. An error in the head has its own verdict already.
@@ -243,17 +226,6 @@ impl ProviderAnswer {
         };
         Response::from_parts(head, body)
     }
-}
-
-/// The result of holding an answer.
-#[derive(Debug)]
-pub(super) enum HoldResult {
-    /// The answer has begun, or is of a kind that is not held.
-    Answer(ProviderAnswer),
-    /// The answer is an error.
-    Refused(ProviderAnswer, ProviderErrorInfo),
-    /// The stream broke or timed out.
-    Failed(Verdict),
 }
 
 fn is_compressed(headers: &HeaderMap) -> bool {

@@ -78,10 +78,6 @@ enum AnswerBodyKind {
 }
 
 impl AnswerBody {
-    pub(in crate::proxy) fn empty() -> Self {
-        Self(AnswerBodyKind::Full(None))
-    }
-
     pub(in crate::proxy) fn from_bytes(body: Bytes) -> Self {
         Self(AnswerBodyKind::Full(Some(body).filter(|body| !body.is_empty())))
     }
@@ -91,6 +87,9 @@ impl AnswerBody {
     }
 
     pub(super) fn from_relay(relay: Relay) -> Self {
+        if relay.is_stream {
+            relay.log.telemetry().record_stream_start();
+        }
         Self(AnswerBodyKind::Relay(Box::new(relay)))
     }
 }
@@ -127,8 +126,9 @@ impl Body for AnswerBody {
     }
 }
 
+/// State of a relay.
 #[derive(Debug)]
-enum RelayState {
+pub(super) enum RelayState {
     /// The provider's body is relayed.
     Relaying(CoalescedBody),
     /// The error event was sent. The error follows at this time, and cuts the connection.
@@ -137,67 +137,28 @@ enum RelayState {
     Done,
 }
 
-/// Everything that the relay of one answer needs.
+/// The relay of the provider's body. Dropping it cancels the answer at the provider.
+///
+/// It sends the bytes that were already read, then the rest of the body.
 #[derive(Debug)]
-pub(super) struct RelayParts {
+pub(super) struct Relay {
+    pub(super) state: RelayState,
     /// Bytes of the body that were already read.
     pub(super) prefix: Bytes,
-    pub(super) body: CoalescedBody,
     pub(super) log: ExchangeLog,
     /// `true` if the answer is a stream of events.
     pub(super) is_stream: bool,
+    /// The shape of an error event. `None` if no such event may be added.
+    pub(super) shape: Option<ErrorShape>,
     pub(super) watcher: Option<Watcher>,
     /// The provider's kind.
     pub(super) kind: ProviderKind,
-    pub(super) timeouts: StreamTimeouts,
-    /// The shape of an error event. `None` if no such event may be added.
-    pub(super) shape: Option<ErrorShape>,
-}
-
-/// The relay of the provider's body. Dropping it cancels the answer at the provider.
-#[derive(Debug)]
-pub(super) struct Relay {
-    state: RelayState,
-    prefix: Bytes,
-    log: ExchangeLog,
-    is_stream: bool,
-    shape: Option<ErrorShape>,
-    watcher: Option<Watcher>,
-    kind: ProviderKind,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
-    timeouts: StreamTimeouts,
-    timer: DeadlineTimer,
+    pub(super) timeouts: StreamTimeouts,
+    pub(super) timer: DeadlineTimer,
 }
 
 impl Relay {
-    /// Creates the relay. It sends the bytes that were read, then the rest of the body.
-    pub(super) fn new(passage: RelayParts) -> Self {
-        let RelayParts {
-            prefix,
-            body,
-            log,
-            is_stream: stream,
-            watcher,
-            kind,
-            timeouts,
-            shape,
-        } = passage;
-        if stream {
-            log.telemetry().record_stream_start();
-        }
-        Self {
-            state: RelayState::Relaying(body),
-            prefix,
-            log,
-            is_stream: stream,
-            shape,
-            watcher,
-            kind,
-            timeouts,
-            timer: DeadlineTimer::default(),
-        }
-    }
-
     /// Returns `true` if the body is at its end, and the answer is complete.
     fn is_end(&self) -> bool {
         // An incomplete answer is not reported as ended: the client must still get the error.

@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde::Serialize;
 use similar::{Algorithm, DiffOp};
+use utoipa::ToSchema;
 
 use crate::{
     clock,
@@ -61,17 +63,19 @@ pub struct StructureChange {
     pub after: Option<BodyStructure>,
 }
 
-/// The structure of one body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The structure of a body around its findings and repairs. Never content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Sketch)]
 pub struct BodyStructure {
     /// The number of messages in the body.
     pub messages: usize,
-    /// The messages that are shown, in their order.
+    /// The messages that are shown. A jump in `index` marks messages that are left out.
     pub shown: Vec<MessageStructure>,
 }
 
 /// The structure of one message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Message)]
 pub struct MessageStructure {
     /// The index of the message, from 0.
     pub index: usize,
@@ -82,16 +86,22 @@ pub struct MessageStructure {
 }
 
 /// The structure of one block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Block)]
 pub struct BlockStructure {
     /// `call`, `result`, `server_call`, `server_result`, `thinking`, `compaction` or `other`.
+    #[serde(rename = "type")]
     pub kind: &'static str,
     /// The id of a call, or of the call that a result answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool of that call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// `true` if the other of the two bodies has no such block in this place.
-    pub is_changed: bool,
+    /// True if the received body has no such block in this place.
+    pub new: bool,
+    /// True if the sent body has no such block in this place.
+    pub gone: bool,
 }
 
 impl StructureChange {
@@ -103,9 +113,10 @@ impl StructureChange {
         let sent = job.after.as_ref().map(Segments::to_vec);
         let after = sent.as_deref().and_then(|sent| FlatBody::read_body(sent, job.wire));
         let found = job.finding_messages.iter().copied();
+        let none = BTreeSet::new();
         let Some(after) = after else {
             return Self {
-                before: Some(before.structure_around(found, &BTreeSet::new())),
+                before: Some(before.structure_around(found, &none, &none)),
                 after: None,
             };
         };
@@ -113,8 +124,8 @@ impl StructureChange {
         // Findings are indices of the received body. In the sent body, messages may have other indices.
         let places = found.chain(before.messages_with(&removed));
         Self {
-            before: Some(before.structure_around(places, &removed)),
-            after: Some(after.structure_around(after.messages_with(&added), &added)),
+            before: Some(before.structure_around(places, &none, &removed)),
+            after: Some(after.structure_around(after.messages_with(&added), &added, &none)),
         }
     }
 }
@@ -186,8 +197,14 @@ impl<'a> FlatBody<'a> {
             .collect()
     }
 
-    /// Returns the structure around the messages with the indices `places`. `changed` contains the changed blocks.
-    fn structure_around(&self, places: impl IntoIterator<Item = usize>, changed: &BTreeSet<usize>) -> BodyStructure {
+    /// Returns the structure around the messages with the indices `places`. Only one of the two bodies has the blocks
+    /// in `new` and in `gone`.
+    fn structure_around(
+        &self,
+        places: impl IntoIterator<Item = usize>,
+        new: &BTreeSet<usize>,
+        gone: &BTreeSet<usize>,
+    ) -> BodyStructure {
         // Results name only their call, so the tool is looked up by the call's id.
         let tools = self.tool_names();
         let with_neighbours = places
@@ -205,7 +222,8 @@ impl<'a> FlatBody<'a> {
                     kind,
                     id: id.clone(),
                     tool,
-                    is_changed: changed.contains(&at),
+                    new: new.contains(&at),
+                    gone: gone.contains(&at),
                 })
             };
             Some(MessageStructure {

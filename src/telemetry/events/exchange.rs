@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// An exchange that ended, for whatever reason.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ExchangeEnded {
     /// The value of `x-antiphon-request-id`: a UUID v7.
     pub request_id: String,

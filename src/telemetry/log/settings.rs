@@ -74,10 +74,7 @@ impl LogControl {
 
     /// Sets the level or the directives. Fails with a message if they are wrong.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
-        LogSettings::check_level(level).map_err(|(message, hint)| match hint {
-            Some(hint) => format!("{message}; {hint}"),
-            None => message,
-        })?;
+        LogSettings::check_level(level).map_err(|(message, hint)| format!("{message}; {hint}"))?;
         let filter = parse_filter(level).map_err(|error| error.to_string())?;
         // Locked until the filter is set. Otherwise two concurrent changes could store one level and set the other.
         let mut current = self.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,14 +90,10 @@ impl LogControl {
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl LogSettings {
-    /// Checks `level`. Fails with a message, and a hint if there is one.
-    pub fn check_level(level: &str) -> Result<(), (String, Option<String>)> {
-        let hint = || {
-            Some(format!(
-                "write one of {}, or directives like \"antiphon=debug,warn\"",
-                LEVELS.join(", ")
-            ))
-        };
+    /// Checks `level`. Fails with a message and a hint.
+    pub fn check_level(level: &str) -> Result<(), (String, String)> {
+        let levels = LEVELS.join(", ");
+        let hint = || format!("write one of {levels}, or directives like \"antiphon=debug,warn\"");
         for directive in level.split(',').map(str::trim) {
             // The parser would accept a misspelled level as the name of a module.
             let lone = !directive.contains('=') && !directive.contains('[');
@@ -108,10 +101,8 @@ impl LogSettings {
                 return Err((format!("expected a log level, found {directive:?}"), hint()));
             }
         }
-        match parse_filter(level) {
-            Ok(_) => Ok(()),
-            Err(error) => Err((format!("expected a log level or directives: {error}"), hint())),
-        }
+        let refuse = |error| (format!("expected a log level or directives: {error}"), hint());
+        parse_filter(level).map(drop).map_err(refuse)
     }
 
     /// Sends the log lines of the whole process to stderr. Fails if logging is installed already.

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock, atomic::AtomicU64},
-    time::Duration,
 };
 
 use prometheus_client::{
@@ -102,27 +101,6 @@ metric_table! {
             "Time from the post of a result to its delivery to the client",
             &AGE_BUCKETS,
         );
-    }
-}
-
-impl LedgerMetrics {
-    /// Measures an operation, and counts its error if it failed.
-    pub(in crate::telemetry) fn record_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
-        self.op_duration.observe([op], took);
-        if let Some(kind) = error {
-            self.errors.count([op, kind]);
-        }
-    }
-
-    /// Counts a delivered result, and measures how long it waited.
-    pub(in crate::telemetry) fn record_delivery(&self, age: Duration) {
-        self.late_results.count(["delivered"]);
-        self.late_result_age.observe(age.as_secs_f64());
-    }
-
-    /// Returns the events of posted results so far.
-    pub(in crate::telemetry) fn late_results(&self) -> [(&'static str, u64); LATE_RESULT_EVENTS.len()] {
-        LATE_RESULT_EVENTS.map(|event| (event, self.late_results.total([event])))
     }
 }
 

@@ -74,9 +74,7 @@ impl MetricsPage {
 
     /// Adds a counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str) -> Counter {
-        let counter = Counter::default();
-        self.add_metric(1, name, help, None, counter.clone());
-        counter
+        self.add_metric(1, name, help, None, Counter::default())
     }
 
     /// Adds a counter for each label set.
@@ -86,45 +84,44 @@ impl MetricsPage {
         help: &str,
         labels: LabelSpace<N>,
     ) -> CounterFamily<N> {
-        let family = Family::default();
-        self.add_metric(sets_total(&labels), name, help, None, family.clone());
+        let family = self.add_metric(sets_total(&labels), name, help, None, Family::default());
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
     /// Adds a counter that code without access to metrics increments. It is read on each scrape.
     pub(super) fn shared_counter(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
-        let count = Arc::<AtomicU64>::default();
-        self.add_shared_counter(name, help, Arc::clone(&count));
+        let count = Arc::default();
+        self.collector(
+            1,
+            SharedCounter {
+                name,
+                help,
+                count: Arc::clone(&count),
+            },
+        );
         count
     }
 
     /// Adds a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str) -> Gauge {
-        let gauge = Gauge::default();
-        self.add_metric(1, name, help, None, gauge.clone());
-        gauge
+        self.add_metric(1, name, help, None, Gauge::default())
     }
 
     /// Adds a gauge for each label set.
     pub(super) fn gauges<const N: usize>(&mut self, name: &str, help: &str, labels: LabelSpace<N>) -> GaugeFamily<N> {
-        let family = Family::default();
-        self.add_metric(sets_total(&labels), name, help, None, family.clone());
+        let family = self.add_metric(sets_total(&labels), name, help, None, Family::default());
         GaugeFamily::new(BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates)))
     }
 
     /// Adds a gauge of seconds since 1970.
     pub(super) fn timestamp(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
-        let gauge = Gauge::default();
-        self.add_metric(1, name, help, Some(Unit::Seconds), gauge.clone());
-        gauge
+        self.add_metric(1, name, help, Some(Unit::Seconds), Gauge::default())
     }
 
     /// Adds a histogram of seconds without labels.
     pub(super) fn histogram(&mut self, name: &str, help: &str, buckets: &'static [f64]) -> Histogram {
         let histogram = Histogram::new(buckets.iter().copied());
-        let series = histogram_series(buckets);
-        self.add_metric(series, name, help, Some(Unit::Seconds), histogram.clone());
-        histogram
+        self.add_metric(histogram_series(buckets), name, help, Some(Unit::Seconds), histogram)
     }
 
     /// Adds a histogram of seconds for each label set.
@@ -137,13 +134,14 @@ impl MetricsPage {
     ) -> HistogramFamily<N> {
         let family = Family::new_with_constructor(HistogramBuckets(buckets));
         let series = sets_total(&labels) * histogram_series(buckets);
-        self.add_metric(series, name, help, Some(Unit::Seconds), family.clone());
+        let family = self.add_metric(series, name, help, Some(Unit::Seconds), family);
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
     /// Adds an info metric: facts that never change.
     pub(super) fn info<const N: usize>(&mut self, name: &str, help: &str, facts: [(&'static str, &'static str); N]) {
-        self.add_metric(1, name, help, None, Info::new(facts));
+        self.series_max += 1;
+        self.registry.register(name, help, Info::new(facts));
     }
 
     /// Adds rows that are collected on each scrape, with `series` series at most.
@@ -156,7 +154,7 @@ impl MetricsPage {
     /// Adds the page's own row: the updates without room for their label set.
     pub(super) fn folded_updates(&mut self, name: &'static str, help: &'static str) {
         let count = Arc::clone(&self.folded_updates);
-        self.add_shared_counter(name, help, count);
+        self.collector(1, SharedCounter { name, help, count });
     }
 
     /// Returns the upper bound of the number of series on the page.
@@ -169,17 +167,17 @@ impl MetricsPage {
         text::encode_registry(text, &self.registry)
     }
 
-    fn add_metric(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: impl Metric) {
+    fn add_metric<M>(&mut self, series: usize, name: &str, help: &str, unit: Option<Unit>, metric: M) -> M
+    where
+        M: Metric + Clone,
+    {
         // Counted at registration, so that the bound is known before any traffic.
         self.series_max += series;
         match unit {
-            None => self.registry.register(name, help, metric),
-            Some(unit) => self.registry.register_with_unit(name, help, unit, metric),
+            None => self.registry.register(name, help, metric.clone()),
+            Some(unit) => self.registry.register_with_unit(name, help, unit, metric.clone()),
         }
-    }
-
-    fn add_shared_counter(&mut self, name: &'static str, help: &'static str, count: Arc<AtomicU64>) {
-        self.collector(1, SharedCounter { name, help, count });
+        metric
     }
 }
 

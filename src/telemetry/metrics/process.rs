@@ -20,7 +20,7 @@ struct ProcessRow {
     help: &'static str,
     unit: Option<Unit>,
     /// `None` if the system does not report it.
-    read: fn(&ProcessStatus) -> Option<ProcessValue>,
+    value: Option<ProcessValue>,
 }
 
 /// The value of a row, with its type.
@@ -30,52 +30,13 @@ enum ProcessValue {
     Gauge(i64),
 }
 
-static PROCESS_ROWS: [ProcessRow; 6] = [
-    ProcessRow {
-        name: "process_cpu",
-        help: "User and system CPU time of the process.",
-        unit: Some(Unit::Seconds),
-        read: |status| status.cpu_seconds.map(ProcessValue::CounterSeconds),
-    },
-    ProcessRow {
-        name: "process_start_time",
-        help: "Time when the process started, in seconds since 1970.",
-        unit: Some(Unit::Seconds),
-        read: |status| status.start_seconds.map(ProcessValue::GaugeSeconds),
-    },
-    ProcessRow {
-        name: "process_resident_memory",
-        help: "Resident memory of the process.",
-        unit: Some(Unit::Bytes),
-        read: |status| status.resident_bytes.map(ProcessValue::Gauge),
-    },
-    ProcessRow {
-        name: "process_virtual_memory",
-        help: "Virtual memory of the process.",
-        unit: Some(Unit::Bytes),
-        read: |status| status.virtual_bytes.map(ProcessValue::Gauge),
-    },
-    ProcessRow {
-        name: "process_open_fds",
-        help: "Open file descriptors.",
-        unit: None,
-        read: |status| status.open_files.map(ProcessValue::Gauge),
-    },
-    ProcessRow {
-        name: "process_max_fds",
-        help: "Limit of open file descriptors.",
-        unit: None,
-        read: |status| status.files_max.map(ProcessValue::Gauge),
-    },
-];
-
 /// The part of the page about the process. Its names have no `antiphon` prefix.
 #[derive(Debug)]
 pub(super) struct ProcessPage(Registry);
 
 impl ProcessPage {
     /// Number of series.
-    pub(super) const SERIES_MAX: usize = PROCESS_ROWS.len();
+    pub(super) const SERIES_MAX: usize = 6;
 
     pub(super) fn new() -> Self {
         let mut registry = Registry::default();
@@ -95,15 +56,14 @@ struct ProcessCollector;
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        let status = ProcessStatus::read();
-        for ProcessRow { name, help, unit, read } in &PROCESS_ROWS {
+        for row in process_rows() {
             // A missing series is better than a zero, which would look like a measured value.
-            let Some(value) = read(&status) else { continue };
+            let Some(value) = row.value else { continue };
             let kind = match value {
                 ProcessValue::CounterSeconds(_) => MetricType::Counter,
                 ProcessValue::GaugeSeconds(_) | ProcessValue::Gauge(_) => MetricType::Gauge,
             };
-            let encoder = page.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            let encoder = page.encode_descriptor(row.name, row.help, row.unit.as_ref(), kind)?;
             match value {
                 ProcessValue::CounterSeconds(seconds) => ConstCounter::new(seconds).encode(encoder)?,
                 ProcessValue::GaugeSeconds(seconds) => ConstGauge::new(seconds).encode(encoder)?,
@@ -114,53 +74,73 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// The content of `/proc` that the rows need; `None` if it cannot be read.
-#[derive(Debug, Default)]
-struct ProcessStatus {
-    cpu_seconds: Option<f64>,
-    start_seconds: Option<f64>,
-    resident_bytes: Option<i64>,
-    virtual_bytes: Option<i64>,
-    open_files: Option<i64>,
-    files_max: Option<i64>,
-}
-
-impl ProcessStatus {
-    fn read() -> Self {
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The program's name is in parentheses and may contain anything, so fields are counted from its end.
-        let fields: Vec<&str> = stat
-            .rsplit_once(')')
-            .map_or("", |(_, rest)| rest)
-            .split_whitespace()
-            .collect();
-        // In proc(5) these fields have other numbers: index 0 here is field 3, the state.
-        let seconds = |at: usize| {
-            fields
-                .get(at)?
-                .parse::<f64>()
-                .ok()
-                .map(|ticks| ticks / TICKS_PER_SECOND)
-        };
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // The kernel reports kibibytes.
-        let bytes = |name: &str| Some(first_word_after(&status, name)?.parse::<i64>().ok()? * 1024);
-        let system = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let booted = first_word_after(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        // Reading the folder opens one descriptor, which is not counted.
-        let open = fs::read_dir("/proc/self/fd")
+/// Reads every row from `/proc`.
+fn process_rows() -> [ProcessRow; ProcessPage::SERIES_MAX] {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The program's name is in parentheses and may contain anything, so fields are counted from its end.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .collect();
+    // In proc(5) these fields have other numbers: index 0 here is field 3, the state.
+    let seconds = |at: usize| {
+        fields
+            .get(at)?
+            .parse::<f64>()
             .ok()
-            .map(|files| files.count().saturating_sub(1));
-        Self {
-            cpu_seconds: seconds(11).zip(seconds(12)).map(|(user, system)| user + system),
-            start_seconds: booted.zip(seconds(19)).map(|(booted, since)| booted + since),
-            resident_bytes: bytes("VmRSS:"),
-            virtual_bytes: bytes("VmSize:"),
-            open_files: open.and_then(|files| i64::try_from(files).ok()),
-            files_max: first_word_after(&limits, "Max open files").and_then(|files| files.parse().ok()),
-        }
-    }
+            .map(|ticks| ticks / TICKS_PER_SECOND)
+    };
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // The kernel reports kibibytes.
+    let bytes = |name: &str| Some(first_word_after(&status, name)?.parse::<i64>().ok()? * 1024);
+    let system = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let booted = first_word_after(&system, "btime").and_then(|seconds| seconds.parse::<f64>().ok());
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    // Reading the folder opens one descriptor, which is not counted.
+    let open = fs::read_dir("/proc/self/fd").map(|files| files.count().saturating_sub(1));
+    let cpu = seconds(11).zip(seconds(12)).map(|(user, system)| user + system);
+    let started = booted.zip(seconds(19)).map(|(booted, since)| booted + since);
+    let open_files = open.ok().and_then(|files| i64::try_from(files).ok());
+    let files_max = first_word_after(&limits, "Max open files").and_then(|files| files.parse().ok());
+    [
+        ProcessRow {
+            name: "process_cpu",
+            help: "User and system CPU time of the process.",
+            unit: Some(Unit::Seconds),
+            value: cpu.map(ProcessValue::CounterSeconds),
+        },
+        ProcessRow {
+            name: "process_start_time",
+            help: "Time when the process started, in seconds since 1970.",
+            unit: Some(Unit::Seconds),
+            value: started.map(ProcessValue::GaugeSeconds),
+        },
+        ProcessRow {
+            name: "process_resident_memory",
+            help: "Resident memory of the process.",
+            unit: Some(Unit::Bytes),
+            value: bytes("VmRSS:").map(ProcessValue::Gauge),
+        },
+        ProcessRow {
+            name: "process_virtual_memory",
+            help: "Virtual memory of the process.",
+            unit: Some(Unit::Bytes),
+            value: bytes("VmSize:").map(ProcessValue::Gauge),
+        },
+        ProcessRow {
+            name: "process_open_fds",
+            help: "Open file descriptors.",
+            unit: None,
+            value: open_files.map(ProcessValue::Gauge),
+        },
+        ProcessRow {
+            name: "process_max_fds",
+            help: "Limit of open file descriptors.",
+            unit: None,
+            value: files_max.map(ProcessValue::Gauge),
+        },
+    ]
 }
 
 /// Returns the first word after `name` on the line that starts with it.

@@ -96,25 +96,6 @@ impl SessionMetrics {
         self.tool_round_trip
             .observe([self.tool_names.tool_label(&call.tool)], call.open_for);
     }
-
-    /// Counts calls that no client is known to wait for.
-    pub(in crate::telemetry) fn record_detached_calls(&self, why: DetachReason, calls: u64) {
-        if calls > 0 {
-            self.calls_detached.add([why.label()], calls);
-        }
-    }
-
-    /// Returns the detached calls so far, by reason.
-    pub(in crate::telemetry) fn detached_calls(&self) -> [(&'static str, u64); DetachReason::ALL.len()] {
-        DetachReason::ALL.map(|why| (why.label(), self.calls_detached.total([why.label()])))
-    }
-
-    /// Sets the number of conversations and of their open tool calls.
-    pub(in crate::telemetry) fn set_totals(&self, lanes: usize, open_calls: usize) {
-        self.lanes.set(i64::try_from(lanes).unwrap_or(i64::MAX));
-        self.tool_calls_in_flight
-            .set(i64::try_from(open_calls).unwrap_or(i64::MAX));
-    }
 }
 
 const fn yes_or_no(is: bool) -> &'static str {

@@ -2,11 +2,9 @@
 //!
 //! Names of upstreams and profiles come from the configuration, never from a request.
 
-use std::time::Duration;
-
 use super::{
     family::{CounterFamily, GaugeFamily, HistogramFamily},
-    label_sets::{LabelSpace, LabelValue},
+    label_sets::LabelSpace,
     page::metric_table,
 };
 use crate::{
@@ -74,48 +72,4 @@ impl UpstreamMetrics {
             }
         }
     }
-
-    /// Measures a new connection, TLS included.
-    pub(in crate::telemetry) fn record_connect(&self, took: Duration) {
-        self.duration.observe(["connect"], took);
-    }
-
-    /// Measures the wait for the first byte of an answer's body.
-    pub(in crate::telemetry) fn record_first_byte(&self, took: Duration) {
-        self.duration.observe(["first_byte"], took);
-    }
-
-    /// Counts a send that ended.
-    pub(in crate::telemetry) fn record_attempt(&self, upstream: &str, class: &'static str) {
-        self.attempts.count([configured_label(upstream), class.into()]);
-    }
-
-    /// Counts a conversation that left a profile.
-    pub(in crate::telemetry) fn record_rotation(&self, upstream: &str, profile: &str, reason: &'static str) {
-        self.profile_rotations
-            .count([configured_label(upstream), configured_label(profile), reason.into()]);
-    }
-
-    /// Sets the gauge of a profile and a state: 1 if the profile is in it.
-    pub(in crate::telemetry) fn set_profile_state(&self, upstream: &str, profile: &str, state: &'static str, is: bool) {
-        let labels = [configured_label(upstream), configured_label(profile), state.into()];
-        self.profile_state.set(labels, i64::from(is));
-    }
-
-    /// Sets the number of breakers in a state.
-    pub(in crate::telemetry) fn set_breaker_count(&self, upstream: &str, state: &'static str, count: usize) {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.breakers.set([configured_label(upstream), state.into()], count);
-    }
-
-    /// Removes all profiles and breakers. The handler of the page sets those in force before it encodes the page.
-    pub(in crate::telemetry) fn forget_configuration(&self) {
-        self.profile_state.clear();
-        self.breakers.clear();
-    }
-}
-
-/// Returns a label value from the configuration.
-fn configured_label(value: &str) -> LabelValue {
-    LabelValue::Owned(value.to_owned())
 }

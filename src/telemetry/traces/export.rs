@@ -1,6 +1,6 @@
 //! The export of spans to the collector: a bounded queue that never blocks an exchange, and one task that sends.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -36,16 +36,10 @@ enum SpanQueueItem {
 }
 
 /// The sending end of the queue. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct SpanQueue {
     items: mpsc::Sender<SpanQueueItem>,
     metrics: Arc<Metrics>,
-}
-
-impl fmt::Debug for SpanQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpanQueue").finish_non_exhaustive()
-    }
 }
 
 /// Creates a queue, and the exporter that sends its spans.

@@ -4,9 +4,10 @@
 use crate::{
     splice::Span,
     wire::{
+        anthropic::read::is_code,
         content::{
-            self, BlockFormat, ListFit, MemberCheck, PostedContent, block_type, has_members, has_visible_text,
-            is_base64_string, is_string,
+            BlockFormat, MemberCheck, PostedContent, fit_blocks, has_members, has_visible_text, is_base64_string,
+            is_string,
         },
         json::{self, Json, JsonKind, quote_string},
     },
@@ -26,17 +27,7 @@ pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed
     let kinds = ResultBlockKinds {
         text_only: failed || is_programmatic(call_json, call),
     };
-    let content = PostedContent::new(content);
-    let (root, kind) = content.root_value();
-    let written = match kind {
-        JsonKind::String => content.into_json(),
-        JsonKind::Array => match content::fit_list(content.as_json(), root, &kinds) {
-            ListFit::Unchanged => content.into_json(),
-            ListFit::Blocks(blocks) => content::write_list(&blocks),
-            ListFit::NotBlocks => content.into_text(),
-        },
-        JsonKind::Object | JsonKind::Null | JsonKind::Other => content.into_text(),
-    };
+    let written = fit_blocks(PostedContent::new(content), &kinds);
     // Checked last, since the fitted content may be blank where the posted one was not.
     if failed && is_blank_content(&written) {
         quote_string(error)
@@ -47,9 +38,7 @@ pub(crate) fn fit_content(call_json: Json<'_>, call: Span, content: &str, failed
 
 /// Reports whether code at the provider made the call.
 fn is_programmatic(json: Json<'_>, call: Span) -> bool {
-    // A direct call has `{"type":"direct"}`, without `tool_id`.
-    let caller = json.member(call, "caller");
-    caller.is_some_and(|caller| json.member(caller, "tool_id").is_some())
+    json.member(call, "caller").is_some_and(|caller| is_code(json, caller))
 }
 
 /// Reports whether a content is empty or blank: "content cannot be empty if `is_error` is true".
@@ -64,7 +53,7 @@ fn is_blank_content(content: &str) -> bool {
 
 impl BlockFormat for ResultBlockKinds {
     fn takes_block(&self, json: Json<'_>, block: Span) -> bool {
-        match block_type(json, block).as_ref() {
+        match json.member_text(block, "type").as_ref() {
             b"text" => is_text(json, block),
             // Everything below is refused, and becomes text.
             _ if self.text_only => false,
@@ -109,7 +98,7 @@ fn is_image(json: Json<'_>, block: Span) -> bool {
 }
 
 fn is_image_source(json: Json<'_>, source: Span) -> bool {
-    match block_type(json, source).as_ref() {
+    match json.member_text(source, "type").as_ref() {
         b"base64" => {
             let members: [(&str, MemberCheck); 3] = [TYPE, ("media_type", is_image_type), ("data", is_base64_string)];
             has_members(json, source, &members, &[])
@@ -125,7 +114,7 @@ fn is_image_type(json: Json<'_>, media: Span) -> bool {
 
 /// Reports whether a source refers to its bytes by URL or file id.
 fn is_reference(json: Json<'_>, source: Span) -> bool {
-    match block_type(json, source).as_ref() {
+    match json.member_text(source, "type").as_ref() {
         b"url" => has_members(json, source, &[TYPE, ("url", is_https)], &[]),
         b"file" => has_members(json, source, &[TYPE, ("file_id", has_visible_text)], &[]),
         _ => false,
@@ -133,7 +122,7 @@ fn is_reference(json: Json<'_>, source: Span) -> bool {
 }
 
 fn is_document(json: Json<'_>, source: Span) -> bool {
-    match block_type(json, source).as_ref() {
+    match json.member_text(source, "type").as_ref() {
         b"base64" => {
             let members: [(&str, MemberCheck); 3] = [TYPE, ("media_type", is_pdf), ("data", is_base64_string)];
             has_members(json, source, &members, &[])
@@ -193,7 +182,7 @@ fn is_citation_list(json: Json<'_>, value: Span) -> bool {
         JsonKind::Object | JsonKind::Array => false,
     };
     let is_citation = |citation: Span| {
-        let mut plain = block_type(json, citation).ends_with(b"_location");
+        let mut plain = json.member_text(citation, "type").ends_with(b"_location");
         let walked = json.for_each_member(citation, |_, value| plain &= is_plain(value));
         plain && walked.is_ok()
     };

@@ -2,14 +2,15 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartId, PartKind,
-        ReadMark, Role, ServerCall, Text,
+        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, PartId, PartKind, ReadMark, Role,
+        ServerCall, Text,
     },
     splice::Span,
     wire::{
         Unreadable, body_fields,
         json::{Cursor, Json, JsonKind, is_blank},
         plain_text,
+        read_steps::{push_flaw, push_message, push_part, role_of},
     },
 };
 
@@ -48,9 +49,7 @@ impl<'a> AnthropicReader<'a> {
     /// A body that continues a thread contains only the new messages.
     fn read_thread(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Unreadable> {
         let thread = body_fields::note_field(&mut self.conversation, b"thread", cursor)?;
-        let kind = self.json.member(thread, "type");
-        self.conversation.may_have_remote_calls =
-            kind.is_some_and(|kind| *self.json.decode_string(kind) == *b"continue");
+        self.conversation.may_have_remote_calls = *self.json.member_text(thread, "type") == *b"continue";
         self.conversation.notes.names_remote_state |= self.conversation.may_have_remote_calls;
         Ok(())
     }
@@ -81,22 +80,11 @@ impl<'a> AnthropicReader<'a> {
             }
             Ok(())
         })?;
-        let parts = mark.parts..self.conversation.parts.len();
         self.reclassify_parts(role, mark);
-        if role != Role::System && self.is_empty(content, parts.is_empty()) {
-            let message = self.conversation.messages.len();
-            self.conversation.flaws.push(Flaw {
-                message,
-                part: None,
-                kind: FlawKind::EmptyMessage,
-            });
+        if role != Role::System && self.is_empty(content, self.conversation.parts.len() == mark.parts) {
+            push_flaw(&mut self.conversation, None, FlawKind::EmptyMessage);
         }
-        self.conversation.messages.push(Message {
-            span,
-            role,
-            content,
-            parts,
-        });
+        push_message(&mut self.conversation, span, role, content, mark.parts);
         Ok(())
     }
 
@@ -106,12 +94,7 @@ impl<'a> AnthropicReader<'a> {
             JsonKind::String => {
                 let span = cursor.skip_value()?;
                 // A string counts as one part, like a list with one text block.
-                let message = self.conversation.messages.len();
-                self.conversation.push_part(Part {
-                    span,
-                    message,
-                    kind: PartKind::Other,
-                });
+                push_part(&mut self.conversation, span, PartKind::Other);
                 Ok(Content::Text(span))
             }
             _ => cursor.skip_value().map(|_| Content::Opaque),
@@ -125,17 +108,11 @@ impl<'a> AnthropicReader<'a> {
             JsonKind::Object => cursor.walk_object(|cursor, key| block.read_member(self.json, key, cursor))?,
             _ => cursor.skip_value()?,
         };
-        let message = self.conversation.messages.len();
-        let part = self.conversation.parts.len();
         if let Some(kind) = block.find_flaw(self.json) {
-            self.conversation.flaws.push(Flaw {
-                message,
-                part: Some(PartId::new(part)),
-                kind,
-            });
+            let part = PartId::new(self.conversation.parts.len());
+            push_flaw(&mut self.conversation, Some(part), kind);
         }
-        let kind = block.into_part_kind();
-        self.conversation.push_part(Part { span, message, kind });
+        push_part(&mut self.conversation, span, block.into_part_kind());
         Ok(())
     }
 
@@ -185,25 +162,18 @@ impl<'a> AnthropicReader<'a> {
     }
 }
 
-fn role_of(name: &[u8]) -> Role {
-    match name {
-        b"user" => Role::User,
-        b"assistant" => Role::Assistant,
-        _ => Role::System,
-    }
+/// Reports whether the caller of a call is code at the provider. An ordinary call has `{"type":"direct"}`.
+pub(crate) fn is_code(json: Json<'_>, caller: Span) -> bool {
+    json.member(caller, "tool_id").is_some()
 }
 
 /// Locates the name, the input and the toolset of a `tool_use` block.
 pub(crate) fn call_details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);
-    let string = |key: &str| {
-        json.member(block, key)
-            .filter(|value| json.kind(*value) == JsonKind::String)
-    };
     CallDetails {
-        name: string("name"),
+        name: json.string_member(block, "name"),
         input: json.member(block, "input"),
-        toolset: string("toolset_name"),
+        toolset: json.string_member(block, "toolset_name"),
     }
 }
 
@@ -236,8 +206,7 @@ impl<'a> AnthropicBlock<'a> {
             b"text" => self.text = Some(cursor.skip_value()?),
             b"content" => self.content = Some(cursor.skip_value()?),
             b"is_error" => self.failed = json.bytes(cursor.skip_value()?) == b"true",
-            // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
-            b"caller" => self.called_by_code = json.member(cursor.skip_value()?, "tool_id").is_some(),
+            b"caller" => self.called_by_code = is_code(json, cursor.skip_value()?),
             _ => drop(cursor.skip_value()?),
         }
         Ok(())

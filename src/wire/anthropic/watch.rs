@@ -105,8 +105,8 @@ impl AnthropicEventReader {
             (&mut facts.reasoning, self.reasoning_at),
             (&mut facts.compaction, self.compaction_at),
         ] {
-            if *phase == OutputPhase::Open && at == index {
-                *phase = OutputPhase::Over;
+            if at == index {
+                phase.end_open();
             }
         }
     }

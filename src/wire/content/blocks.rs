@@ -1,8 +1,8 @@
 //! Lists of content blocks in any format: blocks that a format takes, and blocks that it writes differently.
 
 use super::{
-    block_type, has_visible_text, json_as_text,
-    members::{is_base64, is_string, string_member},
+    PostedContent, has_visible_text, json_as_text,
+    members::{is_base64, is_string},
 };
 use crate::{
     splice::Span,
@@ -31,16 +31,15 @@ pub(crate) trait BlockFormat {
 
     /// Returns a block with this image. `None` if the format has no such block. `data` is base64.
     fn image_block(&self, media: &str, data: &str) -> Option<String>;
-}
 
-/// The way in which a format takes a list.
-pub(crate) enum ListFit {
-    /// Unchanged.
-    Unchanged,
-    /// Rewritten as these blocks, which have the same content.
-    Blocks(Vec<String>),
-    /// Written as data: it is not a list of content blocks, or the format has none of these blocks.
-    NotBlocks,
+    /// Returns a content of rewritten blocks.
+    fn write_blocks(&self, blocks: &[String]) -> String {
+        // An empty string is safer: some providers refuse an empty list.
+        if blocks.is_empty() {
+            return "\"\"".to_owned();
+        }
+        format!("[{}]", blocks.join(","))
+    }
 }
 
 /// The content of one block.
@@ -53,22 +52,27 @@ enum BlockContent {
     Other,
 }
 
-/// Fits the list at `list` to a format.
-pub(crate) fn fit_list(json: Json<'_>, list: Span, format: &impl BlockFormat) -> ListFit {
-    let mut blocks = Vec::new();
-    if json.for_each_element(list, |block| blocks.push(block)).is_err() {
-        return ListFit::NotBlocks;
+/// Returns a content as a format takes it.
+///
+/// A string, and a list whose blocks the format takes, stay in their bytes. Other blocks are rewritten with the same
+/// content. Anything else is data, and becomes text.
+pub(crate) fn fit_blocks(content: PostedContent<'_>, format: &impl BlockFormat) -> String {
+    let json = content.as_json();
+    let (list, kind) = content.root_value();
+    if kind == JsonKind::String {
+        return content.into_json();
     }
+    let mut blocks = Vec::new();
+    let is_list = kind == JsonKind::Array && json.for_each_element(list, |block| blocks.push(block)).is_ok();
     // A list with any other element is data of the tool.
-    let is_block =
-        |block: &Span| json.kind(*block) == JsonKind::Object && string_member(json, *block, "type").is_some();
-    if !blocks.iter().all(is_block) {
-        return ListFit::NotBlocks;
+    let is_block = |block: &Span| json.string_member(*block, "type").is_some();
+    if !is_list || !blocks.iter().all(is_block) {
+        return content.into_text();
     }
     let taken: Vec<bool> = blocks.iter().map(|block| format.takes_block(json, *block)).collect();
     // The usual case, where not a byte may change.
     if taken.iter().all(|taken| *taken) {
-        return ListFit::Unchanged;
+        return content.into_json();
     }
     let (mut written, mut has_content) = (Vec::new(), false);
     for (block, taken) in blocks.into_iter().zip(taken) {
@@ -92,9 +96,9 @@ pub(crate) fn fit_list(json: Json<'_>, list: Span, format: &impl BlockFormat) ->
     }
     // Without a known block the list may be plain data, which is clearer as one text.
     if has_content {
-        ListFit::Blocks(written)
+        format.write_blocks(&written)
     } else {
-        ListFit::NotBlocks
+        content.into_text()
     }
 }
 
@@ -106,7 +110,7 @@ impl BlockContent {
             let found = members.iter().find(|(key, _)| key == name.as_bytes());
             found.map(|(_, value)| *value).filter(|value| is_string(json, *value))
         };
-        let kind = block_type(json, block);
+        let kind = json.member_text(block, "type");
         let said = match (&*kind, members.as_slice()) {
             (b"text" | b"input_text" | b"output_text", [_]) => member("text").map(Self::Text),
             // The Model Context Protocol's form.
@@ -143,14 +147,9 @@ fn content_members(json: Json<'_>, block: Span) -> Vec<(Vec<u8>, Span)> {
 }
 
 fn read_anthropic_image(json: Json<'_>, source: Span) -> Option<BlockContent> {
-    if block_type(json, source) != b"base64".as_slice() {
-        return None;
-    }
-    read_image(
-        json,
-        string_member(json, source, "data")?,
-        string_member(json, source, "media_type")?,
-    )
+    let is_base64 = *json.member_text(source, "type") == *b"base64";
+    let data = json.string_member(source, "data").filter(|_| is_base64)?;
+    read_image(json, data, json.string_member(source, "media_type")?)
 }
 
 /// Reads an image from its data and its media type. `None` if providers do not take such an image.

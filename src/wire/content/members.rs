@@ -1,7 +1,6 @@
 //! The members of blocks, and their comparison with a schema.
 
 use crate::{
-    conversation::Text,
     splice::Span,
     wire::json::{Json, JsonKind},
 };
@@ -27,17 +26,6 @@ pub(crate) fn has_members(
         missing.retain(|name| name.as_bytes() != key);
     });
     fits && walked.is_ok() && missing.is_empty()
-}
-
-/// Returns the `type` of the object at `span`, or an empty text if it has none.
-pub(crate) fn block_type(json: Json<'_>, span: Span) -> Text<'_> {
-    string_member(json, span, "type").map_or_else(Text::default, |kind| json.decode_string(kind))
-}
-
-/// Returns the last member `name` of the object at `span`. `None` if it is not a string.
-pub(crate) fn string_member(json: Json<'_>, span: Span, name: &str) -> Option<Span> {
-    let value = json.member(span, name)?;
-    is_string(json, value).then_some(value)
 }
 
 /// Reports whether the value at `span` is a string.

@@ -9,8 +9,8 @@ mod members;
 
 use std::borrow::Cow;
 
-pub(super) use blocks::{BlockFormat, ListFit, fit_list};
-pub(super) use members::{MemberCheck, block_type, has_members, is_base64_string, is_string, string_member};
+pub(super) use blocks::{BlockFormat, fit_blocks};
+pub(super) use members::{MemberCheck, has_members, is_base64_string, is_string};
 
 use crate::{
     splice::Span,
@@ -61,16 +61,7 @@ pub(super) fn json_as_text(json: &[u8]) -> String {
     quote_string(&compact_json(json))
 }
 
-/// Returns a JSON list of `blocks`, or an empty string if there are none.
-pub(super) fn write_list(blocks: &[String]) -> String {
-    // An empty string is safer: some providers refuse an empty list.
-    if blocks.is_empty() {
-        return "\"\"".to_owned();
-    }
-    format!("[{}]", blocks.join(","))
-}
-
 /// Reports whether the string at `span` has a visible character.
 pub(super) fn has_visible_text(json: Json<'_>, span: Span) -> bool {
-    json.kind(span) == JsonKind::String && !json::is_blank(json.bytes(span))
+    is_string(json, span) && !json::is_blank(json.bytes(span))
 }

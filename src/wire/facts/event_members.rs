@@ -4,7 +4,7 @@ use crate::{
     conversation::Text,
     wire::{
         Unreadable,
-        facts::{AnswerError, Facts, TEXT_BYTES_MAX},
+        facts::{AnswerError, Facts, TEXT_BYTES_MAX, Usage},
         json::{Cursor, JsonKind},
     },
 };
@@ -51,6 +51,50 @@ pub(crate) fn read_count(slot: &mut u64, cursor: &mut Cursor<'_>) -> Result<(), 
         *slot = number;
     }
     Ok(())
+}
+
+/// Stores the text under `name` in the object at the cursor.
+pub(crate) fn read_member_text<'a>(
+    slot: &mut Text<'a>,
+    name: &[u8],
+    cursor: &mut Cursor<'a>,
+) -> Result<(), Unreadable> {
+    read_members(cursor, |cursor, key| {
+        if key == name {
+            *slot = cursor.read_text()?;
+            return Ok(());
+        }
+        skip_value(cursor)
+    })
+}
+
+/// Reads token counts with `OpenAI`'s names. `words` are the beginnings of the names for input and output.
+///
+/// The counts are `None` if there is none. Those before a fault count.
+pub(crate) fn read_openai_usage(cursor: &mut Cursor<'_>, words: [&[u8]; 2]) -> (Option<Usage>, Result<(), Unreadable>) {
+    let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
+    let read = read_members(cursor, |cursor, key| {
+        some = true;
+        let [of_input, of_output] = words.map(|word| key.strip_prefix(word).unwrap_or_default());
+        match (of_input, of_output) {
+            (b"_tokens", _) => read_count(&mut input, cursor),
+            (_, b"_tokens") => read_count(&mut usage.output, cursor),
+            (b"_tokens_details", _) => read_members(cursor, |cursor, key| match key {
+                b"cached_tokens" => read_count(&mut usage.cache_read, cursor),
+                _ => skip_value(cursor),
+            }),
+            // DeepSeek's name for it.
+            (b"_cache_hit_tokens", _) => read_count(&mut usage.cache_read, cursor),
+            (_, b"_tokens_details") => read_members(cursor, |cursor, key| match key {
+                b"reasoning_tokens" => read_count(&mut usage.reasoning, cursor),
+                _ => skip_value(cursor),
+            }),
+            _ => skip_value(cursor),
+        }
+    });
+    // The provider counts cached tokens as input tokens too.
+    usage.input = input.saturating_sub(usage.cache_read);
+    (some.then_some(usage), read)
 }
 
 /// Copies a text, [`TEXT_BYTES_MAX`] bytes at most.

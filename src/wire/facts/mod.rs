@@ -10,7 +10,7 @@ use std::fmt;
 pub(crate) use self::{
     event_members::{
         AnswerErrorFields, END_WALK, bounded_text, non_empty_text, note_answer_id, note_model, read_count,
-        read_elements, read_members, read_object, skip_value,
+        read_elements, read_member_text, read_members, read_object, read_openai_usage, skip_value,
     },
     event_pattern::EventPattern,
 };
@@ -133,6 +133,15 @@ pub enum OutputPhase {
     Open,
     /// Begun and ended.
     Over,
+}
+
+impl OutputPhase {
+    /// Ends the output if it is in flight.
+    pub(crate) fn end_open(&mut self) {
+        if *self == Self::Open {
+            *self = Self::Over;
+        }
+    }
 }
 
 /// Tool calls that were emitted.

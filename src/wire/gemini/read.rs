@@ -1,11 +1,12 @@
 //! The reader of generateContent bodies. It reads both spellings of a field, as proto JSON allows.
 
 use crate::{
-    conversation::{Call, CallDetails, CallResult, Content, Conversation, Message, Part, PartKind, Role, Text},
+    conversation::{Call, CallDetails, CallResult, Content, Conversation, PartKind, Role, Text},
     splice::Span,
     wire::{
         Unreadable, body_fields,
         json::{Cursor, Json, JsonKind},
+        read_steps::{push_message, push_part},
     },
 };
 
@@ -74,13 +75,7 @@ impl<'a> GeminiReader<'a> {
                 part.kind = PartKind::Other;
             }
         }
-        let parts = mark.parts..self.conversation.parts.len();
-        self.conversation.messages.push(Message {
-            span,
-            role,
-            content,
-            parts,
-        });
+        push_message(&mut self.conversation, span, role, content, mark.parts);
         Ok(())
     }
 
@@ -97,9 +92,7 @@ impl<'a> GeminiReader<'a> {
             JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
             _ => cursor.skip_value()?,
         };
-        let message = self.conversation.messages.len();
-        let kind = fields.into_part_kind();
-        self.conversation.push_part(Part { span, message, kind });
+        push_part(&mut self.conversation, span, fields.into_part_kind());
         Ok(())
     }
 }
@@ -187,9 +180,7 @@ pub(crate) fn call_details(body: &[u8], part: Span) -> CallDetails {
         return CallDetails::default();
     };
     CallDetails {
-        name: json
-            .member(call, "name")
-            .filter(|name| json.kind(*name) == JsonKind::String),
+        name: json.string_member(call, "name"),
         input: json.member(call, "args"),
         toolset: None,
     }

@@ -84,9 +84,7 @@ fn read_stop_reason(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Un
     // Some chunks have an unspecified reason while the answer continues.
     if !reason.is_empty() && !reason.ends_with(b"_UNSPECIFIED") {
         (facts.stop, facts.terminal) = (non_empty_text(&reason), true);
-        if facts.reasoning == OutputPhase::Open {
-            facts.reasoning = OutputPhase::Over;
-        }
+        facts.reasoning.end_open();
     }
     Ok(())
 }
@@ -113,11 +111,11 @@ fn read_part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
         tool.is_present = cursor.peek_kind() == JsonKind::Object;
         read_members(cursor, |cursor, key| tool.read_member(key, cursor))
     });
-    facts.reasoning = match (thought, facts.reasoning) {
-        (true, _) => OutputPhase::Open,
-        (false, OutputPhase::Open) => OutputPhase::Over,
-        (false, before) => before,
-    };
+    if thought {
+        facts.reasoning = OutputPhase::Open;
+    } else {
+        facts.reasoning.end_open();
+    }
     if tool.is_present {
         tool.note_tool(what, facts);
     }

@@ -1,21 +1,18 @@
 //! The writer of parts and contents of the Gemini format.
 
 use crate::{
-    splice::{Edit, Piece, Span},
+    splice::{Piece, Span},
     wire::{
-        json::{self, Json, JsonKind},
-        quote::{self, QuotedPiece},
+        Format,
+        json::{self, Json},
+        quote::quote_result,
     },
 };
 
 /// Writes a placeholder as the response of the call at `part`.
 pub(crate) fn write_placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
     // A `response` with `error` is the documented form of a failure (Function calling, 2026-11).
-    let response = vec![
-        Piece::Constant(r#"{"error":""#),
-        Piece::Constant(text),
-        Piece::Constant("\"}"),
-    ];
+    let response = json::enclose(r#"{"error":""#, vec![Piece::Constant(text)], "\"}");
     write_response(json, part, id, response)
 }
 
@@ -23,11 +20,12 @@ pub(crate) fn write_placeholder(json: Json<'_>, part: Span, id: Option<Piece>, t
 ///
 /// `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
 pub(crate) fn write_result(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
-    if json::is_object(content.as_bytes()) {
-        return write_response(json, part, id, vec![Piece::Made(content)]);
-    }
     let key = if failed { r#"{"error":"# } else { r#"{"result":"# };
-    let response = vec![Piece::Constant(key), Piece::Made(content), Piece::Constant("}")];
+    let is_response = json::is_object(content.as_bytes());
+    let mut response = vec![Piece::Made(content)];
+    if !is_response {
+        response = json::enclose(key, response, "}");
+    }
     write_response(json, part, id, response)
 }
 
@@ -53,46 +51,12 @@ fn write_response(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<P
 pub(crate) fn write_quote(json: Json<'_>, part: Span, id: &str, name: Option<&str>) -> Vec<Vec<Piece>> {
     let response = response_in_part(json, part);
     let member = |key: &str| response.and_then(|response| json.member(response, key));
-    let mut quoted = quote::quote_result(json, id, name, member("response"), &[]);
-    let mut parts = Vec::new();
-    if let Some(files) = member("parts").filter(|files| json.kind(*files) == JsonKind::Array) {
-        let walked = json.for_each_element(files, |file| parts.push(vec![Piece::Original(file)]));
-        debug_assert!(walked.is_ok(), "the part was read before");
-    }
     // Without carried blocks the quotation is one text, which precedes the files.
-    if let Some(QuotedPiece::Text(text)) = quoted.pop() {
-        let mut pieces = vec![Piece::Constant(r#"{"text":""#)];
-        pieces.extend(text);
-        pieces.push(Piece::Constant("\"}"));
-        parts.insert(0, pieces);
-    }
-    parts
-}
-
-/// Writes a content with `parts`.
-pub(crate) fn write_message(role: &'static str, parts: Vec<Vec<Piece>>) -> Vec<Piece> {
-    let mut pieces = vec![
-        Piece::Constant(r#"{"role":""#),
-        Piece::Constant(role),
-        Piece::Constant(r#"","parts":"#),
-    ];
-    pieces.extend(json::write_list(parts));
-    pieces.push(Piece::Constant("}"));
-    pieces
-}
-
-/// Replaces the parts of the content at `span`.
-pub(crate) fn set_content(json: Json<'_>, span: Span, parts: Vec<Vec<Piece>>) -> Edit {
-    json.set_member(span, "parts", json::write_list(parts))
-}
-
-/// Writes a user's content with one constant text.
-pub(crate) fn write_text_message(text: &'static str) -> Vec<Piece> {
-    vec![
-        Piece::Constant(r#"{"role":"user","parts":[{"text":""#),
-        Piece::Constant(text),
-        Piece::Constant(r#""}]}"#),
-    ]
+    let quoted = quote_result(json, id, name, member("response"), &[]);
+    let text = quoted.into_iter().map(|piece| piece.into_block(Format::Gemini));
+    let files = member("parts").map(|files| json.elements(files)).unwrap_or_default();
+    text.chain(files.into_iter().map(|file| vec![Piece::Original(file)]))
+        .collect()
 }
 
 /// Locates the call in a part.

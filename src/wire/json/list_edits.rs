@@ -63,13 +63,10 @@ fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec
     let tail = elements
         .last()
         .map_or_else(|| list.start.saturating_add(1), |span| span.end);
-    let mut pieces = Vec::new();
-    for (index, item) in fresh.into_iter().enumerate() {
-        // Only the first element of a list has no comma before it.
-        if index > 0 || last.is_some() {
-            pieces.push(Piece::Constant(","));
-        }
-        pieces.extend(item);
+    let mut pieces = join_elements(fresh);
+    // Only the first element of a list has no comma before it.
+    if last.is_some() && !pieces.is_empty() {
+        pieces.insert(0, Piece::Constant(","));
     }
     let from = match last {
         Some(index) => elements.get(index).map_or(tail, |span| span.end),
@@ -96,18 +93,30 @@ pub fn edited_value(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
 
 /// Writes a constant text as a JSON string. The text must not need escapes.
 pub fn constant_string(text: &'static str) -> Vec<Piece> {
-    vec![Piece::Constant("\""), Piece::Constant(text), Piece::Constant("\"")]
+    enclose("\"", vec![Piece::Constant(text)], "\"")
 }
 
 /// Writes a list of `elements`.
 pub fn write_list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
-    let mut pieces = vec![Piece::Constant("[")];
+    enclose("[", join_elements(elements), "]")
+}
+
+/// Writes `elements` with commas between them.
+pub fn join_elements(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
     for (index, element) in elements.into_iter().enumerate() {
         if index > 0 {
             pieces.push(Piece::Constant(","));
         }
         pieces.extend(element);
     }
-    pieces.push(Piece::Constant("]"));
+    pieces
+}
+
+/// Writes `inside` between two constants.
+pub fn enclose(before: &'static str, inside: Vec<Piece>, after: &'static str) -> Vec<Piece> {
+    let mut pieces = vec![Piece::Constant(before)];
+    pieces.extend(inside);
+    pieces.push(Piece::Constant(after));
     pieces
 }

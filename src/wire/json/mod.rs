@@ -14,7 +14,7 @@ mod validate;
 
 pub(crate) use cursor::Cursor;
 pub use limits::{deeper_than, has_overflow};
-pub use list_edits::{ListSlot, constant_string, edited_value, rebuild_list, write_list};
+pub use list_edits::{ListSlot, constant_string, edited_value, enclose, join_elements, rebuild_list, write_list};
 pub use surrogates::replace_lone_surrogates;
 use text::decode_string;
 pub use text::{compact_json, escape_string, is_blank, is_object, quote_string};
@@ -112,6 +112,13 @@ impl<'a> Json<'a> {
             .map(|_| ())
     }
 
+    /// Returns the elements of the array at `span`; none if there is no array that can be read.
+    pub fn elements(self, span: Span) -> Vec<Span> {
+        let mut elements = Vec::new();
+        let walked = self.for_each_element(span, |element| elements.push(element));
+        walked.map(|()| elements).unwrap_or_default()
+    }
+
     /// Returns the value of the last member `name` of the object at `span`.
     pub fn member(self, span: Span, name: &str) -> Option<Span> {
         // Of a repeated key the last counts, as it does for providers.
@@ -122,6 +129,18 @@ impl<'a> Json<'a> {
             }
         });
         walked.ok().and(found)
+    }
+
+    /// Returns the value of the last member `name` of the object at `span`. `None` if it is not a string.
+    pub fn string_member(self, span: Span, name: &str) -> Option<Span> {
+        self.member(span, name)
+            .filter(|value| self.kind(*value) == JsonKind::String)
+    }
+
+    /// Returns the decoded string of the member `name` of the object at `span`; empty if it is not a string.
+    pub fn member_text(self, span: Span, name: &str) -> Text<'a> {
+        self.member(span, name)
+            .map_or_else(Text::default, |value| self.decode_string(value))
     }
 
     /// Returns the decoded string at `span`; empty if the value is not a string.

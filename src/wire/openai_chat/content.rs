@@ -4,7 +4,7 @@ use crate::{
     splice::Span,
     wire::{
         Dialect,
-        content::{self, BlockFormat, ListFit, MemberCheck, PostedContent, block_type, has_members, is_string},
+        content::{BlockFormat, MemberCheck, PostedContent, fit_blocks, has_members, is_string},
         json::{Json, JsonKind, quote_string},
     },
 };
@@ -22,24 +22,17 @@ pub(crate) fn fit_content(dialect: Dialect, content: &str) -> String {
     };
     let content = PostedContent::new(content);
     let (root, kind) = content.root_value();
-    match kind {
-        JsonKind::String => content.into_json(),
-        // OpenAI: "Expected an array with minimum length 1."
-        JsonKind::Array if content.as_json().is_empty(root) => "\"\"".to_owned(),
-        JsonKind::Array => match content::fit_list(content.as_json(), root, &parts) {
-            ListFit::Unchanged => content.into_json(),
-            // Every server takes a string, but not every server takes a list.
-            ListFit::Blocks(texts) => quote_string(&texts.join("\n")),
-            ListFit::NotBlocks => content.into_text(),
-        },
-        JsonKind::Object | JsonKind::Null | JsonKind::Other => content.into_text(),
+    // OpenAI: "Expected an array with minimum length 1."
+    if kind == JsonKind::Array && content.as_json().is_empty(root) {
+        return "\"\"".to_owned();
     }
+    fit_blocks(content, &parts)
 }
 
 impl BlockFormat for ToolMessageParts {
     fn takes_block(&self, json: Json<'_>, part: Span) -> bool {
         const TYPE: (&str, MemberCheck) = ("type", is_string);
-        match block_type(json, part).as_ref() {
+        match json.member_text(part, "type").as_ref() {
             b"text" => {
                 let cache: (&str, MemberCheck) = ("prompt_cache_breakpoint", is_breakpoint);
                 has_members(json, part, &[TYPE, ("text", is_string)], &[cache])
@@ -61,6 +54,11 @@ impl BlockFormat for ToolMessageParts {
 
     fn image_block(&self, _: &str, _: &str) -> Option<String> {
         None
+    }
+
+    fn write_blocks(&self, texts: &[String]) -> String {
+        // Every server takes a string, but not every server takes a list.
+        quote_string(&texts.join("\n"))
     }
 }
 

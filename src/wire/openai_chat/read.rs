@@ -1,14 +1,13 @@
 //! The reader of Chat Completions bodies.
 
 use crate::{
-    conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind, Role, Text,
-    },
+    conversation::{Call, CallDetails, CallResult, Content, Conversation, FlawKind, PartKind, Role, Text},
     splice::Span,
     wire::{
         Unreadable, body_fields,
         json::{Cursor, Json, JsonKind},
         plain_text,
+        read_steps::{self, push_flaw, push_message, push_part},
     },
 };
 
@@ -75,7 +74,6 @@ impl<'a> ChatReader<'a> {
             Ok(())
         })?;
         let role = role_of(&fields.role);
-        let message = self.conversation.messages.len();
         let content = fields.content.map(|content| (content, self.json.kind(content)));
         match role {
             Role::Assistant => self.note_flaw(
@@ -91,20 +89,14 @@ impl<'a> ChatReader<'a> {
                 id: fields.tool_call_id,
                 ..CallResult::default()
             });
-            self.conversation.push_part(Part { span, message, kind });
+            push_part(&mut self.conversation, span, kind);
         }
         let content = match content {
             Some((value, JsonKind::Array)) => Content::Blocks(value),
             Some((value, JsonKind::String)) => Content::Text(value),
             _ => Content::Opaque,
         };
-        let parts = mark.parts..self.conversation.parts.len();
-        self.conversation.messages.push(Message {
-            span,
-            role,
-            content,
-            parts,
-        });
+        push_message(&mut self.conversation, span, role, content, mark.parts);
         Ok(())
     }
 
@@ -116,12 +108,7 @@ impl<'a> ChatReader<'a> {
             (true, false) if fields.has_calls => FlawKind::EmptyCalls,
             _ => return,
         };
-        let message = self.conversation.messages.len();
-        self.conversation.flaws.push(Flaw {
-            message,
-            part: None,
-            kind,
-        });
+        push_flaw(&mut self.conversation, None, kind);
     }
 
     /// Reads a list of calls. Returns `true` if there is one.
@@ -142,9 +129,8 @@ impl<'a> ChatReader<'a> {
             }
             Ok(())
         })?;
-        let message = self.conversation.messages.len();
         let kind = PartKind::Call(Call { id, ..Call::default() });
-        self.conversation.push_part(Part { span, message, kind });
+        push_part(&mut self.conversation, span, kind);
         Ok(())
     }
 }
@@ -156,9 +142,7 @@ pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
         return CallDetails::default();
     };
     CallDetails {
-        name: json
-            .member(function, "name")
-            .filter(|name| json.kind(*name) == JsonKind::String),
+        name: json.string_member(function, "name"),
         input: json
             .member(function, "arguments")
             .or_else(|| json.member(function, "input")),
@@ -173,9 +157,7 @@ fn result_text(body: &[u8], message: Span) -> Option<Text<'_>> {
 
 fn role_of(name: &[u8]) -> Role {
     match name {
-        b"user" => Role::User,
-        b"assistant" => Role::Assistant,
         b"tool" => Role::Tool,
-        _ => Role::System,
+        _ => read_steps::role_of(name),
     }
 }

@@ -9,8 +9,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            AnswerErrorFields, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, Usage, bounded_text,
-            non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
+            AnswerErrorFields, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, bounded_text,
+            non_empty_text, note_model, read_count, read_elements, read_members, read_object, read_openai_usage,
+            skip_value,
         },
         json::{Cursor, JsonKind},
     },
@@ -101,7 +102,9 @@ impl ChatChunk {
             b"usage" => {
                 // Chunks before the last may have `"usage": null`.
                 self.changes_facts |= cursor.peek_kind() != JsonKind::Null;
-                read_usage(cursor, facts)
+                let (usage, read) = read_openai_usage(cursor, [b"prompt", b"completion"]);
+                facts.usage = usage.unwrap_or(facts.usage);
+                read
             }
             b"error" => error.read_error(cursor),
             b"model" => note_model(facts, cursor),
@@ -136,8 +139,8 @@ impl ChatChunk {
         }
         facts.has_output |= !stop.is_empty() || delta.has_output();
         delta.note_facts(place, facts);
-        if (self.is_complete || !stop.is_empty()) && facts.reasoning == OutputPhase::Open {
-            facts.reasoning = OutputPhase::Over;
+        if self.is_complete || !stop.is_empty() {
+            facts.reasoning.end_open();
         }
         read
     }
@@ -215,9 +218,9 @@ impl<'a> ChatDelta<'a> {
     /// Notes the phase of reasoning and the calls.
     fn note_facts(self, choice: u64, facts: &mut Facts) {
         // Text ends reasoning; a chunk with both is past it.
-        if self.has_text && facts.reasoning == OutputPhase::Open {
-            facts.reasoning = OutputPhase::Over;
-        } else if self.has_reasoning && !self.has_text {
+        if self.has_text {
+            facts.reasoning.end_open();
+        } else if self.has_reasoning {
             facts.reasoning = OutputPhase::Open;
         }
         for call in self.calls {
@@ -251,33 +254,4 @@ impl<'a> ChatCallDelta<'a> {
         }
         Ok(())
     }
-}
-
-/// Reads the usage in the form of OpenAI and compatible servers.
-fn read_usage(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
-    let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
-    let read = read_members(cursor, |cursor, key| {
-        some = true;
-        match key {
-            b"prompt_tokens" => read_count(&mut input, cursor),
-            b"completion_tokens" => read_count(&mut usage.output, cursor),
-            b"prompt_tokens_details" => read_members(cursor, |cursor, key| match key {
-                b"cached_tokens" => read_count(&mut usage.cache_read, cursor),
-                _ => skip_value(cursor),
-            }),
-            // DeepSeek's name for it.
-            b"prompt_cache_hit_tokens" => read_count(&mut usage.cache_read, cursor),
-            b"completion_tokens_details" => read_members(cursor, |cursor, key| match key {
-                b"reasoning_tokens" => read_count(&mut usage.reasoning, cursor),
-                _ => skip_value(cursor),
-            }),
-            _ => skip_value(cursor),
-        }
-    });
-    if some {
-        // The provider counts cached tokens as prompt tokens too.
-        usage.input = input.saturating_sub(usage.cache_read);
-        facts.usage = usage;
-    }
-    read
 }

@@ -3,10 +3,7 @@
 use crate::{
     splice::Span,
     wire::{
-        content::{
-            self, BlockFormat, ListFit, MemberCheck, PostedContent, block_type, has_members, has_visible_text,
-            is_string, string_member,
-        },
+        content::{BlockFormat, MemberCheck, PostedContent, fit_blocks, has_members, has_visible_text, is_string},
         json::{Json, JsonKind, quote_string},
         openai_responses::{items::OutputForm, write::call_kind_at as call_kind_of},
     },
@@ -19,16 +16,11 @@ struct OutputParts;
 pub(crate) fn fit_content(call_json: Json<'_>, call: Span, posted: &str) -> String {
     let takes_lists = call_kind_of(call_json, call).is_none_or(|kind| kind.form == OutputForm::Text);
     let content = PostedContent::new(posted);
-    let (root, kind) = content.root_value();
-    match kind {
-        JsonKind::String => content.into_json(),
-        JsonKind::Array if takes_lists => match content::fit_list(content.as_json(), root, &OutputParts) {
-            ListFit::Unchanged => content.into_json(),
-            ListFit::Blocks(parts) => content::write_list(&parts),
-            ListFit::NotBlocks => content.into_text(),
-        },
+    match content.root_value() {
+        (_, JsonKind::Array) if takes_lists => fit_blocks(content, &OutputParts),
+        (_, JsonKind::String) => content.into_json(),
         // Earlier versions sent such texts as they were posted; providers may have cached them.
-        JsonKind::Object | JsonKind::Array | JsonKind::Null | JsonKind::Other => quote_string(posted),
+        _ => quote_string(posted),
     }
 }
 
@@ -39,10 +31,10 @@ impl BlockFormat for OutputParts {
         // A part with two sources for its bytes is refused.
         let names = |keys: &[&str]| {
             keys.iter()
-                .filter(|key| string_member(json, part, key).is_some())
+                .filter(|key| json.string_member(part, key).is_some())
                 .count()
         };
-        match block_type(json, part).as_ref() {
+        match json.member_text(part, "type").as_ref() {
             b"input_text" => has_members(json, part, &[TYPE, ("text", is_string)], &[CACHE]),
             b"input_image" => {
                 let file: (&str, MemberCheck) = ("file_id", is_name);

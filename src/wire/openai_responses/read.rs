@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallFamily, CallResult, Content, Conversation, Flaw, FlawKind, Message, Part, PartKind,
-        Role, Text, WithoutResult,
+        Call, CallDetails, CallFamily, CallResult, Content, Conversation, FlawKind, PartKind, Role, Text, WithoutResult,
     },
     splice::Span,
     wire::{
@@ -13,6 +12,7 @@ use crate::{
         json::{Cursor, Json, JsonKind},
         openai_responses::items::{DEEPSEEK_TYPES, PAIRED_SHELL_OUTPUT, call_kind, result_kind},
         plain_text,
+        read_steps::{push_flaw, push_message, push_part, role_of},
     },
 };
 
@@ -127,19 +127,13 @@ impl<'a> ResponsesReader<'a> {
         let mut item = ResponsesItem::default();
         let json = self.json;
         let span = cursor.walk_object(|cursor, key| item.read_member(json, key, cursor))?;
-        let part = self.conversation.parts.len();
-        let message = self.conversation.messages.len();
-        self.note_repeated_id(&item, message);
+        let first = self.conversation.parts.len();
+        self.note_repeated_id(&item);
         let (role, kind) = self.classify_item(item);
         if let Some(kind) = kind {
-            self.conversation.push_part(Part { span, message, kind });
+            push_part(&mut self.conversation, span, kind);
         }
-        self.conversation.messages.push(Message {
-            span,
-            role,
-            content: Content::Opaque,
-            parts: part..self.conversation.parts.len(),
-        });
+        push_message(&mut self.conversation, span, role, Content::Opaque, first);
         Ok(())
     }
 
@@ -179,7 +173,7 @@ impl<'a> ResponsesReader<'a> {
             let call = Call {
                 id,
                 family: kind.family,
-                without_result: kind.without_result,
+                without_result: kind.form.without_result(),
                 programmatic: item.called_by_code,
                 ..Call::default()
             };
@@ -187,7 +181,8 @@ impl<'a> ResponsesReader<'a> {
         }
         if let Some(kind) = result_kind(&item.kind).filter(|_| !exempt) {
             // DeepSeek's converter accepts the output of a function that names no call, and pairs it with none.
-            let free = deepseek && kind.item == "function_call_output" && item.call_id_kind != Some(JsonKind::String);
+            let function = *item.kind == *b"function_call_output";
+            let free = deepseek && function && item.call_id_kind != Some(JsonKind::String);
             let (id, family) = match kind.id_key {
                 "approval_request_id" => (item.approval_request_id, kind.family),
                 "id" => self.shell_call_id(item, kind.family),
@@ -241,7 +236,7 @@ impl<'a> ResponsesReader<'a> {
     ///
     /// The provider refuses it: `Duplicate item found with id fc_1. Remove duplicate items from your input and try
     /// again.` (github/copilot-cli#3560, earendil-works/pi#5148).
-    fn note_repeated_id(&mut self, item: &ResponsesItem<'a>, message: usize) {
+    fn note_repeated_id(&mut self, item: &ResponsesItem<'a>) {
         // An item that refers to another one by its id is no duplicate.
         let refers = matches!(
             item.kind.as_ref(),
@@ -251,11 +246,7 @@ impl<'a> ResponsesReader<'a> {
         if item.id.is_empty() || deepseek || refers || self.item_ids.insert(item.id.clone()) {
             return;
         }
-        self.conversation.flaws.push(Flaw {
-            message,
-            part: None,
-            kind: FlawKind::RepeatedItemId,
-        });
+        push_flaw(&mut self.conversation, None, FlawKind::RepeatedItemId);
     }
 
     /// Marks all calls as legal without a result.
@@ -297,19 +288,11 @@ impl<'a> ResponsesItem<'a> {
     }
 }
 
-fn role_of(name: &[u8]) -> Role {
-    match name {
-        b"user" => Role::User,
-        b"assistant" => Role::Assistant,
-        _ => Role::System,
-    }
-}
-
 /// Locates the name and the input of a call item. The type stands in for a missing name.
 pub(crate) fn call_details(body: &[u8], item: Span) -> CallDetails {
     let json = Json::new(body);
     let member = |key: &str| json.member(item, key);
-    let string = |key: &str| member(key).filter(|value| json.kind(*value) == JsonKind::String);
+    let string = |key: &str| json.string_member(item, key);
     CallDetails {
         name: string("name").or_else(|| string("type")),
         input: ["arguments", "input", "action", "operation", "code"]

@@ -9,7 +9,8 @@ use crate::{
         Unreadable,
         facts::{
             self, AnswerErrorFields, END_WALK, EmittedCall, EventActivity, Facts, LISTED_MAX, OutputPhase, ServerTool,
-            Usage, bounded_text, non_empty_text, read_count, read_elements, read_members, read_object, skip_value,
+            Usage, bounded_text, non_empty_text, read_elements, read_member_text, read_members, read_object,
+            read_openai_usage, skip_value,
         },
         json::Cursor,
     },
@@ -161,11 +162,12 @@ impl<'a> ResponseMembers<'a> {
             b"object" => self.object = cursor.read_text()?,
             b"status" => self.status = cursor.read_text()?,
             b"error" => self.error.read_error(cursor)?,
-            b"incomplete_details" => read_members(cursor, |cursor, key| match key {
-                b"reason" => cursor.read_text().map(|reason| self.reason = reason),
-                _ => skip_value(cursor),
-            })?,
-            b"usage" => self.usage = read_usage(cursor)?,
+            b"incomplete_details" => read_member_text(&mut self.reason, b"reason", cursor)?,
+            b"usage" => {
+                let (usage, read) = read_openai_usage(cursor, [b"input", b"output"]);
+                read?;
+                self.usage = usage;
+            }
             _ => skip_value(cursor)?,
         }
         Ok(())
@@ -205,29 +207,6 @@ impl<'a> ResponseMembers<'a> {
             _ => {}
         }
     }
-}
-
-fn read_usage(cursor: &mut Cursor<'_>) -> Result<Option<Usage>, Unreadable> {
-    let (mut usage, mut input, mut some) = (Usage::default(), 0, false);
-    read_members(cursor, |cursor, key| {
-        some = true;
-        match key {
-            b"input_tokens" => read_count(&mut input, cursor),
-            b"output_tokens" => read_count(&mut usage.output, cursor),
-            b"input_tokens_details" => read_members(cursor, |cursor, key| match key {
-                b"cached_tokens" => read_count(&mut usage.cache_read, cursor),
-                _ => skip_value(cursor),
-            }),
-            b"output_tokens_details" => read_members(cursor, |cursor, key| match key {
-                b"reasoning_tokens" => read_count(&mut usage.reasoning, cursor),
-                _ => skip_value(cursor),
-            }),
-            _ => skip_value(cursor),
-        }
-    })?;
-    // The provider counts cached tokens as input tokens too.
-    usage.input = input.saturating_sub(usage.cache_read);
-    Ok(some.then_some(usage))
 }
 
 /// The members of an item that facts come from.
@@ -271,14 +250,8 @@ impl<'a> ItemMembers<'a> {
             b"call_id" => self.call_id = cursor.read_text()?,
             b"name" => self.name = cursor.read_text()?,
             b"execution" => self.execution = cursor.read_text()?,
-            b"caller" => read_members(cursor, |cursor, key| match key {
-                b"type" => cursor.read_text().map(|kind| self.caller = kind),
-                _ => skip_value(cursor),
-            })?,
-            b"environment" => read_members(cursor, |cursor, key| match key {
-                b"type" => cursor.read_text().map(|kind| self.environment = kind),
-                _ => skip_value(cursor),
-            })?,
+            b"caller" => read_member_text(&mut self.caller, b"type", cursor)?,
+            b"environment" => read_member_text(&mut self.environment, b"type", cursor)?,
             _ => skip_value(cursor)?,
         }
         Ok(())

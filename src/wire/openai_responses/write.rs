@@ -3,14 +3,18 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
+        Format,
         json::{self, Json, JsonKind},
         openai_responses::items::{CallKind, OutputForm, call_kind, result_kind},
-        quote::{self, QuotedPiece},
+        quote::{QuotedPiece, quote_call, quote_result},
     },
 };
 
 /// Types of parts in an output that a user message may contain unchanged.
 const CARRIED_TYPES: [&[u8]; 2] = [b"input_image", b"input_file"];
+
+/// The JSON in front of the content of a user message.
+const USER_MESSAGE_START: &str = r#"{"type":"message","role":"user","content":"#;
 
 /// Writes a placeholder in the form that answers the call at `call`.
 pub(crate) fn write_placeholder(json: Json<'_>, call: Span, id: Piece, text: &'static str) -> Vec<Piece> {
@@ -28,14 +32,8 @@ fn write_output_item(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, faile
     let (item, form) = kind.map_or(("function_call_output", OutputForm::Text), |kind| {
         (kind.result, kind.form)
     });
-    let mut pieces = vec![
-        Piece::Constant(r#"{"type":""#),
-        Piece::Constant(item),
-        Piece::Constant(r#"","call_id":"#),
-        id,
-    ];
     let (before, after) = match form {
-        OutputForm::Text | OutputForm::Unwritable => (r#","output":"#, "}"),
+        OutputForm::Text | OutputForm::Unwritable(_) => (r#","output":"#, "}"),
         OutputForm::Shell if failed => (
             r#","output":[{"stdout":"","stderr":"#,
             r#","outcome":{"type":"exit","exit_code":1}}]}"#,
@@ -47,16 +45,14 @@ fn write_output_item(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, faile
         OutputForm::Patch if failed => (r#","status":"failed","output":"#, "}"),
         OutputForm::Patch => (r#","status":"completed","output":"#, "}"),
         // The form has no text. An empty list is a search without hits, as codex answers an interrupted search.
-        OutputForm::Search => {
-            pieces.push(Piece::Constant(
-                r#","status":"completed","execution":"client","tools":[]}"#,
-            ));
-            return pieces;
-        }
+        OutputForm::Search => (r#","status":"completed","execution":"client","tools":["#, "]}"),
     };
-    pieces.push(Piece::Constant(before));
-    pieces.extend(text);
-    pieces.push(Piece::Constant(after));
+    let text = if form == OutputForm::Search { Vec::new() } else { text };
+    let item = [item, r#"","call_id":"#].map(Piece::Constant);
+    let mut pieces = vec![Piece::Constant(r#"{"type":""#)];
+    pieces.extend(item);
+    pieces.push(id);
+    pieces.extend(json::enclose(before, text, after));
     pieces
 }
 
@@ -72,11 +68,7 @@ pub(crate) fn insert_before_text(json: Json<'_>, front: Vec<Vec<Piece>>) -> Opti
         return None;
     }
     let mut items = front;
-    items.push(vec![
-        Piece::Constant(r#"{"type":"message","role":"user","content":"#),
-        Piece::Original(text),
-        Piece::Constant("}"),
-    ]);
+    items.push(json::enclose(USER_MESSAGE_START, vec![Piece::Original(text)], "}"));
     Some(Edit {
         span: text,
         pieces: json::write_list(items),
@@ -89,21 +81,14 @@ pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&
     let said = ["output", "tools", "approve"]
         .into_iter()
         .find_map(|key| json.member(result, key));
-    let part = |part| match part {
-        QuotedPiece::Block(span) => vec![Piece::Original(span)],
-        QuotedPiece::Text(mut text) => {
-            text.insert(0, Piece::Constant(r#"{"type":"input_text","text":""#));
-            text.push(Piece::Constant(r#""}"#));
-            text
-        }
-    };
-    let parts = quote::quote_result(json, id, name, said, &CARRIED_TYPES)
+    write_user_message(quote_result(json, id, name, said, &CARRIED_TYPES))
+}
+
+fn write_user_message(quoted: Vec<QuotedPiece>) -> Vec<Piece> {
+    let parts = quoted
         .into_iter()
-        .map(part);
-    let mut pieces = vec![Piece::Constant(r#"{"type":"message","role":"user","content":"#)];
-    pieces.extend(json::write_list(parts.collect()));
-    pieces.push(Piece::Constant("}"));
-    pieces
+        .map(|piece| piece.into_block(Format::OpenAiResponses));
+    json::enclose(USER_MESSAGE_START, json::write_list(parts.collect()), "}")
 }
 
 /// Writes a call that cannot be answered as a user message, with the reasoning items directly before it.
@@ -114,30 +99,14 @@ pub(crate) fn write_call_as_text(
     id: &str,
     name: Option<&str>,
 ) -> Vec<Piece> {
-    let mut said = Vec::new();
     // Reasoning items are refused without the call that follows them; their text is kept.
-    for list in reasoning
+    let lists = reasoning
         .iter()
-        .flat_map(|item| ["summary", "content"].map(|key| json.member(*item, key)))
-    {
-        let Some(list) = list.filter(|list| json.kind(*list) == JsonKind::Array) else {
-            continue;
-        };
-        let walked = json.for_each_element(list, |part| {
-            let text = (json.kind(part) == JsonKind::Object)
-                .then(|| json.member(part, "text"))
-                .flatten();
-            said.extend(text.filter(|text| json.kind(*text) == JsonKind::String));
-        });
-        debug_assert!(walked.is_ok(), "the item was read before");
-    }
+        .flat_map(|item| ["summary", "content"].map(|key| json.member(*item, key)));
+    let parts = lists.flatten().flat_map(|list| json.elements(list));
+    let said: Vec<Span> = parts.filter_map(|part| json.string_member(part, "text")).collect();
     let input = ["action", "actions"].into_iter().find_map(|key| json.member(call, key));
-    let mut pieces = vec![Piece::Constant(
-        r#"{"type":"message","role":"user","content":[{"type":"input_text","text":""#,
-    )];
-    pieces.extend(quote::quote_call(json, id, name, &said, input));
-    pieces.push(Piece::Constant(r#""}]}"#));
-    pieces
+    write_user_message(quote_call(json, id, name, &said, input))
 }
 
 /// Locates the id by which the call at `span` pairs.
@@ -146,20 +115,12 @@ pub(crate) fn call_id(json: Json<'_>, span: Span) -> Option<Span> {
     json.member(span, "call_id").or_else(|| json.member(span, "id"))
 }
 
-/// Replaces the id of the call at `span`.
-pub(crate) fn set_call_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
-    json.set_member(span, "call_id", vec![id])
-}
-
-/// Replaces the call id in the result at `span`.
-pub(crate) fn set_result_id(json: Json<'_>, span: Span, id: Piece) -> Edit {
-    let kind = json
-        .member(span, "type")
-        .and_then(|kind| result_kind(&json.decode_string(kind)));
+/// Returns the key of the call id in the result at `span`.
+pub(crate) fn result_id_key(json: Json<'_>, span: Span) -> &'static str {
     // The result of a local shell may name its call by `call_id` instead of `id`.
     let has_call_id = json.member(span, "call_id").is_some();
-    let names = kind.map_or("call_id", |kind| kind.id_key);
-    json.set_member(span, if has_call_id { "call_id" } else { names }, vec![id])
+    let kind = result_kind(&json.member_text(span, "type")).filter(|_| !has_call_id);
+    kind.map_or("call_id", |kind| kind.id_key)
 }
 
 /// Sets the type of the result at `span` to the one that answers the call at `call`.
@@ -175,5 +136,5 @@ pub(crate) fn drop_item_id(json: Json<'_>, span: Span) -> Vec<Edit> {
 
 /// Returns the kind of the call at `call`. `None` if it is not in the table of calls.
 pub(super) fn call_kind_at(json: Json<'_>, call: Span) -> Option<&'static CallKind> {
-    call_kind(&json.decode_string(json.member(call, "type")?))
+    call_kind(&json.member_text(call, "type"))
 }

@@ -81,8 +81,11 @@ fn find_in_text(text: &[u8], layers: u8) -> Option<Refusal> {
     let mut text = text.trim_ascii();
     // Gateways and SDKs put their own words before the provider's, several of them in a chain.
     for _ in 0..=LEADS_MAX {
-        let found =
-            find_in_body(text, layers).or_else(|| PHRASES.iter().find_map(|phrase| refusal_by_phrase(phrase, text)));
+        let of_kind = |(kind, phrases): &(RefusalKind, &[&str])| {
+            let mut phrases = phrases.iter();
+            phrases.find_map(|phrase| refusal_by_phrase(phrase, *kind, text))
+        };
+        let found = find_in_body(text, layers).or_else(|| PHRASES.iter().find_map(of_kind));
         if found.is_some() {
             return found;
         }
@@ -92,7 +95,7 @@ fn find_in_text(text: &[u8], layers: u8) -> Option<Refusal> {
     None
 }
 
-fn refusal_by_phrase(&(phrase, kind): &(&str, RefusalKind), text: &[u8]) -> Option<Refusal> {
+fn refusal_by_phrase(phrase: &str, kind: RefusalKind, text: &[u8]) -> Option<Refusal> {
     let (ids, _) = match_phrase(phrase, text)?;
     // The header is named behind the phrase, or not at all.
     let kind = match kind {

@@ -4,138 +4,121 @@ use crate::wire::refusal::RefusalKind::{
     self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
 };
 
-/// The beginnings of refusals, with their kinds.
+/// The beginnings of refusals, by kind. The first that matches counts.
 ///
 /// Case does not matter. Quotes, backticks and backslashes in the text are skipped. `<word>` stands for up to 264 bytes
 /// without a blank, `<words>` for up to 264 bytes on one line, and `<ids>` for an id. `<ids>` at the end stands for a
 /// list, separated by commas or blanks, up to a full stop, a closing quote or the end of the line.
-pub(super) const PHRASES: &[(&str, RefusalKind)] = &[
-    // Anthropic, "Handle tool calls"; anthropics/claude-code#5989 (2025-08), Vertex: Kilo-Org/kilocode#5163 (2026-01).
-    (
-        "tool_use ids were found without tool_result blocks immediately after: <ids>",
-        Unanswered,
-    ),
+pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
+    // Before the two kinds that have a shorter or wider form of one of its phrases.
+    (Orphan, ORPHANS),
+    (Unanswered, UNANSWERED),
+    (Duplicate, DUPLICATES),
+    (RepeatedCall, REPEATED_CALLS),
+    (ServerHalf, SERVER_HALVES),
+    (RepeatedItem, REPEATED_ITEMS),
+    (WithoutReasoning, WITHOUT_REASONING),
+    (Bound { header_named: false }, BOUND),
+];
+
+const ORPHANS: &[&str] = &[
     // Anthropic; OpenRouter: router-for-me/CLIProxyAPI#497 (2025-12).
-    ("unexpected tool_use_id found in tool_result blocks: <ids>", Orphan),
+    "unexpected tool_use_id found in tool_result blocks: <ids>",
     // deepseek-recipe 0.2.0, Messages.
-    (
-        "unexpected messages.<word>: tool_use_id found in tool_result blocks: <ids>",
-        Orphan,
-    ),
-    // Anthropic, a server tool's result: anthropics/claude-code#64383 (2026-06), #84783 (2026-08).
-    ("unexpected tool_use_id found in <word> blocks: <ids>", ServerHalf),
-    // Anthropic, "Server tools" (2026-11), with and without the tool's definition.
-    (
-        "<word> tool use with id <ids> was found without a corresponding <word> block",
-        ServerHalf,
-    ),
-    // Anthropic: Kilo-Org/kilocode#3772; deepseek-recipe 0.2.0.
-    (
-        "each tool_use must have a single result. Found multiple tool_result blocks with id: <ids>",
-        Duplicate,
-    ),
-    // Anthropic: BerriAI/litellm#23510; deepseek-recipe 0.2.0.
-    ("tool_use ids must be unique", RepeatedCall),
-    // Anthropic, preserved thinking: anomalyco/opencode#48637 (2026-09).
-    (
-        "Invalid <word> in <word> block. The block is bound to a different conversation",
-        Bound { header_named: false },
-    ),
-    // OpenAI: router-for-me/CLIProxyAPI#2798; Kimi: MoonshotAI/kimi-cli#1977 (2026-04); Qwen: QwenLM/qwen-code#606
-    // (2025-09), with an index for the ids.
-    (
-        "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id. \
-         The following tool_call_ids did not have response messages: <ids>",
-        Unanswered,
-    ),
+    "unexpected messages.<word>: tool_use_id found in tool_result blocks: <ids>",
     // deepseek-recipe 0.2.0: the id belongs to a tool message that answers none of the calls.
-    (
-        "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id, \
-         The following tool_call_ids did not have response messages: <ids>",
-        Orphan,
-    ),
-    // DeepSeek, "(insufficient tool messages …)": smallmain/vscode-unify-chat-provider#248 (2026-07).
-    (
-        "An assistant message with tool_calls must be followed by tool messages",
-        Unanswered,
-    ),
+    "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id, \
+     The following tool_call_ids did not have response messages: <ids>",
     // OpenAI: dimagi/open-chat-studio#1659 (2025-05); Qwen: QwenLM/qwen-code#315.
-    (
-        "messages with role tool must be a response to a preceeding message with tool_calls",
-        Orphan,
-    ),
+    "messages with role tool must be a response to a preceeding message with tool_calls",
     // DeepSeek: qwersyk/Newelle#425 (2026-08).
-    (
-        "messages with role tool must be a response to a preceding message with tool_calls",
-        Orphan,
-    ),
+    "messages with role tool must be a response to a preceding message with tool_calls",
     // OpenAI, without a date; the second is about a message without an id.
-    (
-        "tool_call_id of <ids> not found in tool_calls of previous message",
-        Orphan,
-    ),
-    (
-        "Missing parameter tool_call_id: messages with role tool must have a tool_call_id",
-        Orphan,
-    ),
-    // deepseek-recipe 0.2.0.
-    ("Duplicate value for tool_call_id of <ids> in message[", Duplicate),
+    "tool_call_id of <ids> not found in tool_calls of previous message",
+    "Missing parameter tool_call_id: messages with role tool must have a tool_call_id",
     // Kimi: yaogang1991/harness#392, the id empty between two blanks.
-    ("tool_call_id <ids> is not found", Orphan),
+    "tool_call_id <ids> is not found",
     // MiniMax: can1357/oh-my-pi#2055 (2026-06).
-    ("tool call result does not follow tool call", Orphan),
-    // MiniMax: open-webui/open-webui#24940 (2026-05). It names neither the call nor the result.
-    ("tool call and result not match", Unanswered),
+    "tool call result does not follow tool call",
     // MiniMax, code 2013, in the tests of gateways (2026-11).
-    ("tool results tool id(<ids>) not found", Orphan),
-    // OpenAI Responses, functions and every other kind of tool: openai/codex#593; deepseek-recipe 0.2.0.
-    ("No tool output found for <words> call <ids>", Unanswered),
+    "tool results tool id(<ids>) not found",
     // OpenAI Responses: continuedev/continue#10092 (2026-02); deepseek-recipe 0.2.0.
-    ("No tool call found for <words> output with call_id <ids>", Orphan),
-    // deepseek-recipe 0.2.0, Responses.
-    ("Duplicate tool output for call_id: <ids>", Duplicate),
-    ("Duplicate call_id: <ids>", RepeatedCall),
-    // OpenAI Responses: github/copilot-cli#3560; microsoft/vscode#321977 (2026-06).
-    ("Duplicate item found with id <ids>", RepeatedItem),
-    // OpenAI Responses: mastra-ai/mastra#8738 (2025-10).
-    (
-        "Item <ids> of type <word> was provided without its required reasoning item",
-        WithoutReasoning,
-    ),
+    "No tool call found for <words> output with call_id <ids>",
     // Gemini, with and without the function's name: langchain-ai/langchain#27799. Gemini's other two texts fit more
     // than one kind.
-    (
-        "Please ensure that function response turn comes immediately after a function call turn",
-        Orphan,
-    ),
-    // Bedrock Converse: agno-agi/agno#6698 (2026-02).
-    (
-        "Expected toolResult blocks at <word> for the following Ids: <ids>",
-        Unanswered,
-    ),
+    "Please ensure that function response turn comes immediately after a function call turn",
     // Bedrock Converse: strands-agents/sdk-python#1610, harness-sdk#1435 (2026-01).
-    (
-        "The number of toolResult blocks at <word> exceeds the number of toolUse blocks of previous turn",
-        Orphan,
-    ),
+    "The number of toolResult blocks at <word> exceeds the number of toolUse blocks of previous turn",
     // Mistral: mistral-common 1.13.1; by role: charmbracelet/crush#279.
-    ("Duplicate tool call id <ids> in tool results", Duplicate),
-    ("Unexpected tool call id <ids> in tool results", Orphan),
-    ("Duplicate tool call id <ids> in assistant message", RepeatedCall),
-    ("Unexpected role tool after role", Orphan),
+    "Unexpected tool call id <ids> in tool results",
+    "Unexpected role tool after role",
     // Cohere, "Errors" (2026-11); the place and the id occur through OpenRouter.
-    ("tool call id not found in previous tool calls", Orphan),
-    ("tool call id must be provided with tool message", Orphan),
-    (
-        "invalid tool call provided in <word>: cannot have duplicate tool ids <ids>",
-        RepeatedCall,
-    ),
-    ("cannot have duplicate tool ids", RepeatedCall),
+    "tool call id not found in previous tool calls",
+    "tool call id must be provided with tool message",
     // The chat templates of gpt-oss and MiniMax in llama.cpp (2026-11).
-    (
-        "Message has tool role, but there was no previous assistant message with a tool call",
-        Orphan,
-    ),
+    "Message has tool role, but there was no previous assistant message with a tool call",
+];
+
+const UNANSWERED: &[&str] = &[
+    // Anthropic, "Handle tool calls"; anthropics/claude-code#5989 (2025-08), Vertex: Kilo-Org/kilocode#5163 (2026-01).
+    "tool_use ids were found without tool_result blocks immediately after: <ids>",
+    // OpenAI: router-for-me/CLIProxyAPI#2798; Kimi: MoonshotAI/kimi-cli#1977 (2026-04); Qwen: QwenLM/qwen-code#606
+    // (2025-09), with an index for the ids.
+    "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id. \
+     The following tool_call_ids did not have response messages: <ids>",
+    // DeepSeek, "(insufficient tool messages …)": smallmain/vscode-unify-chat-provider#248 (2026-07).
+    "An assistant message with tool_calls must be followed by tool messages",
+    // MiniMax: open-webui/open-webui#24940 (2026-05). It names neither the call nor the result.
+    "tool call and result not match",
+    // OpenAI Responses, functions and every other kind of tool: openai/codex#593; deepseek-recipe 0.2.0.
+    "No tool output found for <words> call <ids>",
+    // Bedrock Converse: agno-agi/agno#6698 (2026-02).
+    "Expected toolResult blocks at <word> for the following Ids: <ids>",
+];
+
+const DUPLICATES: &[&str] = &[
+    // Anthropic: Kilo-Org/kilocode#3772; deepseek-recipe 0.2.0.
+    "each tool_use must have a single result. Found multiple tool_result blocks with id: <ids>",
+    // deepseek-recipe 0.2.0.
+    "Duplicate value for tool_call_id of <ids> in message[",
+    // deepseek-recipe 0.2.0, Responses.
+    "Duplicate tool output for call_id: <ids>",
+    // Mistral: mistral-common 1.13.1.
+    "Duplicate tool call id <ids> in tool results",
+];
+
+const REPEATED_CALLS: &[&str] = &[
+    // Anthropic: BerriAI/litellm#23510; deepseek-recipe 0.2.0.
+    "tool_use ids must be unique",
+    // deepseek-recipe 0.2.0, Responses.
+    "Duplicate call_id: <ids>",
+    // Mistral: mistral-common 1.13.1.
+    "Duplicate tool call id <ids> in assistant message",
+    // Cohere, "Errors" (2026-11); the place and the id occur through OpenRouter.
+    "invalid tool call provided in <word>: cannot have duplicate tool ids <ids>",
+    "cannot have duplicate tool ids",
+];
+
+const SERVER_HALVES: &[&str] = &[
+    // Anthropic, a server tool's result: anthropics/claude-code#64383 (2026-06), #84783 (2026-08).
+    "unexpected tool_use_id found in <word> blocks: <ids>",
+    // Anthropic, "Server tools" (2026-11), with and without the tool's definition.
+    "<word> tool use with id <ids> was found without a corresponding <word> block",
+];
+
+const REPEATED_ITEMS: &[&str] = &[
+    // OpenAI Responses: github/copilot-cli#3560; microsoft/vscode#321977 (2026-06).
+    "Duplicate item found with id <ids>",
+];
+
+const WITHOUT_REASONING: &[&str] = &[
+    // OpenAI Responses: mastra-ai/mastra#8738 (2025-10).
+    "Item <ids> of type <word> was provided without its required reasoning item",
+];
+
+const BOUND: &[&str] = &[
+    // Anthropic, preserved thinking: anomalyco/opencode#48637 (2026-09).
+    "Invalid <word> in <word> block. The block is bound to a different conversation",
 ];
 
 /// Texts that may precede a phrase, or an error body as text, written like [`PHRASES`].

@@ -35,7 +35,7 @@ pub(crate) fn demo(arguments: &[&str]) -> Command {
 }
 
 /// Runs a command and returns exit code, stdout and stderr.
-async fn finished(mut command: Command) -> (Option<i32>, String, String) {
+async fn run_to_end(mut command: Command) -> (Option<i32>, String, String) {
     let output = command.output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
@@ -115,7 +115,7 @@ async fn the_five_stories_are_printed_and_no_files_remain() {
     command
         .env("HTTP_PROXY", "http://127.0.0.1:9")
         .env("ANTIPHON_CONFIG", "/no/such/file");
-    let (code, out, err) = finished(command).await;
+    let (code, out, err) = run_to_end(command).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.starts_with("dashboard  http://127.0.0.1:"), "{out}");
     assert!(!out.contains('\u{1b}'), "colours in a pipe");
@@ -137,7 +137,7 @@ async fn the_five_stories_are_printed_and_no_files_remain() {
 async fn a_taken_port_is_avoided_unless_it_was_requested() {
     // If another process already has these ports, they are taken as well.
     let _usual = [4747, 4748].map(|port| TcpListener::bind(("127.0.0.1", port)));
-    let (code, out, err) = finished(demo(&[])).await;
+    let (code, out, err) = run_to_end(demo(&[])).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     for port in [4747, 4748] {
         assert!(
@@ -148,11 +148,11 @@ async fn a_taken_port_is_avoided_unless_it_was_requested() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for arguments in [&["--listen", &address][..], &["--provider-only", "--listen", &address]] {
-        let (code, _, err) = finished(demo(arguments)).await;
+        let (code, _, err) = run_to_end(demo(arguments)).await;
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(&format!("address {address} is already in use")), "{err}");
     }
-    let (code, _, err) = finished(demo(&["--admin-listen", "0.0.0.0:0"])).await;
+    let (code, _, err) = run_to_end(demo(&["--admin-listen", "0.0.0.0:0"])).await;
     assert_eq!(code, Some(2), "{err}");
 }
 

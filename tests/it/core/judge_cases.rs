@@ -9,8 +9,8 @@ use crate::support::{
     judge::{self, Kind},
 };
 
-/// Builds a history from a short notation. Messages are `role: blocks`, separated by `
-/// `, blocks by `;`: `a use 1 2` are calls, `u res 1 2` results, `u "words"` text, and so on. See [`block`].
+/// Builds a history from a short notation. Messages are `role: blocks`, separated by `|`, and blocks by `;`.
+/// `a use 1 2` are calls, `u res 1 2` results, `u "words"` text, and so on: see [`block`].
 fn anthropic(short: &str) -> Value {
     let messages: Vec<Value> = short
         .split('|')

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::core::judge_cases::{Row, check};
 use crate::support::judge::{self, Kind};
 
-/// Builds a Responses history from a short notation. Items are separated by `
-/// `: `u`, `a`, `call 1`, `out 1`, and so on. See [`item`]. A first word with `!` sets the state at the server.
+/// Builds a Responses history from a short notation. Items are separated by `|`: `u`, `a`, `call 1`, `out 1`, and so
+/// on, see [`item`]. A first word with `!` sets the state at the server.
 pub(crate) fn responses(short: &str) -> Value {
     let mut body = json!({"model": "gpt-5"});
     let mut rest = short;
@@ -84,8 +84,9 @@ fn item(short: &str) -> Value {
     }
 }
 
-/// Builds a Gemini history from a short notation. Contents are separated by `
-/// `, parts by `;`: `u "words"`, `m call f#1 g`, `u res f`.
+/// Builds a Gemini history from a short notation. Contents are separated by `|`, parts by `;`: `u "words"`,
+/// `m call f#1 g`, `u res f`.
+///
 /// A call is `name`, `name#id`, or `name+` if it is signed. A prefix `3:` means a model that signs, `_` the proto
 /// spelling.
 pub(crate) fn gemini(short: &str) -> Value {

@@ -1,5 +1,5 @@
-//! A long session: 465 messages, two tool loops that write one log, an orphan deep inside, a result 24 messages late,
-//! and three requests that grow from it.
+//! A long session: 465 messages, two tool loops in one log, an orphan deep inside, and a result 24 messages late. Three
+//! requests grow from it.
 //!
 //! The shape of <https://github.com/github/copilot-cli/issues/3183>.
 

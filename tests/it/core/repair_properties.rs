@@ -368,7 +368,7 @@ fn the_next_output_begins_with_the_earlier_one() {
 }
 
 /// S2 for requests that end with the model's own message. Its open calls get answers after it, so the model's next
-/// message is a new turn, although the client's log has two assistant messages in a row.
+/// message is a new turn. The client's log has two assistant messages in a row there.
 #[test]
 fn a_trailing_call_keeps_its_first_answer() {
     stable(true);

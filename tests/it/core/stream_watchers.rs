@@ -278,7 +278,7 @@ fn line_ends_do_not_change_the_facts() {
     }
 }
 
-/// Returns the facts of a stream with a comment at the start of every event, so that no event is recognized by its
+/// Returns the facts of a stream with a comment at the start of every event. This way no event is recognized by its
 /// first bytes or by the event before it. Only comments count as heartbeats.
 fn read_slowly(format: Format, stream: &[u8]) -> Facts {
     let mut commented = Vec::new();

@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use antiphon::{
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
-    proxy::{ClientFault, ProxyError, Rejection, credential::ApplyError},
+    proxy::{ClientFault, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
     wire::Format,
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use crate::{
     admin::api,
     frozen::golden::{same, same_lines},
-    frozen::words::REFUSALS,
     support::app::admin,
 };
 
@@ -29,7 +28,7 @@ const SHAPES: [(&str, ErrorShape); 5] = [
     ("bedrock", ErrorShape::Bedrock),
 ];
 
-const PHASES: [(&str, Phase); 6] = [
+pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("name", Phase::Resolve),
     ("connection", Phase::Connect),
     ("handshake", Phase::Tls),
@@ -38,7 +37,7 @@ const PHASES: [(&str, Phase); 6] = [
     ("body", Phase::Body),
 ];
 
-const KINDS: [(&str, SendErrorKind); 4] = [
+pub(crate) const KINDS: [(&str, SendErrorKind); 4] = [
     ("broken", SendErrorKind::Io),
     ("late", SendErrorKind::TimedOut),
     ("malformed", SendErrorKind::Protocol),
@@ -48,8 +47,8 @@ const KINDS: [(&str, SendErrorKind); 4] = [
 /// Returns every error, under a name that only this file uses.
 fn errors() -> Vec<(String, ProxyError)> {
     let mut errors: Vec<(String, ProxyError)> = Vec::new();
-    for refusal in REFUSALS {
-        errors.push((format!("refused {}", refusal.code()), ProxyError::Refused(refusal)));
+    for refusal in RequestRefusal::ALL {
+        errors.push((format!("refused {}", refusal.label()), ProxyError::Refused(refusal)));
     }
     let mut add = |name: &str, error| errors.push((name.to_owned(), error));
     add("no route", ProxyError::NoRoute { bases: Vec::new() });

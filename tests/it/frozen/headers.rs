@@ -8,7 +8,7 @@ use antiphon::{
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
     proxy::guess_shape,
     repair::{Mode, parse},
-    session::{NoKnownLanes, SessionRequest, find_lane, read_client_hints},
+    session::{SessionRequest, find_lane, read_client_hints},
     wire::ErrorShape,
     wire::{Format, Wire},
 };
@@ -41,7 +41,7 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
         outline: &outline,
         path_model: None,
     };
-    let source = find_lane(&asked, &NoKnownLanes).map_or("none", |lane| lane.source.label());
+    let source = find_lane(&asked, |_, _| None).map_or("none", |lane| lane.source.label());
     format!("session={source} agent={}", asked.agent_label().is_some())
 }
 
@@ -62,7 +62,6 @@ fn marks_facts(headers: &HeaderMap) -> String {
     let mut facts = String::new();
     for (name, holds) in [
         ("compaction", marks.is_compaction),
-        ("context_compacted", marks.context_compacted),
         ("turn_state", marks.has_turn_state),
         ("retries", marks.retries == 2),
         ("patience", marks.client_timeout == Some(Duration::from_secs(600))),

@@ -1,5 +1,5 @@
-//! Pins how the proxy reads a ledger of version 0.1: the bodies sent upstream, the answers to owners, and the profile
-//! that a conversation stays with.
+//! Pins how the proxy reads a ledger of version 0.1: bodies sent upstream, answers to owners, and profiles of
+//! conversations.
 
 use std::fs;
 

@@ -5,7 +5,7 @@ use antiphon::{
     conversation::{FindingKind, FlawKind},
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
-    policy::{Class, Observation, Reason, SendFailure, Side, breaker, classify, stream_timeouts},
+    policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},
     provider::{BUILT_IN, ProviderKind, RESERVED_NAMES},
     proxy::RequestRefusal,
     repair::{Action, Mode, Tier},
@@ -14,7 +14,10 @@ use antiphon::{
     wire::{Format, Unreadable, Wire, watch::stop_labels},
 };
 
-use crate::frozen::golden::same;
+use crate::frozen::{
+    errors::{KINDS, PHASES},
+    golden::same,
+};
 
 /// Every class of an attempt.
 pub(crate) const CLASSES: [Class; 34] = [
@@ -52,37 +55,6 @@ pub(crate) const CLASSES: [Class; 34] = [
     Class::Exhausted,
     Class::Deadline,
     Class::Refused,
-];
-
-const FAILURES: [SendFailure; 13] = [
-    SendFailure::Dns,
-    SendFailure::Connect,
-    SendFailure::ConnectTimeout,
-    SendFailure::Tls,
-    SendFailure::TlsTimeout,
-    SendFailure::Send,
-    SendFailure::SendTimeout,
-    SendFailure::Head,
-    SendFailure::HeadTimeout,
-    SendFailure::Body,
-    SendFailure::BodyTimeout,
-    SendFailure::Protocol,
-    SendFailure::Request,
-];
-
-pub(crate) const REFUSALS: [RequestRefusal; 12] = [
-    RequestRefusal::Method,
-    RequestRefusal::Target,
-    RequestRefusal::Path,
-    RequestRefusal::Host,
-    RequestRefusal::ForeignHost,
-    RequestRefusal::Origin,
-    RequestRefusal::Framing,
-    RequestRefusal::Upgrade,
-    RequestRefusal::Expect,
-    RequestRefusal::Mode,
-    RequestRefusal::User,
-    RequestRefusal::ClientToken,
 ];
 
 const FLAWS: [FlawKind; 9] = [
@@ -123,7 +95,10 @@ impl Words {
 
 /// Returns codes of failures that are more specific than their class.
 fn codes() -> Vec<String> {
-    let mut evidence: Vec<Observation<'_>> = FAILURES.map(Observation::SendFailed).into();
+    let mut evidence: Vec<Observation<'_>> = Vec::new();
+    for (_, phase) in PHASES {
+        evidence.extend(KINDS.map(|(_, kind)| Observation::SendFailed(phase, kind)));
+    }
     for (whole, broken) in [(false, true), (false, false), (true, false)] {
         evidence.push(Observation::BodyEnded {
             is_complete: whole,
@@ -183,10 +158,10 @@ fn of_attempts(words: &mut Words) {
         );
     }
     words.list("code of a class", codes().iter().map(String::as_str));
-    for refusal in REFUSALS {
+    for refusal in RequestRefusal::ALL {
         words.list(
             "refusal",
-            [format!("{} {}", refusal.code(), refusal.status().as_u16()).as_str()],
+            [format!("{} {}", refusal.label(), refusal.status().as_u16()).as_str()],
         );
     }
     for format in Format::ALL {
@@ -198,7 +173,11 @@ fn of_routes(words: &mut Words) {
     words.list("upstream kind", ProviderKind::ALL.map(ProviderKind::label));
     for row in BUILT_IN {
         let (name, url) = (row.name, row.url.unwrap_or("-"));
-        let row = format!("{name} {} {url} credential={}", row.kind.label(), row.kind.credential_header());
+        let row = format!(
+            "{name} {} {url} credential={}",
+            row.kind.label(),
+            row.kind.credential_header()
+        );
         words.list("built-in upstream", [row.as_str()]);
     }
     words.list("reserved name", RESERVED_NAMES.iter().copied());

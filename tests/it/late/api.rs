@@ -76,7 +76,7 @@ pub(crate) fn owner(app: &App, name: &str) -> String {
 
 pub(crate) async fn record(app: &App, name: &str, id: &str) {
     let call = ObservedCall {
-        lane: Some(LaneId::from_bytes([1; 32])),
+        lane: Some(LaneId::main_lanes(&Caller::of_account(principal(app, name)), "s")[0]),
         session: None,
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),

@@ -15,7 +15,7 @@ use antiphon::{
     clock,
     ledger::{
         CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger,
-        Moment, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind, write_behind_counting,
+        Moment, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
@@ -341,7 +341,7 @@ async fn a_failing_background_write_is_dropped_after_five_minutes() {
     let (lines, _listening) = Lines::listen();
     let switched = SwitchableLedger::new();
     let telemetry = Telemetry::default();
-    let (handle, writer) = write_behind_counting(
+    let (handle, writer) = write_behind(
         Arc::<SwitchableLedger>::clone(&switched),
         telemetry.lost_ledger_writes(),
     );
@@ -495,7 +495,7 @@ fn call(id: &str) -> CallKey {
 
 /// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
 fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
-    let (handle, writer) = write_behind(Arc::clone(kept));
+    let (handle, writer) = write_behind(Arc::clone(kept), Arc::default());
     let callers = Callers::new(Arc::clone(kept), handle.clone());
     callers.mark_verified(who("sk-one"));
     let settings = AnswerStoreSettings {

@@ -33,7 +33,7 @@ fn lane() -> LaneId {
         outline: &Outline::default(),
         path_model: None,
     };
-    let lane = antiphon::session::find_lane(&asked, &antiphon::session::NoKnownLanes).unwrap();
+    let lane = antiphon::session::find_lane(&asked, |_, _| None).unwrap();
     assert_eq!(lane.source, SessionSource::Antiphon);
     lane.id
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use antiphon::{
     auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
-    session::{Lane, NoKnownLanes, SessionRequest, find_lane},
+    session::{Lane, SessionRequest, find_lane},
     session_table::{
-        AnswerEnd, CallLimits, ClosedCalls, DetachReason, EnteredLane, LEFT_CALLS_MAX, OPEN_CALLS_MAX, SessionSettings,
-        SessionTable, SettledCall,
+        AnswerEnd, CallLimits, CallView, ClosedCalls, DetachReason, EnteredLane, LEFT_CALLS_MAX, OPEN_CALLS_MAX,
+        SessionSettings, SessionTable, SettledCall,
     },
     telemetry::Telemetry,
     wire::{
@@ -18,6 +18,8 @@ use antiphon::{
 };
 use http::HeaderMap;
 use tokio::time::Instant;
+
+use super::sessions::{note_request, view};
 
 const ONE: Caller = Caller::of_account(Principal::from_bytes([1; 32]));
 
@@ -36,7 +38,7 @@ fn called(name: &str) -> Lane {
         outline: &Outline::default(),
         path_model: None,
     };
-    find_lane(&asked, &NoKnownLanes).unwrap()
+    find_lane(&asked, |_, _| None).unwrap()
 }
 
 fn calls(list: &[(&str, &str)]) -> EmittedCalls {
@@ -112,20 +114,13 @@ impl Scene {
     }
 
     fn asked(&self, at: u64, outline: &Outline) -> ClosedCalls {
-        self.table.note_request(self.lane.id, outline, self.at(at))
+        note_request(&self.table, self.lane.id, outline, self.at(at))
     }
 
-    /// Returns whether the call is attached and the reason if not. `None` for an unknown call.
-    fn attachment(&self, at: u64, id: &str) -> Option<(bool, Option<DetachReason>)> {
-        let standing = self.table.call_state(self.lane.id, id, self.at(at))?;
-        Some((standing.attached, standing.detach_reason))
+    /// Returns the only open call.
+    fn open_call(&self, at: u64) -> Option<CallView> {
+        view(&self.table, self.lane.id, self.at(at))?.calls.pop()
     }
-}
-
-const ATTACHED: Option<(bool, Option<DetachReason>)> = Some((true, None));
-
-const fn detached(why: DetachReason) -> (bool, Option<DetachReason>) {
-    (false, Some(why))
 }
 
 fn settled(open: u64, attached: bool) -> Vec<SettledCall> {
@@ -139,23 +134,14 @@ fn settled(open: u64, attached: bool) -> Vec<SettledCall> {
 #[test]
 fn a_call_is_attached_until_it_is_settled() {
     let scene = Scene::new(AnswerEnd::Complete);
-    let standing = scene.table.call_state(scene.lane.id, "toolu_1", scene.at(7)).unwrap();
-    assert_eq!((standing.age, &*standing.tool), (second(7), "Bash"));
-    assert_eq!(standing.deadline, Some(scene.at(90)));
-    assert!(standing.attached && !standing.tentative);
-    assert_eq!(scene.attachment(7, "toolu1"), ATTACHED, "by letters and digits");
-    for unknown in ["", "toolu_2", "toolu"] {
-        assert_eq!(scene.attachment(7, unknown), None, "{unknown:?}");
-    }
-    let other = called("t").id;
-    assert_eq!(
-        scene.table.call_state(other, "toolu_1", scene.at(7)),
-        None,
-        "another lane"
-    );
+    let call = scene.open_call(7).unwrap();
+    assert_eq!((call.age, &*call.tool), (second(7), "Bash"));
+    assert_eq!(call.max_duration, Some(second(90)));
+    assert!(call.attached && !call.tentative);
+    assert_eq!(view(&scene.table, called("t").id, scene.at(7)), None, "another lane");
     let closed = scene.asked(8, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((closed.settled, closed.detached), (settled(8, true), vec![]));
-    assert_eq!(scene.attachment(8, "toolu_1"), None);
+    assert_eq!(scene.open_call(8), None);
     // A repeated request settles nothing.
     assert_eq!(
         scene.asked(9, &shows(5, &["toolu_1"], &["toolu_1"])),
@@ -167,9 +153,11 @@ fn a_call_is_attached_until_it_is_settled() {
 fn an_ambiguous_stripped_id_matches_no_call() {
     let scene = Scene::new(AnswerEnd::Complete);
     scene.answered(1, AnswerEnd::Complete, &[("toolu-1", "Read")]);
-    assert_eq!(scene.attachment(2, "toolu1"), None);
-    let read = scene.table.call_state(scene.lane.id, "toolu-1", scene.at(2)).unwrap();
-    assert_eq!((&*read.tool, read.deadline), ("Read", None));
+    let both = ["toolu_1", "toolu-1"];
+    assert_eq!(scene.asked(2, &shows(5, &both, &[])).abandoned, 2);
+    assert_eq!(scene.asked(3, &shows(5, &both, &["toolu1"])).settled, []);
+    let read = scene.asked(4, &shows(5, &both, &["toolu-1"])).settled;
+    assert_eq!(read.iter().map(|call| &*call.tool).collect::<Vec<&str>>(), ["Read"]);
 }
 
 #[test]
@@ -177,12 +165,12 @@ fn a_lane_that_continues_detaches_its_call() {
     let scene = Scene::new(AnswerEnd::Complete);
     let closed = scene.asked(5, &shows(5, &["toolu_1"], &[]));
     assert_eq!((closed.abandoned, closed.detached), (1, vec![DetachReason::WentOn]));
-    assert_eq!(scene.attachment(6, "toolu_1"), Some(detached(DetachReason::WentOn)));
-    assert!(!scene.table.has_open_calls(scene.lane.id, scene.at(6)));
+    assert_eq!(scene.open_call(6), None);
     // The result comes late.
     let late = scene.asked(30, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((late.settled, late.abandoned), (settled(30, false), 0));
-    assert_eq!(scene.attachment(31, "toolu_1"), None);
+    let again = scene.asked(31, &shows(5, &["toolu_1"], &["toolu_1"]));
+    assert_eq!(again, ClosedCalls::default());
 }
 
 #[test]
@@ -193,7 +181,6 @@ fn a_lost_text_does_not_settle_a_call() {
     assert_eq!((closed.placeholder, closed.abandoned, closed.settled.len()), (1, 0, 0));
     assert_eq!(closed.detached, [DetachReason::WentOn]);
     assert_eq!(scene.asked(6, &request), ClosedCalls::default(), "sent again");
-    assert_eq!(scene.attachment(7, "toolu1"), Some(detached(DetachReason::WentOn)));
     let late = scene.asked(20, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!(late.settled, settled(20, false));
     // If one request contains both, the real result counts.
@@ -204,19 +191,20 @@ fn a_lost_text_does_not_settle_a_call() {
 
 #[test]
 fn a_silent_lane_detaches_its_calls() {
-    let scene = Scene::new(AnswerEnd::Complete);
-    assert_eq!(scene.attachment(299, "toolu_1"), ATTACHED);
-    assert_eq!(scene.attachment(300, "toolu_1"), Some(detached(DetachReason::Silent)));
-    let closed = scene.asked(301, &shows(5, &["toolu_1"], &["toolu_1"]));
-    assert_eq!(
-        (closed.settled, closed.detached),
-        (settled(301, false), vec![DetachReason::Silent])
-    );
+    let result = shows(5, &["toolu_1"], &["toolu_1"]);
+    for (at, detached) in [(299, vec![]), (300, vec![DetachReason::Silent])] {
+        let closed = Scene::new(AnswerEnd::Complete).asked(at, &result);
+        assert_eq!(
+            (closed.settled, closed.detached),
+            (settled(at, detached.is_empty()), detached)
+        );
+    }
     // Any request of the lane counts as activity, even a side request.
-    let scene = Scene::new(AnswerEnd::Complete);
-    assert_eq!(scene.asked(200, &shows(1, &[], &[])), ClosedCalls::default());
-    assert_eq!(scene.attachment(400, "toolu_1"), ATTACHED);
-    assert_eq!(scene.attachment(500, "toolu_1"), Some(detached(DetachReason::Silent)));
+    for (at, attached) in [(499, true), (500, false)] {
+        let scene = Scene::new(AnswerEnd::Complete);
+        assert_eq!(scene.asked(200, &shows(1, &[], &[])), ClosedCalls::default());
+        assert_eq!(scene.asked(at, &result).settled, settled(at, attached));
+    }
 }
 
 #[test]
@@ -224,7 +212,7 @@ fn a_lane_is_closed_once() {
     let scene = Scene::new(AnswerEnd::Complete);
     let close = |at| scene.table.close_lane(scene.lane.id, scene.at(at));
     assert_eq!((close(1), close(2)), (1, 0));
-    assert_eq!(scene.attachment(3, "toolu_1"), Some(detached(DetachReason::Closed)));
+    assert!(!scene.open_call(3).unwrap().attached);
     let closed = scene.asked(4, &shows(5, &["toolu_1"], &["toolu_1"]));
     assert_eq!((closed.settled, closed.detached), (settled(4, false), vec![]));
     let unknown = called("nobody").id;
@@ -238,19 +226,14 @@ fn a_lane_is_closed_once() {
 
 #[test]
 fn a_call_of_an_unfinished_stream_is_tentative() {
-    for (came, attachment) in [
-        (AnswerEnd::Broken, ATTACHED),
-        (AnswerEnd::ClientLeft, Some(detached(DetachReason::StreamDropped))),
-    ] {
+    for came in [AnswerEnd::Broken, AnswerEnd::ClientLeft] {
         let scene = Scene::new(came);
-        assert_eq!(scene.attachment(1, "toolu_1"), attachment, "{came:?}");
-        let tentative = |at| {
-            scene
-                .table
-                .call_state(scene.lane.id, "toolu_1", scene.at(at))
-                .map(|it| it.tentative)
-        };
-        assert_eq!(tentative(1), Some(true));
+        let call = scene.open_call(1).unwrap();
+        assert_eq!(
+            (call.attached, call.tentative),
+            (came == AnswerEnd::Broken, true),
+            "{came:?}"
+        );
         // The lane continues without the call, so the client never saw it. It is left out of all ratios.
         let closed = scene.asked(2, &shows(3, &[], &[]));
         let abandoned = ClosedCalls {
@@ -258,7 +241,8 @@ fn a_call_of_an_unfinished_stream_is_tentative() {
             ..ClosedCalls::default()
         };
         assert_eq!(closed, abandoned, "{came:?}");
-        assert_eq!(scene.attachment(2, "toolu_1"), None, "{came:?}");
+        let late = scene.asked(3, &shows(5, &[], &["toolu_1"]));
+        assert_eq!(late, ClosedCalls::default(), "{came:?}");
         // A result shows that the client did receive the call.
         let scene = Scene::new(came);
         let closed = scene.asked(2, &shows(5, &["toolu_1"], &["toolu_1"]));
@@ -267,11 +251,8 @@ fn a_call_of_an_unfinished_stream_is_tentative() {
         let scene = Scene::new(came);
         let closed = scene.asked(2, &shows(5, &["toolu_1"], &[]));
         assert_eq!(closed.detached, [DetachReason::WentOn], "{came:?}");
-        assert_eq!(
-            scene.attachment(2, "toolu_1"),
-            Some(detached(DetachReason::WentOn)),
-            "{came:?}"
-        );
+        let late = scene.asked(3, &shows(5, &["toolu_1"], &["toolu_1"]));
+        assert_eq!(late.settled, settled(3, false), "{came:?}");
     }
 }
 
@@ -284,8 +265,8 @@ fn detached_calls_are_bounded_and_counted() {
         scene.answered(at, AnswerEnd::Complete, &list);
         scene.asked(at, &shows(9, &[], &[]));
     }
-    let known = names.iter().filter(|id| scene.attachment(6, id).is_some()).count();
-    assert_eq!(known, LEFT_CALLS_MAX);
+    let ids: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(scene.asked(6, &shows(9, &[], &ids)).settled.len(), LEFT_CALLS_MAX);
     // Detached calls count towards a lane's size.
     let settings = SessionSettings {
         entries_max: 1000,
@@ -302,7 +283,7 @@ fn detached_calls_are_bounded_and_counted() {
     for n in 0..20 {
         let lane = called(&n.to_string());
         table.note_answer(&ONE, lane, &calls(&long), AnswerEnd::Complete, None, now);
-        table.note_request(lane.id, &shows(9, &[], &[]), now);
+        note_request(&table, lane.id, &shows(9, &[], &[]), now);
     }
     assert!(table.lane_totals(now).lanes <= 4, "{:?}", table.lane_totals(now));
 }

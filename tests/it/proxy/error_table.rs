@@ -1,4 +1,4 @@
-//! The error table of the design, rows e1 to e17, over the wire: as a status, as the same error in a stream before any
+//! The error table of the design, rows e1 to e17, over the wire. Each error comes as a status, in a stream before any
 //! output, and after output. Profile `a` always gets the error. `b` is of the same organisation, `c` of another.
 
 use std::time::Duration;
@@ -364,7 +364,10 @@ async fn an_error_status_has_the_outcome_of_its_row() {
     for (row, api, status, fields, body, follows) in STATUSES {
         let (body, dated) = fill_times(body);
         let name = format!("{row} {api:?} {status} {body:.60}");
-        let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, fill_times(value).0)).collect();
+        let fields: Vec<(&str, String)> = fields
+            .iter()
+            .map(|(name, value)| (*name, fill_times(value).0))
+            .collect();
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let html = body.starts_with('<') || body.starts_with("error");
         let mut steps = error(*status, &fields, &body);

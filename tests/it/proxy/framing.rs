@@ -143,7 +143,10 @@ async fn a_silent_upload_gets_408() {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n");
         client.send(format!("{head}{{")).await;
         let answer = client.answer().await;
-        assert_eq!((answer.status(), answer.header("x-antiphon-fault")), (408, Some("client")));
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (408, Some("client"))
+        );
         assert_at(world.now(), TIMEOUT);
         assert!(world.requests().is_empty());
     }

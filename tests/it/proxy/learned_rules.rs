@@ -130,8 +130,8 @@ async fn minimax_gets_results_and_text_in_two_messages_in_the_first_send() {
     }
 }
 
-/// Damaged bodies on servers that are stricter than their kind: two sends at most, the client gets the last answer, and
-/// the last body contains everything that the client said.
+/// Damaged bodies on servers that are stricter than their kind: two sends at most, and the client gets the last answer.
+/// The last body contains everything that the client said.
 #[tokio::test]
 async fn stricter_servers_get_two_sends_at_most_without_loss() {
     let (mut mended, mut refused) = (0, 0);

@@ -9,10 +9,10 @@ use antiphon::{
     auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
     repair::parse,
-    session::{KnownLanes, Lane, NoKnownLanes, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane},
+    session::{Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash},
     session_table::{
-        AnswerEnd, CallLimits, ClosedCalls, DetachReason, OPEN_CALLS_MAX, ProfilePin, SessionSettings, SessionTable,
-        SettledCall,
+        AnswerEnd, CallLimits, ClosedCalls, DetachReason, LaneView, OPEN_CALLS_MAX, ProfilePin, SessionSettings,
+        SessionTable, SettledCall,
     },
     wire::{
         Format, Wire,
@@ -71,8 +71,12 @@ impl Request {
     }
 
     fn lane(&self) -> Option<Lane> {
-        find_lane(&self.asked(&ONE), &NoKnownLanes)
+        find_lane(&self.asked(&ONE), |_, _| None)
     }
+}
+
+fn has_name(session: &SessionId, name: &str) -> bool {
+    session.hash(&ONE) == session_hash(&ONE, name.as_bytes())
 }
 
 fn messages(members: &str) -> String {
@@ -120,7 +124,7 @@ fn sessions_in_metadata_are_read_as_clients_write_them() {
         let found = Request::new(Wire::ANTHROPIC, &[], user_id(id)).session();
         assert_eq!(found.is_some(), session.is_some(), "{id}");
         assert!(
-            found.is_none_or(|found| found.has_name(session.unwrap()) && found.source() == SessionSource::UserId),
+            found.is_none_or(|found| has_name(&found, session.unwrap()) && found.source() == SessionSource::UserId),
             "{id}"
         );
     }
@@ -149,7 +153,7 @@ fn the_first_source_with_a_value_counts() {
     ];
     let named = |headers: Headers<'_>, name: &str, source: SessionSource| {
         let session = Request::new(Wire::OPENAI_RESPONSES, headers, body).session().unwrap();
-        assert!(session.has_name(name), "{name}");
+        assert!(has_name(&session, name), "{name}");
         assert_eq!(session.source(), source, "{name}");
         assert_eq!(session.strength(), SessionStrength::Strong, "{name}");
     };
@@ -159,7 +163,7 @@ fn the_first_source_with_a_value_counts() {
     let body_less = |headers: Headers<'_>| Request::new(Wire::ANTHROPIC, headers, "").session();
     for (at, (_, name)) in headers.iter().enumerate() {
         let session = body_less(&headers[at..]).unwrap();
-        assert!(session.has_name(name), "{name}");
+        assert!(has_name(&session, name), "{name}");
     }
     assert_eq!(body_less(&[]), None);
     for (text, usable) in [
@@ -175,7 +179,7 @@ fn the_first_source_with_a_value_counts() {
     }
     // A blank header is skipped.
     let blank = body_less(&[("x-antiphon-session", " "), ("session-id", "s")]).unwrap();
-    assert!(blank.has_name("s"));
+    assert!(has_name(&blank, "s"));
 }
 
 /// Returns the lane of a client's request, which must come from `source`.
@@ -297,7 +301,7 @@ fn agents_have_lanes_of_their_own() {
         assert_eq!(lane(headers) == main, same, "{headers:?}");
     }
     let request = Request::new(Wire::OPENAI_RESPONSES, &[("session-id", "s")], "");
-    let others = find_lane(&request.asked(&TWO), &NoKnownLanes).unwrap().id;
+    let others = find_lane(&request.asked(&TWO), |_, _| None).unwrap().id;
     assert_ne!(others, main, "a session id says nothing without its principal");
     let other_format = Request::new(Wire::OPENAI_CHAT, &[("session-id", "s")], "")
         .lane()
@@ -367,7 +371,7 @@ fn a_request_continues_the_lane_of_the_answer_it_names() {
         );
         find_lane(
             &Request::new(Wire::OPENAI_RESPONSES, &[], body).asked(principal),
-            &table,
+            |caller, id| table.lane_of_answer(caller, id),
         )
         .unwrap()
     };
@@ -396,9 +400,11 @@ fn a_request_continues_the_lane_of_the_answer_it_names() {
     );
     let body = messages(r#""thread":{"type":"continue","previous_message_id":"msg_1"},"#);
     assert_eq!(
-        find_lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), &table)
-            .unwrap()
-            .source,
+        find_lane(&Request::new(Wire::ANTHROPIC, &[], body).asked(&ONE), |caller, id| {
+            table.lane_of_answer(caller, id)
+        })
+        .unwrap()
+        .source,
         SessionSource::Answer
     );
     assert_eq!(table.lane_of_answer(&ONE, ""), None);
@@ -410,13 +416,32 @@ fn now() -> Instant {
     antiphon::clock::now()
 }
 
+/// Notes a request that continues the history of its lane.
+pub(super) fn note_request(table: &SessionTable, lane: LaneId, outline: &Outline, now: Instant) -> ClosedCalls {
+    table.enter_lane(lane, outline, true, now).closed
+}
+
+/// Returns a lane as the admin page shows it.
+pub(super) fn view(table: &SessionTable, lane: LaneId, now: Instant) -> Option<LaneView> {
+    let views = table.lane_views(0, usize::MAX, now);
+    views.into_iter().find(|view| view.lane == lane.short_hash())
+}
+
+fn has_open_calls(table: &SessionTable, lane: LaneId, now: Instant) -> bool {
+    view(table, lane, now).is_some_and(|view| !view.calls.is_empty())
+}
+
+fn profile_pin(table: &SessionTable, lane: LaneId, now: Instant) -> Option<ProfilePin> {
+    view(table, lane, now)?.pin
+}
+
 fn second(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
 fn strong(principal: &Caller, session: &str) -> Lane {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
-    find_lane(&request.asked(principal), &NoKnownLanes).unwrap()
+    find_lane(&request.asked(principal), |_, _| None).unwrap()
 }
 
 fn calls(list: &[(&str, &str)]) -> EmittedCalls {
@@ -479,16 +504,16 @@ fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Clos
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&ONE, "s"), now());
     assert_eq!(
-        table.note_request(lane.id, &shows(3, &[], &[]), began),
+        note_request(&table, lane.id, &shows(3, &[], &[]), began),
         ClosedCalls::default()
     );
     table.note_answer(&ONE, lane, &calls(emitted), AnswerEnd::Complete, None, began);
-    assert!(table.has_open_calls(lane.id, began), "{name}");
+    assert!(has_open_calls(&table, lane.id, began), "{name}");
     let later = began + second(5);
-    assert_eq!(table.note_request(lane.id, request, later), *closed, "{name}");
-    assert_eq!(table.has_open_calls(lane.id, later), left > 0, "{name}");
+    assert_eq!(note_request(&table, lane.id, request, later), *closed, "{name}");
+    assert_eq!(has_open_calls(&table, lane.id, later), left > 0, "{name}");
     assert_eq!(
-        table.note_request(lane.id, &shows(9, &[], &[]), later).abandoned,
+        note_request(&table, lane.id, &shows(9, &[], &[]), later).abandoned,
         left,
         "{name}"
     );
@@ -542,7 +567,7 @@ fn a_result_settles_by_exact_id_or_by_an_unambiguous_stripped_id() {
 #[test]
 fn calls_without_ids_are_matched_by_tool() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.note_request(lane.id, &shows(1, &[], &[]), began);
+    note_request(&table, lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &ONE,
         lane,
@@ -554,14 +579,14 @@ fn calls_without_ids_are_matched_by_tool() {
     // gemini-cli makes its own ids.
     let mut outline = shows(3, &[], &[]);
     outline.last_results = vec![answer("ls_1", "ls"), answer("ls_2", "ls")];
-    let closed = table.note_request(lane.id, &outline, began + second(1));
+    let closed = note_request(&table, lane.id, &outline, began + second(1));
     assert_eq!(closed, settled(&[("ls", 1), ("ls", 1)], 1));
 }
 
 #[test]
 fn calls_of_another_answer_stay_open() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.note_request(lane.id, &shows(20, &[], &[]), began);
+    note_request(&table, lane.id, &shows(20, &[], &[]), began);
     table.note_answer(
         &ONE,
         lane,
@@ -571,7 +596,7 @@ fn calls_of_another_answer_stay_open() {
         began,
     );
     // A subagent without an agent id: a shorter history with its own calls.
-    table.note_request(lane.id, &shows(1, &[], &[]), began);
+    note_request(&table, lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &ONE,
         lane,
@@ -581,11 +606,16 @@ fn calls_of_another_answer_stay_open() {
         began,
     );
     assert_eq!(
-        table.note_request(lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
+        note_request(&table, lane.id, &shows(3, &["toolu_2"], &["toolu_2"]), began),
         settled(&[("Read", 0)], 0)
     );
     assert_eq!(
-        table.note_request(lane.id, &shows(22, &["toolu_1"], &["toolu_1"]), began + second(9)),
+        note_request(
+            &table,
+            lane.id,
+            &shows(22, &["toolu_1"], &["toolu_1"]),
+            began + second(9)
+        ),
         settled(&[("Task", 9)], 0)
     );
 }
@@ -593,16 +623,16 @@ fn calls_of_another_answer_stay_open() {
 #[test]
 fn a_shortened_history_leaves_no_call_open() {
     let (table, lane, began) = (SessionTable::new(SessionSettings::default()), strong(&ONE, "s"), now());
-    table.note_request(lane.id, &shows(200, &[], &[]), began);
+    note_request(&table, lane.id, &shows(200, &[], &[]), began);
     // The client has replaced the history with a summary.
-    table.note_request(lane.id, &shows(3, &[], &[]), began);
+    note_request(&table, lane.id, &shows(3, &[], &[]), began);
     table.note_answer(&ONE, lane, &calls(&[BASH]), AnswerEnd::Complete, None, began);
-    let words = table.note_request(lane.id, &shows(4, &[], &[]), began);
+    let words = note_request(&table, lane.id, &shows(4, &[], &[]), began);
     assert_eq!(words, ClosedCalls::default(), "as short as a side request");
     table.note_answer(&ONE, lane, &calls(&[READ]), AnswerEnd::Complete, None, began);
-    let next = table.note_request(lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
+    let next = note_request(&table, lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
     assert_eq!(next, settled(&[("Read", 0)], 1));
-    assert!(!table.has_open_calls(lane.id, began));
+    assert!(!has_open_calls(&table, lane.id, began));
 }
 
 #[test]
@@ -616,7 +646,7 @@ fn the_table_is_bounded_and_forgets_silent_lanes() {
     };
     let (table, began) = (SessionTable::new(settings.clone()), now());
     for n in 0..200 {
-        table.note_request(strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
+        note_request(&table, strong(&ONE, &n.to_string()).id, &shows(1, &[], &[]), began);
     }
     assert!(table.lane_totals(began).lanes <= 8);
     let heavy: Vec<(String, String)> = (0..600).map(|n| (format!("toolu_{n}"), "t".repeat(120))).collect();
@@ -650,10 +680,13 @@ fn the_table_is_bounded_and_forgets_silent_lanes() {
         began,
     );
     table.set_profile_pin(lane.id, Some(pin("a")), began);
-    assert_eq!(table.profile_pin(lane.id, began + idle), Some(pin("a")));
+    assert_eq!(profile_pin(&table, lane.id, began + idle), Some(pin("a")));
     let late = began + idle + second(1);
     assert_eq!(
-        (table.profile_pin(lane.id, late), table.has_open_calls(lane.id, late)),
+        (
+            profile_pin(&table, lane.id, late),
+            has_open_calls(&table, lane.id, late)
+        ),
         (None, false)
     );
     assert_eq!(
@@ -661,7 +694,7 @@ fn the_table_is_bounded_and_forgets_silent_lanes() {
         (0, 0)
     );
     assert_eq!(
-        table.note_request(lane.id, &shows(9, &[], &[]), late),
+        note_request(&table, lane.id, &shows(9, &[], &[]), late),
         ClosedCalls::default()
     );
 }
@@ -767,7 +800,7 @@ fn random_lanes_match_the_model() {
                         }
                     }
                     let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
-                    let closed = table.note_request(lane.id, &shows(messages, &[], &texts), time);
+                    let closed = note_request(&table, lane.id, &shows(messages, &[], &texts), time);
                     let (wanted, abandoned) = noted.asked(messages, &answers, at);
                     let wanted: Vec<(&str, u64)> = wanted.iter().map(|(tool, open)| (tool.as_str(), *open)).collect();
                     assert_eq!(closed, settled(&wanted, abandoned), "seed {seed}");
@@ -775,8 +808,12 @@ fn random_lanes_match_the_model() {
             }
             for ((principal, session), noted) in &model {
                 let lane = strong(&[ONE, TWO][*principal], &format!("s{session}")).id;
-                assert_eq!(table.profile_pin(lane, time), noted.pin, "seed {seed}");
-                assert_eq!(table.has_open_calls(lane, time), !noted.open.is_empty(), "seed {seed}");
+                assert_eq!(profile_pin(&table, lane, time), noted.pin, "seed {seed}");
+                assert_eq!(
+                    has_open_calls(&table, lane, time),
+                    !noted.open.is_empty(),
+                    "seed {seed}"
+                );
             }
             let open: usize = model.values().map(|noted| noted.open.len()).sum();
             assert_eq!(table.lane_totals(time).open_calls, open, "seed {seed}");

@@ -26,8 +26,17 @@ fn requests(user: &str) -> Vec<(&'static str, String)> {
         format!(r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"REAL"}}]}}"#)
     };
     let words = r#"{"role":"user","content":"and now?"}"#;
-    let named = if user.is_empty() { String::new() } else { format!(r#""safety_identifier":"{user}","#) };
-    let messages = |list: &[&str]| format!(r#"{{"model":"m",{named}"max_tokens":9,"messages":[{}]}}"#, list.join(","));
+    let named = if user.is_empty() {
+        String::new()
+    } else {
+        format!(r#""safety_identifier":"{user}","#)
+    };
+    let messages = |list: &[&str]| {
+        format!(
+            r#"{{"model":"m",{named}"max_tokens":9,"messages":[{}]}}"#,
+            list.join(",")
+        )
+    };
     let responses = |more: &str| format!(r#"{{"model":"m",{named}{more}}}"#);
     let continued = responses(&format!(r#""previous_response_id":"resp_1","input":[{words}]"#));
     vec![
@@ -57,12 +66,18 @@ fn answer(request: &Message) -> Vec<Step> {
     }
     if body.contains("resp_1") && !body.contains("function_call_output") {
         let text = format!("No tool output found for function call {REMOTE}.");
-        return json(400, &format!(r#"{{"error":{{"message":"{text}","type":"invalid_request_error"}}}}"#));
+        return json(
+            400,
+            &format!(r#"{{"error":{{"message":"{text}","type":"invalid_request_error"}}}}"#),
+        );
     }
     let output = format!(
         r#"[{{"type":"function_call","id":"fc_1","call_id":"{REMOTE}","name":"run","arguments":"{{}}","status":"completed"}}]"#
     );
-    json(200, &format!(r#"{{"id":"resp_1","object":"response","status":"completed","output":{output}}}"#))
+    json(
+        200,
+        &format!(r#"{{"id":"resp_1","object":"response","status":"completed","output":{output}}}"#),
+    )
 }
 
 /// A client: its key, the user in the trusted header, and the user in its bodies. All share one session name.
@@ -82,11 +97,26 @@ const CLIENT: Client = Client {
 /// Clients that differ in one way each.
 const CLIENTS: [Client; 6] = [
     CLIENT,
-    Client { key: "sk-two", ..CLIENT },
-    Client { header_user: "ann", ..CLIENT },
-    Client { header_user: "ben", ..CLIENT },
-    Client { body_user: "ann", ..CLIENT },
-    Client { body_user: "ben", ..CLIENT },
+    Client {
+        key: "sk-two",
+        ..CLIENT
+    },
+    Client {
+        header_user: "ann",
+        ..CLIENT
+    },
+    Client {
+        header_user: "ben",
+        ..CLIENT
+    },
+    Client {
+        body_user: "ann",
+        ..CLIENT
+    },
+    Client {
+        body_user: "ben",
+        ..CLIENT
+    },
 ];
 
 /// Sends requests and returns, for each, the repair header and every body that went upstream.
@@ -109,7 +139,9 @@ async fn send(world: &World, client: Client, requests: &[(&str, String)]) -> Vec
         let upstream = world.requests().split_off(before).into_iter();
         sent.push((
             answer.header("x-antiphon-repair").unwrap_or_default().to_owned(),
-            upstream.map(|request| String::from_utf8(request.message.body).unwrap()).collect(),
+            upstream
+                .map(|request| String::from_utf8(request.message.body).unwrap())
+                .collect(),
         ));
     }
     sent

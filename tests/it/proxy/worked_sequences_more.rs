@@ -44,7 +44,8 @@ async fn sequence_9_a_pinned_answer_is_found_for_the_stripped_id() {
 #[tokio::test]
 async fn sequence_9_a_seen_result_is_restored_for_the_stripped_id() {
     let door = Door::to(Provider::start().await).await;
-    door.assert_unchanged(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]).await;
+    door.assert_unchanged(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])])
+        .await;
     let log = [go(), calls(&[STRIPPED]), user(r#""hurry""#)];
     let mut out = log.clone();
     out[2] = blocks(&[result(STRIPPED, "REAL"), text("hurry")]);
@@ -312,7 +313,8 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
         blocks(&[text("so")]),
     ];
     let (log, out) = ([&log[..], &rest].concat(), [&out[..], &own].concat());
-    door.assert_sent(&log, "moved=1, quoted=1, placeholder=1", 1, &out).await;
+    door.assert_sent(&log, "moved=1, quoted=1, placeholder=1", 1, &out)
+        .await;
 }
 
 #[tokio::test]

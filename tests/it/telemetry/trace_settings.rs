@@ -36,7 +36,7 @@ const PARENTS: &[(&[&str], bool)] = &[
 #[tokio::test]
 async fn a_malformed_parent_is_ignored() {
     let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
-    let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
+    let (telemetry, _exporter) = Telemetry::default().with_traces(Some(settings));
     let mut seen = Vec::new();
     for (said, names) in PARENTS {
         let mut headers = HeaderMap::new();

@@ -336,7 +336,7 @@ async fn sampling_follows_the_traceparent_if_configured() {
 #[test]
 fn the_log_line_of_an_exchange_names_its_trace() {
     let settings = TraceSettings::for_endpoint("http://127.0.0.1:9/v1/traces".parse().unwrap());
-    let (telemetry, _exporter) = Telemetry::default().with_traces(settings);
+    let (telemetry, _exporter) = Telemetry::default().with_traces(Some(settings));
     let mut headers = HeaderMap::new();
     headers.insert("traceparent", UNSAMPLED.parse().unwrap());
     let event = ExchangeEnded {

@@ -1,5 +1,5 @@
-//! Timeouts of an answer: the one in force in each state, the events that reset it, and the clients that may shorten it
-//! (R21 to R24).
+//! Timeouts of an answer: the timeout of each state, the events that reset it, and the shorter ones of clients (R21 to
+//! R24).
 
 use crate::support::{
     still::{

@@ -16,7 +16,7 @@ fn alive(seconds: u64) -> Vec<Step> {
 }
 
 /// Returns rows with a whole answer and further events after its end, in one write and with pauses.
-fn behind(name: &'static str, ask: &Ask, words: &[String], late: &[String], answer: &'static str) -> [Row; 2] {
+fn rows_after_end(name: &'static str, ask: &Ask, words: &[String], late: &[String], answer: &'static str) -> [Row; 2] {
     let [log, counts, profiles, endpoint] = SUCCESS;
     let row = |script: Vec<Step>, answer| {
         Row::new(name, [script], [answer, "A@0", log, counts, profiles, endpoint]).ask(ask.clone())
@@ -64,23 +64,23 @@ async fn an_event_after_the_end_changes_nothing() {
         ("compaction", compaction_start(1), "200 whole n1 @0"),
         ("another end", end("tool_use"), "200 whole n1 @0"),
     ] {
-        rows.extend(behind(name, &messages, &whole, &[late], answer));
+        rows.extend(rows_after_end(name, &messages, &whole, &[late], answer));
     }
-    rows.extend(behind(
+    rows.extend(rows_after_end(
         "Responses",
         &of_responses,
         &[responses::start(), responses::text_start(0), responses::end()],
         &[responses::failed("rate_limit_exceeded")],
         "200 passed rate_limit_exceeded n1 @0",
     ));
-    rows.extend(behind(
+    rows.extend(rows_after_end(
         "Chat",
         &of_chat,
         &[chat::text("a"), chat::end("stop")],
         &[chat::error("insufficient_quota")],
         "200 passed insufficient_quota n1 @0",
     ));
-    rows.extend(behind(
+    rows.extend(rows_after_end(
         "Gemini",
         &of_gemini,
         &[gemini::text("a"), gemini::end("STOP")],

@@ -59,17 +59,17 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         ..LimitHints::default()
     };
     let shown = ObservedAttempt {
-        upstream: "anthropic",
+        upstream: "anthropic".to_owned(),
         profile: Some(profile),
-        verdict: Verdict::from_class(class),
-        hints: &hints,
-        model: Some(MODEL),
+        model: Some(MODEL.to_owned()),
         began: now,
         request: [9; 32],
         is_first: true,
         asks_model: true,
+        jitter: 0.0,
     };
-    world.shared.profiles.record_attempt(&shown, 0.0, now);
+    let verdict = Verdict::from_class(class);
+    world.shared.profiles.record_attempt(&shown, verdict, &hints, now);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +229,7 @@ async fn a_request_that_the_client_repeats_counts_once() {
     assert_eq!(cooldowns(&world), "-");
 }
 
-/// As Claude Code does when a stream dies before its first event.
+/// Claude Code repeats a request this way when a stream dies before its first event.
 #[tokio::test(start_paused = true)]
 async fn a_stream_repeated_without_streaming_counts_once() {
     let world = profiled(|_| ());

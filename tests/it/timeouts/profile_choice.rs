@@ -5,8 +5,8 @@ use antiphon::policy::OnOrganisationChange;
 use crate::support::{
     app::post_with,
     pool::{
-        FOREIGN, LIMITED, MESSAGES, RESPONSES, UNKNOWN, ask, body, does, family, fine, is_about, key, keys, limited,
-        of_session, pooled, profile, reached, cooldowns, strangers, untouched, view, world,
+        FOREIGN, LIMITED, MESSAGES, RESPONSES, UNKNOWN, ask, body, cooldowns, does, family, fine, is_about, key, keys,
+        limited, of_session, pooled, profile, reached, strangers, untouched, view, world,
     },
     still::{Step, World, error, events::responses, json, say, secs, sse},
 };

@@ -12,8 +12,8 @@ use tower_service::Service as _;
 use crate::support::{
     app::admin_of,
     pool::{
-        CANARY, MESSAGES, failures, fine, key, keys, limited, of_session, pooled, profile, reached, cooldowns, strangers,
-        untouched, view, world,
+        CANARY, MESSAGES, cooldowns, failures, fine, key, keys, limited, of_session, pooled, profile, reached,
+        strangers, untouched, view, world,
     },
     still::{Step, World, assert_at, events::anthropic, json as whole, say, secs, sse, wait},
 };

@@ -1,5 +1,5 @@
-//! A simulated day of a busy team on paused time, seeded: every cooldown of a profile has a cause in what the provider
-//! did to that key.
+//! A simulated day of a busy team on paused time, seeded. Each cooldown of a key must have a cause in the provider's
+//! record.
 //!
 //! `SEED=7` repeats that day, `SEED=random` plays a new one.
 

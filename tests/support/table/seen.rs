@@ -188,17 +188,17 @@ fn stretched(length: Duration) -> u64 {
 pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
     let now = Instant::now().into_std();
     let shown = ObservedAttempt {
-        upstream,
+        upstream: upstream.to_owned(),
         profile: None,
-        verdict: Verdict::from_class(class),
-        hints: &LimitHints::default(),
-        model: Some(MODEL),
+        model: Some(MODEL.to_owned()),
         began: now,
         request: [number; 32],
         is_first: false,
         asks_model: true,
+        jitter: 0.0,
     };
-    world.shared.profiles.record_attempt(&shown, 0.0, now);
+    let (verdict, hints) = (Verdict::from_class(class), LimitHints::default());
+    world.shared.profiles.record_attempt(&shown, verdict, &hints, now);
 }
 
 /// Returns the endpoint's change after the one initial failure: `works`, or added failures.

@@ -1,23 +1,18 @@
-//! The ledger of the demonstration: memory that stands in for the file that `serve` has, since nothing may be left
-//! behind.
+//! Memory that stands in for the file of a ledger, for a process that may leave nothing behind.
 
-use crate::auth::PrincipalHash;
-use crate::ledger::{
-    CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment, Record,
-    RecordKey, RecordKind,
+use crate::{
+    auth::PrincipalHash,
+    ledger::{
+        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, MemoryLedger, Moment, Record, RecordKey,
+        RecordKind,
+    },
 };
 
-/// Memory that is taken for lasting: nobody starts this process anew and goes on with its conversations.
+/// Memory that counts as lasting: nobody starts this process anew and goes on with its conversations.
 #[derive(Debug)]
-pub(super) struct InPlaceOfAFile(MemoryLedger);
+pub(super) struct LastingMemory(pub(super) MemoryLedger);
 
-impl InPlaceOfAFile {
-    pub(super) fn new(settings: LedgerSettings, secret: [u8; 32]) -> Self {
-        Self(MemoryLedger::new(settings, secret))
-    }
-}
-
-impl Ledger for InPlaceOfAFile {
+impl Ledger for LastingMemory {
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         self.0.commit(steps, now)
     }

@@ -1,0 +1,56 @@
+//! Calls and results as exchanges know them.
+
+use std::fmt;
+
+use crate::{
+    ledger::RecordName,
+    session::{LaneId, SessionStrength},
+};
+
+/// A tool call as an exchange saw it, to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedCall {
+    /// The lane in which the exchange saw the call.
+    pub lane: Option<LaneId>,
+    /// The hash of the session id. `None` if the client named no session.
+    pub session: Option<[u8; 32]>,
+    /// The reliability of the session id.
+    pub strength: SessionStrength,
+    /// The call id.
+    pub id: Vec<u8>,
+    /// The name of the tool.
+    pub tool: Vec<u8>,
+    /// The hash of the canonical input. `None` if the input is not known yet.
+    pub input: Option<[u8; 32]>,
+}
+
+/// A call of a request body whose posted result is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallQuery {
+    /// The call id.
+    pub id: Vec<u8>,
+    /// The name of the tool.
+    pub tool: Vec<u8>,
+    /// The hash of the canonical input.
+    pub input_hash: [u8; 32],
+}
+
+/// The posted result that a lookup found for a call.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FoundResult {
+    /// The record name of the call.
+    pub call: RecordName,
+    /// The call id, exactly as it was recorded.
+    pub id: Vec<u8>,
+    /// The content. Invariant: one valid JSON value.
+    pub content: String,
+    /// `true` if the tool reported an error.
+    pub failed: bool,
+}
+
+impl fmt::Debug for FoundResult {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FoundResult({} bytes, failed {})", self.content.len(), self.failed)
+    }
+}

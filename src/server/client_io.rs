@@ -1,0 +1,225 @@
+//! The bytes of one client connection: inspection of what comes in, and the timeouts of a head, a write and a close.
+//!
+//! A client that stops reading must not hold a provider's answer open.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+use super::framing::{FramingInspector, RequestHeads};
+use crate::clock;
+
+/// The largest read of a short body, in bytes: just too small for hyper to grow its read buffer further.
+///
+/// hyper never shrinks that buffer while the connection lives. After a 64 kB request, an idle stream holds 0.7 times
+/// the memory. No difference in CPU time was measurable.
+const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
+/// Time for which a client may continue to send after its request was answered.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A flag of a connection: its client has stopped reading. Each request carries it in its extensions.
+#[derive(Clone, Debug, Default)]
+pub struct ClientStall(Arc<AtomicBool>);
+
+impl ClientStall {
+    /// Returns `true` if the connection was closed because the client stopped reading.
+    pub fn has_stalled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A connection whose incoming bytes are inspected. A read fails if a request head takes too long. A write fails after a
+/// timeout in which the client took no bytes.
+#[derive(Debug)]
+pub(super) struct ClientIo<T> {
+    inner: T,
+    inspector: FramingInspector,
+    head_timeout: Duration,
+    stall_timeout: Duration,
+    stalled: ClientStall,
+    // The head timeout while a head is due, with the number of heads before it.
+    head_timer: Option<(u64, Pin<Box<Sleep>>)>,
+    // The timeout of a write, while one waits.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    // The timeout of reading away the rest of a refused request.
+    linger: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> ClientIo<T> {
+    /// Wraps `inner`, and sends the framing of each request to `heads`.
+    pub(super) fn new(inner: T, heads: RequestHeads, head_timeout: Duration, stall_timeout: Duration) -> Self {
+        Self {
+            inner,
+            inspector: FramingInspector::new(heads),
+            head_timeout,
+            stall_timeout,
+            stalled: ClientStall::default(),
+            head_timer: None,
+            write_timer: None,
+            linger: None,
+        }
+    }
+
+    /// Returns the flag that is set once the client has stopped reading.
+    pub(super) fn stall_flag(&self) -> ClientStall {
+        self.stalled.clone()
+    }
+
+    /// Resolves once the timeout of the current head has passed.
+    fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = self.inspector.heads_ended;
+        // The timer belongs to one head: the next head gets its full time.
+        if !self.inspector.awaits_head() || self.head_timer.as_ref().is_some_and(|(before, _)| *before != ended) {
+            self.head_timer = None;
+        }
+        if !self.inspector.awaits_head() {
+            return Poll::Pending;
+        }
+        let deadline = clock::now() + self.head_timeout;
+        let (_, alarm) = self
+            .head_timer
+            .get_or_insert_with(|| (ended, Box::pin(tokio::time::sleep_until(deadline))));
+        alarm.as_mut().poll(cx)
+    }
+
+    /// Fails a write that has waited for longer than the limit.
+    fn check_stall<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        // Any progress restarts the timeout: a slow client is fine, a silent one is not.
+        if written.is_ready() {
+            self.write_timer = None;
+            return written;
+        }
+        let limit = self.stall_timeout;
+        let alarm = self
+            .write_timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
+        ready!(alarm.as_mut().poll(cx));
+        // Set before the error: the exchange reads the flag when it is dropped.
+        self.stalled.0.store(true, Ordering::Release);
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "timeout: the client stopped reading",
+        )))
+    }
+}
+
+impl<T: AsyncRead + Unpin> ClientIo<T> {
+    /// Discards what the client still sends, for up to 1 second.
+    ///
+    /// An immediate close would reset the connection before the client has read the answer.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.inspector.awaits_body() {
+            return Poll::Ready(());
+        }
+        let deadline = clock::now() + LINGER_TIMEOUT;
+        let farewell = self
+            .linger
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let mut scratch = [0; 4096];
+        while farewell.as_mut().poll(cx).is_pending() {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        // Small reads keep hyper's buffer small for collected bodies: see the constants above.
+        let polled = if self.inspector.is_in_short_body() && buf.remaining() > SHORT_READ_BYTES {
+            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ_BYTES));
+            let polled = Pin::new(&mut self.inner).poll_read(cx, &mut short);
+            let read = short.filled().len();
+            buf.advance(read);
+            polled
+        } else {
+            Pin::new(&mut self.inner).poll_read(cx, buf)
+        };
+        if polled.is_ready() {
+            self.inspector
+                .inspect_bytes(buf.filled().get(before..).unwrap_or_default());
+            return polled;
+        }
+        // Only while nothing arrives: bytes that are there are read, however late.
+        ready!(self.poll_head_timeout(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "timeout: the client did not send its request head in time",
+        )))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.check_stall(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        self.poll_linger(cx).map(Ok)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.check_stall(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_reader_that_takes_nothing_is_cut() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut near = ClientIo::new(near, RequestHeads::default(), Duration::MAX, Duration::from_secs(120));
+        near.write_all(b"full").await.unwrap();
+        let slow = async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                far.read_exact(&mut [0; 4]).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(near.write_all(b"full, and full"), slow);
+        written.unwrap();
+        near.write_all(b"ab").await.unwrap();
+        let began = clock::now();
+        assert_eq!(
+            near.write_all(b"more").await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
+        assert_eq!((clock::now() - began).as_secs(), 120);
+    }
+}
