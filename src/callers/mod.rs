@@ -59,7 +59,7 @@ impl Callers {
             expires_at: clock::unix_time() + LEDGER_TTL,
         };
         // Written behind the answer: a slow ledger must not delay it.
-        self.later.queue_write(vec![insert]);
+        self.later.queue_write(insert);
     }
 
     /// Returns `true` if this process knows the caller as verified. Never reads the ledger.

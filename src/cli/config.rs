@@ -59,15 +59,13 @@ struct ConfigSource {
     config: Option<PathBuf>,
 }
 
-impl ConfigSource {
-    /// Loads the configuration that the flags and the environment choose.
-    fn load_config(&self) -> Result<LoadedConfig, config::ConfigError> {
-        let flags = Flags {
-            config: self.config.clone(),
-            ..Flags::default()
-        };
-        config::load_config(&flags, &config::process_environment)
-    }
+/// Loads the configuration that `--config` and the environment choose.
+pub(super) fn load_chosen(config: Option<PathBuf>) -> Result<LoadedConfig, config::ConfigError> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    config::load_config(&flags, &config::process_environment)
 }
 
 /// Runs the subcommand.
@@ -75,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.action {
         ConfigAction::Check(source) => {
-            let loaded = source.load_config()?;
+            let loaded = load_chosen(source.config.clone())?;
             let count = loaded.config.upstreams.len();
             writeln!(
                 out,
@@ -90,7 +88,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     Err(io::ErrorKind::NotFound.into())
                 })?
             } else {
-                source.load_config()?
+                load_chosen(source.config.clone())?
             };
             out.write_all(loaded.to_toml()?.as_bytes())?;
         }

@@ -15,7 +15,7 @@ use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::config::{self, Flags};
+use super::config::load_chosen;
 
 /// Timeout of the whole check.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,12 +66,8 @@ fn parse_http_url(text: &str) -> Result<Uri, String> {
 
 /// Returns the URL of a page of the configured admin listener.
 fn admin_url(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
-    let flags = Flags {
-        config,
-        ..Flags::default()
-    };
     // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
-    let loaded = config::load_config(&flags, &config::process_environment).map_err(|problems| anyhow!("{problems}"))?;
+    let loaded = load_chosen(config).map_err(|problems| anyhow!("{problems}"))?;
     Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
 }
 

@@ -35,8 +35,7 @@ impl ConfigChanges {
     pub fn compare_configs(old: &LoadedConfig, new: &LoadedConfig) -> Result<Self, toml::ser::Error> {
         let mut keys = Vec::new();
         // Effective files spell out every default, so a key that was written out with its default is no change.
-        let values = [&old.effective, &new.effective].map(Value::try_from);
-        let [old, new] = values;
+        let [old, new] = [&old.effective, &new.effective].map(Value::try_from);
         collect_changes(&old?, &new?, "", &mut keys);
         let (fixed, free) = keys.into_iter().partition(|key| needs_restart(key));
         Ok(Self {

@@ -98,14 +98,10 @@ pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[Candi
     let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     match (found.next(), found.next()) {
         (None, _) => CallMatch::None,
-        (Some((place, candidate)), None) if has_strong_id(candidate) => CallMatch::One(place),
+        // No other call can have a strong id.
+        (Some((place, it)), None) if is_strong(&it.call.id, &it.call.tool) => CallMatch::One(place),
         _ => CallMatch::Several,
     }
-}
-
-/// Returns `true` if no other call can have this id.
-fn has_strong_id(candidate: &CandidateCall<'_>) -> bool {
-    is_strong(&candidate.call.id, &candidate.call.tool)
 }
 
 /// The decision on a result that names a recorded call.

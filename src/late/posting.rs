@@ -127,16 +127,8 @@ async fn settle_named(
             MatchedCall::None => return Ok(None),
             MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
-                store_refused(
-                    late,
-                    named.service.principal,
-                    named,
-                    PostRefusal::Ambiguous,
-                    posted,
-                    parked,
-                )
-                .await?;
-                return Ok(Some(PostOutcome::Refused(PostRefusal::Ambiguous)));
+                let (service, why) = (named.service.principal, PostRefusal::Ambiguous);
+                return store_refused(late, service, named, why, posted, parked).await.map(Some);
             }
             MatchedCall::One(found) => *found,
         };
@@ -148,8 +140,7 @@ async fn settle_named(
                 return Ok(Some(PostOutcome::Settled { state, first }));
             }
             PostRuling::Refused(why) => {
-                store_refused(late, principal, named, why, posted, parked).await?;
-                return Ok(Some(PostOutcome::Refused(why)));
+                return store_refused(late, principal, named, why, posted, parked).await.map(Some);
             }
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
@@ -230,16 +221,8 @@ async fn park_result(late: &LateStore, named: &NamedCall<'_>, posted: PostedResu
         let known = known.and_then(|record| ParkedResult::decode(&record.value));
         // The first result wins, as it does for a recorded call.
         if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
-            store_refused(
-                late,
-                named.service.principal,
-                named,
-                PostRefusal::Conflict,
-                &parked.posted,
-                None,
-            )
-            .await?;
-            return Ok(PostOutcome::Refused(PostRefusal::Conflict));
+            let (service, why) = (named.service.principal, PostRefusal::Conflict);
+            return store_refused(late, service, named, why, &parked.posted, None).await;
         }
     } else {
         late.0.telemetry.record_late_event("parked");
@@ -324,7 +307,7 @@ fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
     call.state == RecordedCallState::Open && !left && now < call.heartbeat_at + late.0.settings.detach_after
 }
 
-/// Stores a refused result for operators, and removes the parked one.
+/// Stores a refused result for operators, and removes the parked one. Returns the refusal.
 async fn store_refused(
     late: &LateStore,
     principal: Principal,
@@ -332,7 +315,7 @@ async fn store_refused(
     why: PostRefusal,
     posted: &PostedResult,
     parked: Option<&CommitStep>,
-) -> Result<(), LateError> {
+) -> Result<PostOutcome, LateError> {
     let now = clock::unix_time();
     let mut posted = posted.clone();
     if posted.content.len() > EVIDENCE_BYTES_MAX {
@@ -359,7 +342,7 @@ async fn store_refused(
         Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
     }
     late.0.telemetry.record_late_event(why.label());
-    Ok(())
+    Ok(PostOutcome::Refused(why))
 }
 
 /// Removes a parked result.

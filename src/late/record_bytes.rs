@@ -34,15 +34,11 @@ impl RecordWriter {
         self.0.push(u8::from(flag));
     }
 
-    pub(super) fn write_hash(&mut self, hash: &[u8; 32]) {
-        self.write_bytes(hash);
-    }
-
     /// Writes a flag, and the hash if there is one.
     pub(super) fn write_optional_hash(&mut self, hash: Option<&[u8; 32]>) {
         self.write_flag(hash.is_some());
         if let Some(hash) = hash {
-            self.write_hash(hash);
+            self.write_bytes(hash);
         }
     }
 
@@ -109,10 +105,6 @@ impl<'b> RecordReader<'b> {
         }
     }
 
-    pub(super) fn read_hash(&mut self) -> Option<[u8; 32]> {
-        self.read_bytes()
-    }
-
     // The outer option is `None` if the record is damaged, the inner one if the field is empty.
     #[expect(
         clippy::option_option,
@@ -120,7 +112,7 @@ impl<'b> RecordReader<'b> {
     )]
     pub(super) fn read_optional_hash(&mut self) -> Option<Option<[u8; 32]>> {
         if self.read_flag()? {
-            self.read_hash().map(Some)
+            self.read_bytes().map(Some)
         } else {
             Some(None)
         }

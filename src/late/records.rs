@@ -97,7 +97,7 @@ impl PostedResult {
     fn write_to(&self, to: &mut RecordWriter) {
         to.write_text(self.content.as_bytes());
         to.write_flag(self.failed);
-        to.write_hash(&self.digest);
+        to.write_bytes(&self.digest);
         to.write_moment(self.posted_at);
         to.write_text(self.service.as_bytes());
         to.write_flag(self.attached);
@@ -108,7 +108,7 @@ impl PostedResult {
         Some(Self {
             content: from.read_utf8()?,
             failed: from.read_flag()?,
-            digest: from.read_hash()?,
+            digest: from.read_bytes()?,
             posted_at: from.read_moment()?,
             service: from.read_utf8()?,
             attached: from.read_flag()?,
@@ -161,7 +161,7 @@ impl RecordedCall {
     pub fn encode(&self) -> Bytes {
         // The order of the fields is the file format: `decode` reads them in the same order.
         let mut to = RecordWriter::new(VERSION, CALL);
-        to.write_hash(&self.account);
+        to.write_bytes(&self.account);
         to.write_optional_hash(self.lane.as_ref());
         to.write_optional_hash(self.session.as_ref());
         to.write_flag(self.strength == SessionStrength::Strong);
@@ -184,7 +184,7 @@ impl RecordedCall {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, CALL)?;
         let call = Self {
-            account: from.read_hash()?,
+            account: from.read_bytes()?,
             lane: from.read_optional_hash()?,
             session: from.read_optional_hash()?,
             strength: if from.read_flag()? {

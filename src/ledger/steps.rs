@@ -5,16 +5,17 @@ use super::{
     VALUE_BYTES_MAX, usage_counter::UsageCounter,
 };
 
-/// A transactional set of records. [`Shelf::undo`] reverts every change since [`Shelf::begin`].
+/// A transactional set of records. [`RecordStore::undo_changes`] reverts every change since
+/// [`RecordStore::begin_commit`].
 pub(super) trait RecordStore {
     /// The error of the underlying store.
     type Error;
 
-    /// Starts a commit that [`Shelf::undo`] can revert.
+    /// Starts a commit that [`RecordStore::undo_changes`] can revert.
     fn begin_commit(&mut self) -> Result<(), Self::Error>;
-    /// Makes the changes since [`Shelf::begin`] permanent.
+    /// Makes the changes since [`RecordStore::begin_commit`] permanent.
     fn keep_changes(&mut self) -> Result<(), Self::Error>;
-    /// Reverts the changes since [`Shelf::begin`].
+    /// Reverts the changes since [`RecordStore::begin_commit`].
     fn undo_changes(&mut self) -> Result<(), Self::Error>;
 
     /// Returns the record of this key. `None` if there is none, it is damaged, or it has expired at `now`.
@@ -114,21 +115,18 @@ fn apply_steps<S: RecordStore>(
     for step in steps {
         // Impossible steps do not end the loop: the caller learns all its conflicts at once, and retries once.
         let found = shelf.find_live(step.key(), now)?;
-        let (wrong, found) = match (step, found) {
-            (CommitStep::Insert { .. }, None) => (false, None),
-            (CommitStep::Replace { version, .. } | CommitStep::Remove { version, .. }, Some(record))
-                if record.version == *version =>
-            {
-                (false, Some(record))
+        let is_possible = match step {
+            CommitStep::Insert { .. } => found.is_none(),
+            CommitStep::Replace { version, .. } | CommitStep::Remove { version, .. } => {
+                found.as_ref().is_some_and(|record| record.version == *version)
             }
-            (_, found) => (true, found),
         };
-        is_conflict |= wrong;
-        if wrong {
-            conflicts.push(found);
-        } else {
+        if is_possible {
             conflicts.push(None);
             apply_step(shelf, step, found, now)?;
+        } else {
+            conflicts.push(found);
+            is_conflict = true;
         }
     }
     Ok(is_conflict.then_some(conflicts))

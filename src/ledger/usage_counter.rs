@@ -10,7 +10,7 @@ use crate::auth::PrincipalHash;
 pub(super) struct UsageCounter {
     usage: LedgerSize,
     bytes_by_principal: HashMap<PrincipalHash, u64>,
-    /// The changes since the last [`Tally::settle`], oldest first.
+    /// The changes since the last [`UsageCounter::forget_changes`], oldest first.
     changes: Vec<CountedChange>,
 }
 
@@ -42,7 +42,7 @@ impl UsageCounter {
         self.bytes_by_principal.get(principal).copied().unwrap_or_default()
     }
 
-    /// Returns the current position in the log of changes, for [`Tally::back_to`].
+    /// Returns the current position in the log of changes, for [`UsageCounter::roll_back_to`].
     pub(super) const fn mark(&self) -> usize {
         self.changes.len()
     }

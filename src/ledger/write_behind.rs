@@ -114,8 +114,8 @@ pub struct WriteBehind {
     is_overflowing: Arc<AtomicBool>,
 }
 
-/// The steps of a commit, and the time of queueing: a late write is judged against expiry as of then.
-type QueuedCommit = (Vec<CommitStep>, Moment);
+/// The step of a commit, and the time of queueing: a late write is judged against expiry as of then.
+type QueuedCommit = (CommitStep, Moment);
 
 /// The writer of background commits.
 #[derive(Debug)]
@@ -149,12 +149,9 @@ pub fn write_behind(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (WriteBehi
 }
 
 impl WriteBehind {
-    /// Queues the steps of one commit. They are dropped if the commit conflicts: the existing record stays.
-    pub fn queue_write(&self, steps: Vec<CommitStep>) {
-        if steps.is_empty() {
-            return;
-        }
-        match self.jobs.try_send(QueuedJob::Write((steps, clock::unix_time()))) {
+    /// Queues a commit of one step. It is dropped if it conflicts: the existing record stays.
+    pub fn queue_write(&self, step: CommitStep) {
+        match self.jobs.try_send(QueuedJob::Write((step, clock::unix_time()))) {
             // One warning for each lost write would flood the log, so it is armed again only below half of the limit.
             Ok(()) if self.jobs.capacity() > QUEUED_WRITES_MAX / 2 => {
                 self.is_overflowing.store(false, Ordering::Relaxed)
@@ -180,8 +177,8 @@ impl BackgroundWriter for CommitWriter {
     type Error = LedgerError;
     const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-    async fn try_job(&self, (steps, at): &QueuedCommit) -> Result<(), LedgerError> {
-        self.ledger.commit(steps.clone(), *at).await.map(drop)
+    async fn try_job(&self, (step, at): &QueuedCommit) -> Result<(), LedgerError> {
+        self.ledger.commit(vec![step.clone()], *at).await.map(drop)
     }
 
     fn note_failure(&mut self, error: &LedgerError) -> bool {

@@ -208,10 +208,10 @@ pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anch
         .appended_texts
         .change_texts(caller, |own| drop(own.remove(&anchor)));
     // These records are never replaced, so they all have the first version.
-    store.write_behind.queue_write(vec![CommitStep::Remove {
+    store.write_behind.queue_write(CommitStep::Remove {
         key: anchor_key(caller, anchor),
         version: FIRST_VERSION,
-    }]);
+    });
 }
 
 fn anchor_key(caller: Caller, anchor: Anchor) -> RecordKey {

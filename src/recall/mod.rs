@@ -129,7 +129,7 @@ impl AnswerStore {
             if let Some((name, block)) = fresh.filter(|_| kept) {
                 let (key, block) = (client_result_key(scope.caller, name), String::clone(&block));
                 let insert = CommitStep::insert_record(key, block.into(), self.expires_at());
-                self.0.write_behind.queue_write(vec![insert]);
+                self.0.write_behind.queue_write(insert);
             }
         }
     }
@@ -144,22 +144,16 @@ impl AnswerStore {
         let names: Vec<Option<RecordName>> = calls.iter().map(|call| call.record_name(scope)).collect();
         let known = |name: &Option<RecordName>| name.as_ref().and_then(|name| self.0.client_results.find_result(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
-        let wanted: Vec<usize> = (0..names.len())
-            .filter(|place| {
-                names.get(*place).is_some_and(Option::is_some) && found.get(*place).is_some_and(Option::is_none)
-            })
-            .collect();
+        let missing = found.iter_mut().zip(names).filter(|(block, _)| block.is_none());
+        let (slots, keys): (Vec<_>, Vec<_>) = missing
+            .filter_map(|(slot, name)| Some((slot, client_result_key(scope.caller, name?))))
+            .unzip();
         // One read for all results that memory does not have: the deadline covers it as a whole.
-        if self.0.settings.stores_client_results && !wanted.is_empty() {
-            let named = wanted.iter().filter_map(|place| names.get(*place).copied().flatten());
-            let keys = named.map(|name| client_result_key(scope.caller, name)).collect();
+        if self.0.settings.stores_client_results && !slots.is_empty() {
             let read = read_all(&*self.0.ledger, keys, clock::unix_time());
             if let Ok(Ok(records)) = timeout_at(deadline, read).await {
-                for (place, record) in wanted.into_iter().zip(records) {
-                    let block = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
-                    if let Some(slot) = found.get_mut(place) {
-                        *slot = block;
-                    }
+                for (slot, record) in slots.into_iter().zip(records) {
+                    *slot = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
                 }
             } else {
                 self.0.telemetry.record_ledger_timeout("read");
@@ -282,9 +276,7 @@ impl AnswerStore {
         // The request goes on without the ledger. The answer stays pinned in memory, and reaches the ledger later.
         self.0.telemetry.record_ledger_timeout("write");
         for (call, row) in &fresh {
-            self.0
-                .write_behind
-                .queue_write(vec![self.insert_step(scope, *call, row)]);
+            self.0.write_behind.queue_write(self.insert_step(scope, *call, row));
         }
     }
 
@@ -305,19 +297,17 @@ impl AnswerStore {
                 let same = |known: &CachedRow| known.row.answer == *answer && known.is_stored;
                 // The row is there already, and is only marked. The version protects a row that was marked before.
                 if known.as_ref().is_some_and(same) {
-                    self.0.write_behind.queue_write(vec![CommitStep::Replace {
+                    self.0.write_behind.queue_write(CommitStep::Replace {
                         key: pinned_answer_key(scope, *call),
                         version: FIRST_VERSION,
                         value: row.encode(),
                         expires_at: self.expires_at(),
-                    }]);
+                    });
                 } else if known.is_some_and(|known| known.is_stored) {
-                    self.0.write_behind.queue_write(vec![remove_step(scope, *call)]);
+                    self.0.write_behind.queue_write(remove_step(scope, *call));
                 }
                 // Restores a row that another request has rolled back since. Otherwise the insert changes nothing.
-                self.0
-                    .write_behind
-                    .queue_write(vec![self.insert_step(scope, *call, &row)]);
+                self.0.write_behind.queue_write(self.insert_step(scope, *call, &row));
             }
             self.0
                 .rows
@@ -338,7 +328,7 @@ impl AnswerStore {
             }
             self.0.rows.invalidate(&name);
             if known.is_stored {
-                self.0.write_behind.queue_write(vec![remove_step(scope, *call)]);
+                self.0.write_behind.queue_write(remove_step(scope, *call));
             }
         }
     }

@@ -40,8 +40,8 @@ impl ClientStall {
     }
 }
 
-/// A connection whose incoming bytes are inspected. A read fails if a request head takes too long. A write fails after a
-/// timeout in which the client took no bytes.
+/// A connection whose incoming bytes are inspected. A read fails if a request head takes too long. A write fails after
+/// a timeout in which the client took no bytes.
 #[derive(Debug)]
 pub(super) struct ClientIo<T> {
     inner: T,

@@ -221,8 +221,8 @@ pub struct Lane {
 
 /// Returns the lane of a request. `None` if nothing identifies it.
 ///
-/// The sources are tried in the order of [`SessionSource`]. `lane_of_answer` returns the lane of the caller that received
-/// the answer with an id.
+/// The sources are tried in the order of [`SessionSource`]. `lane_of_answer` returns the lane of the caller that
+/// received the answer with an id.
 pub fn find_lane(
     request: &SessionRequest<'_>,
     lane_of_answer: impl FnOnce(&Caller, &str) -> Option<Lane>,

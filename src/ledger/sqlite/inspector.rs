@@ -102,14 +102,14 @@ impl LedgerInspector {
 fn inspect_row(row: &Row<'_>) -> rusqlite::Result<InspectedRow> {
     // A damaged row may contain any type: it is shown with zeros, and must not end the inspection.
     let found = StoredRow::read_row(row)?;
-    let number = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_i64().unwrap_or_default());
-    let moment = |at: usize| Ok::<_, rusqlite::Error>(Moment::from_nanos(number(at)?.try_into().unwrap_or_default()));
+    let number = |at: usize| Ok::<_, rusqlite::Error>(rows::cell_number(row.get_ref(at)?));
+    let moment = |at: usize| number(at).map(|nanoseconds| Moment::from_nanos(nanoseconds.unwrap_or_default()));
     let short =
         |at: usize| Ok::<_, rusqlite::Error>(HashPrefix::from_bytes(row.get_ref(at)?.as_blob().unwrap_or_default()));
     Ok(InspectedRow {
         place: found.place,
         is_sound: found.record.is_some(),
-        kind: number(1)?.try_into().ok().and_then(rows::kind_from_number),
+        kind: number(1)?.and_then(rows::kind_from_number),
         principal: short(2)?,
         name: short(3)?,
         bytes: row.get_ref(5)?.as_blob().unwrap_or_default().len() as u64,

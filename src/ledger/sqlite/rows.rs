@@ -7,10 +7,7 @@ use blake3::Hasher;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, Rows, types::ValueRef};
 
-use crate::{
-    auth::PrincipalHash,
-    ledger::{Index, MOMENT_MAX, Moment, Record, RecordKey, RecordKind},
-};
+use crate::ledger::{MOMENT_MAX, Moment, Record, RecordKey, RecordKind};
 
 /// Builds a query for the columns that [`Found::of`] reads.
 macro_rules! select {
@@ -40,7 +37,7 @@ impl StoredRow {
         let place = row.get_ref(0)?.as_i64().unwrap_or_default();
         Ok(Self {
             place,
-            record: decode_sound(row, place)?,
+            record: decode_sound(row, place),
         })
     }
 
@@ -89,52 +86,39 @@ pub(super) fn collect_records(
 }
 
 /// Decodes the record of a row. `None` if any column differs from what was written.
-fn decode_sound(row: &Row<'_>, place: i64) -> rusqlite::Result<Option<Record>> {
-    let cell = |at: usize| row.get_ref(at);
-    let index = match cell(4)? {
-        ValueRef::Null => None,
-        cell => match cell_blob::<16>(cell) {
-            Some(index) => Some(index),
-            None => return Ok(None),
-        },
-    };
-    let value = cell(5)?;
-    let key = || {
-        Some(RecordKey {
-            kind: kind_from_number(cell_number(cell(1).ok()?)?)?,
-            principal: cell_blob(cell(2).ok()?)?,
-            name: cell_blob(cell(3).ok()?)?,
-        })
-    };
-    let (Some(key), ValueRef::Blob(value)) = (key(), value) else {
-        return Ok(None);
-    };
-    let (version, made_at, expires_at) = (cell_number(cell(6)?), cell_number(cell(7)?), cell_number(cell(8)?));
-    let (Some(version), Some(made_at), Some(expires_at)) = (version, made_at, expires_at) else {
-        return Ok(None);
-    };
-    let checksum = cell(9)?;
+fn decode_sound(row: &Row<'_>, place: i64) -> Option<Record> {
+    let cell = |at: usize| row.get_ref(at).ok();
+    let ValueRef::Blob(value) = cell(5)? else { return None };
     let mut record = Record {
-        key,
-        index,
+        key: RecordKey {
+            kind: kind_from_number(cell_number(cell(1)?)?)?,
+            principal: cell_blob(cell(2)?)?,
+            name: cell_blob(cell(3)?)?,
+        },
+        index: match cell(4)? {
+            ValueRef::Null => None,
+            index => Some(cell_blob(index)?),
+        },
         value: Bytes::new(),
-        version,
-        made_at: Moment::from_nanos(made_at),
-        expires_at: Moment::from_nanos(expires_at),
+        version: cell_number(cell(6)?)?,
+        made_at: Moment::from_nanos(cell_number(cell(7)?)?),
+        expires_at: Moment::from_nanos(cell_number(cell(8)?)?),
     };
-    if cell_blob(checksum) != Some(row_checksum(place, &record, value)) {
-        return Ok(None);
+    if cell_blob(cell(9)?) != Some(row_checksum(place, &record, value)) {
+        return None;
     }
     // Copied after the check only: a damaged value may be large.
     record.value = Bytes::copy_from_slice(value);
-    Ok(Some(record))
+    Some(record)
 }
 
-fn cell_number(cell: ValueRef<'_>) -> Option<u64> {
+/// Reads a number. `None` if the cell is damaged.
+pub(super) fn cell_number(cell: ValueRef<'_>) -> Option<u64> {
     cell.as_i64().ok().and_then(|number| u64::try_from(number).ok())
 }
 
-fn cell_blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
+/// Reads bytes of fixed length. `None` if the cell is damaged.
+pub(super) fn cell_blob<const LENGTH: usize>(cell: ValueRef<'_>) -> Option<[u8; LENGTH]> {
     match cell {
         ValueRef::Blob(bytes) => bytes.try_into().ok(),
         _ => None,
@@ -159,13 +143,11 @@ pub(super) fn stored_version(record: &Record) -> i64 {
 /// Computes the checksum of a record at its place. It hashes `value` instead of the record's own value.
 pub(super) fn row_checksum(place: i64, record: &Record, value: &[u8]) -> [u8; 32] {
     let RecordKey { kind, principal, name } = record.key;
-    let principal: PrincipalHash = principal;
-    let index: Index = record.index.unwrap_or_default();
     let mut hash = Hasher::new();
     hash.update(&[CHECKSUM_LAYOUT, kind as u8, u8::from(record.index.is_some())]);
     // The place is included, so that a row whose order was changed counts as damaged.
     hash.update(&place.to_le_bytes());
-    hash.update(&principal).update(&name).update(&index);
+    hash.update(&principal).update(&name).update(&record.index.unwrap_or_default());
     hash.update(&record.version.to_le_bytes());
     hash.update(&to_nanoseconds(record.made_at).to_le_bytes());
     hash.update(&to_nanoseconds(record.expires_at).to_le_bytes());

@@ -4,7 +4,7 @@ use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::{
     index_check,
-    rows::{self, StoredRow, row_checksum, select, to_nanoseconds},
+    rows::{self, StoredRow, cell_blob, cell_number, row_checksum, select, to_nanoseconds},
     schema::INDEXES,
 };
 use crate::{
@@ -89,7 +89,8 @@ impl RecordTable {
             .prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            tally.add_record(principal_of_cell(row.get_ref(0)?), length_of_cell(row.get_ref(1)?));
+            let (principal, value) = counted_cells(row)?;
+            tally.add_record(principal, value);
             tally.forget_changes();
         }
         drop(rows);
@@ -199,20 +200,21 @@ impl RecordTable {
         self.recount()
     }
 
-    fn remove_row(&mut self, place: i64) -> rusqlite::Result<()> {
+    /// Returns the principal and the value's length of the row at a place.
+    fn counted_row(&self, place: i64) -> rusqlite::Result<(PrincipalHash, u64)> {
         // Reads the bare columns: a damaged row has no record, and must be removable too.
-        let counted = {
-            let mut statement = self
-                .connection
-                .prepare_cached("SELECT principal, length(value) FROM records NOT INDEXED WHERE place = ?1")?;
-            statement.query_row([place], |row| {
-                Ok((principal_of_cell(row.get_ref(0)?), length_of_cell(row.get_ref(1)?)))
-            })?
-        };
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT principal, length(value) FROM records NOT INDEXED WHERE place = ?1")?;
+        statement.query_row([place], counted_cells)
+    }
+
+    fn remove_row(&mut self, place: i64) -> rusqlite::Result<()> {
+        let (principal, value) = self.counted_row(place)?;
         self.connection
             .prepare_cached("DELETE FROM records WHERE place = ?1")?
             .execute([place])?;
-        self.tally.remove_record(counted.0, counted.1);
+        self.tally.remove_record(principal, value);
         Ok(())
     }
 
@@ -292,12 +294,7 @@ impl RecordStore for RecordTable {
 
     fn replace_record(&mut self, record: Record) -> rusqlite::Result<()> {
         let place = self.find_place(&record.key)?;
-        let before = {
-            let mut statement = self
-                .connection
-                .prepare_cached("SELECT length(value) FROM records NOT INDEXED WHERE place = ?1")?;
-            statement.query_row([place], |row| Ok(length_of_cell(row.get_ref(0)?)))?
-        };
+        let (_, before) = self.counted_row(place)?;
         self.connection
             .prepare_cached(
                 "UPDATE records SET value = ?2, version = ?3, expires_at = ?4, checksum = ?5 WHERE place = ?1",
@@ -357,19 +354,10 @@ fn corrupt_index_error() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT_INDEX), None)
 }
 
-/// Returns the principal of a row. A damaged one gives zeros.
-fn principal_of_cell(cell: rusqlite::types::ValueRef<'_>) -> PrincipalHash {
-    cell.as_blob()
-        .ok()
-        .and_then(|bytes| bytes.try_into().ok())
-        .unwrap_or_default()
-}
-
-fn length_of_cell(cell: rusqlite::types::ValueRef<'_>) -> u64 {
-    cell.as_i64()
-        .ok()
-        .and_then(|bytes| u64::try_from(bytes).ok())
-        .unwrap_or_default()
+/// Returns the principal and the value's length of a row of these two columns. Damaged ones give zeros.
+fn counted_cells(row: &rusqlite::Row<'_>) -> rusqlite::Result<(PrincipalHash, u64)> {
+    let length = cell_number(row.get_ref(1)?).unwrap_or_default();
+    Ok((cell_blob(row.get_ref(0)?).unwrap_or_default(), length))
 }
 
 fn value_length(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {

@@ -356,7 +356,7 @@ async fn a_failing_background_write_is_dropped_after_five_minutes() {
     let writing = tokio::spawn(writer.run());
     switched.fails.store(true, Ordering::Relaxed);
     for name in 1..=3 {
-        handle.queue_write(vec![step(name)]);
+        handle.queue_write(step(name));
     }
     assert!(timeout(secs(299), handle.flush()).await.is_err());
     assert_eq!(lost(), 0);
@@ -376,7 +376,7 @@ async fn a_failing_background_write_is_dropped_after_five_minutes() {
     // Writes beyond the queue limit are lost too.
     switched.stalls.store(true, Ordering::Relaxed);
     for _ in 0..5000 {
-        handle.queue_write(vec![step(9)]);
+        handle.queue_write(step(9));
     }
     assert_eq!(lost(), 2 + 5000 - 4096);
     assert_eq!(lines.text().matches("too many writes wait").count(), 1);
