@@ -98,7 +98,7 @@ pub type ReloadRequest = oneshot::Sender<Result<ReloadOutcome, String>>;
 #[derive(Clone, Debug)]
 pub struct AdminControl(Arc<ControlState>);
 
-/// The state that all clones of [`Control`] share.
+/// The state that all clones of [`AdminControl`] share.
 #[derive(Debug)]
 struct ControlState {
     active_config: ArcSwap<ActiveConfig>,

@@ -50,7 +50,7 @@ impl IntoResponse for AdminProblem {
     }
 }
 
-/// The parameters of a query. A query that cannot be parsed is answered as a [`Problem`].
+/// The parameters of a query. A query that cannot be parsed is answered as a [`AdminProblem`].
 pub(super) struct QueryParams<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {

@@ -140,7 +140,9 @@ async fn settle_named(
                 return Ok(Some(PostOutcome::Settled { state, first }));
             }
             PostRuling::Refused(why) => {
-                return store_refused(late, principal, named, why, posted, parked).await.map(Some);
+                return store_refused(late, principal, named, why, posted, parked)
+                    .await
+                    .map(Some);
             }
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.

@@ -2,7 +2,7 @@
 //!
 //! A ledger stores records and does not interpret them; the rooms above do. Every record belongs to one principal, and
 //! the principal is part of its key. A caller that cannot name the principal cannot reach the record. The only
-//! exception is [`Ledger::find`], for tool services that answer the calls of several principals.
+//! exception is [`Ledger::find_by_index`], for tool services that answer the calls of several principals.
 
 mod batched_reads;
 mod expiry;
@@ -334,7 +334,7 @@ pub enum LedgerOpenError {
 pub trait Ledger: fmt::Debug + Send + Sync {
     /// Applies all steps or none, in order, as of `now`. Later steps see the effects of earlier ones.
     ///
-    /// After [`Outcome::Done`] every later read sees the new records. In a ledger that survives a restart they also
+    /// After [`CommitOutcome::Done`] every later read sees the new records. In a ledger that survives a restart they also
     /// survive a crash of the process. A premature `Done` would lose a result that a tool service was told is safe.
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome>;
 

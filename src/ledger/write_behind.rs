@@ -154,7 +154,7 @@ impl WriteBehind {
         match self.jobs.try_send(QueuedJob::Write((step, clock::unix_time()))) {
             // One warning for each lost write would flood the log, so it is armed again only below half of the limit.
             Ok(()) if self.jobs.capacity() > QUEUED_WRITES_MAX / 2 => {
-                self.is_overflowing.store(false, Ordering::Relaxed)
+                self.is_overflowing.store(false, Ordering::Relaxed);
             }
             Ok(()) => {}
             Err(error) => {

@@ -110,7 +110,7 @@ pub enum NextStep {
 
 /// Decides the step after a failed attempt. `jitter` is from 0 to 1.
 ///
-/// The caller has to find a profile for [`Next::Rotate`], and to pay for [`Next::Again`] from the budget.
+/// The caller has to find a profile for [`NextStep::Rotate`], and to pay for [`NextStep::Retry`] from the budget.
 pub fn decide_next_step(verdict: Verdict, hints: &LimitHints, at: &RetryContext, jitter: f64) -> NextStep {
     let class = verdict.class;
     // Both limits hold for every class, so they are checked before anything else.

@@ -100,7 +100,7 @@ impl ProviderKind {
         }
     }
 
-    /// Infers the kind of an upstream: by its name, else by its host (no port), else [`Kind::Compatible`].
+    /// Infers the kind of an upstream: by its name, else by its host (no port), else [`ProviderKind::Compatible`].
     pub fn infer_kind(name: &str, host: &str) -> Self {
         // Host names are case-insensitive.
         let host = host.to_ascii_lowercase();

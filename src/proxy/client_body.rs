@@ -99,7 +99,7 @@ fn append_data(buffer: &mut Vec<u8>, data: &[u8], claimed: Option<usize>) -> Res
     Ok(())
 }
 
-/// Result of [`ClientBody::collect`].
+/// Result of [`ClientBody::collect_up_to`].
 #[derive(Debug)]
 pub(super) enum CollectedBody {
     /// Whole body.

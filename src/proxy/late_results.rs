@@ -173,7 +173,7 @@ impl LateResults {
         if known.is_empty() && !waiting {
             return None;
         }
-        let (places, calls) = catch_core_panic(|| Some((late_places(&paired), paired.all_calls())))?;
+        let (places, calls) = catch_core_panic(|| Some((late_places(paired), paired.all_calls())))?;
         let by_name = self.index_by_name(&calls);
         let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
         for place in &places {
@@ -215,7 +215,7 @@ impl LateResults {
             return None;
         }
         let last = places.last().map(|place| place.message);
-        let body = catch_core_panic(|| append_texts(&paired, plain, &texts).ok())?;
+        let body = catch_core_panic(|| append_texts(paired, plain, &texts).ok())?;
         let texts = LateTexts {
             count: texts.len(),
             calls: inserted,
@@ -326,7 +326,7 @@ pub(super) fn append_at_end(
         return None;
     }
     // A message that a later turn answers is part of the prefix, and must stay as it is.
-    let place = late_places(&paired).pop().filter(|place| !place.is_answered)?;
+    let place = late_places(paired).pop().filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
     // No text may follow while a tool runs at the provider. Only the very last message may still change.
     if paired.takes_only_results() || !is_last {
@@ -349,7 +349,7 @@ pub(super) fn append_at_end(
     if appended.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
-    let body = append_texts(&paired, plain, &[(place.message, appended.text.clone())]).ok()?;
+    let body = append_texts(paired, plain, &[(place.message, appended.text.clone())]).ok()?;
     Some(AppendedAtEnd {
         body,
         anchor: place.anchor,

@@ -167,7 +167,7 @@ pub(super) async fn read_texts(store: &AnswerStoreState, caller: Caller, deadlin
     Some(store.appended_texts.cache_texts(caller, read))
 }
 
-/// Stores a text before it is sent at the end of a message. See [`Recall::append`](super::Recall::append).
+/// Stores a text before it is sent at the end of a message. See [`AnswerStore::append_text`](super::AnswerStore::append_text).
 pub(super) async fn store_text(
     store: &AnswerStoreState,
     caller: Caller,

@@ -1,6 +1,6 @@
 //! One request body, read once and paired once: the input of a plan.
 //!
-//! [`parse`] scans the bytes, [`Parsed::pair`] applies the pairing rules, [`plan`](super::plan) decides, and
+//! [`parse`] scans the bytes, [`Parsed::pair`] applies the pairing rules, [`plan`](fn@super::plan) decides, and
 //! [`Plan::splice`](super::Plan::splice) writes. None of them waits or stores anything.
 
 use super::{

@@ -74,7 +74,7 @@ fn plan_history(
     policy: &RepairPolicy,
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
-    planner.plan.report.findings = history.findings.clone();
+    planner.plan.report.findings.clone_from(&history.findings);
     // A healthy history needs no planning, unless a placeholder has to go back into it.
     if !planner.plan.report.findings.is_empty() || !known.overrides.is_empty() {
         rename_calls(&mut planner);

@@ -82,7 +82,7 @@ pub struct SendError {
     pub phase: Phase,
     /// The kind of failure.
     pub kind: SendErrorKind,
-    /// The inner cause, for the log only. For [`Kind::Request`] it is the error of the request's body.
+    /// The inner cause, for the log only. For [`SendErrorKind::Request`] it is the error of the request's body.
     pub source: Option<BoxError>,
 }
 
@@ -168,7 +168,7 @@ impl Sender {
         drop(self.connect_observer.0.set(Box::new(hear)));
     }
 
-    /// Sends one request and waits for the response head. An HTTP/1 answer has an [`Ebb`] among its extensions.
+    /// Sends one request and waits for the response head. An HTTP/1 answer has an [`ReadIdle`] among its extensions.
     ///
     /// Both timeouts restart when the connection takes a part of the request: a slow upload is not a slow provider.
     /// `headers_timeout` limits the wait for the response head after the whole request was taken.

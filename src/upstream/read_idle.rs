@@ -60,7 +60,7 @@ impl ReadIdle {
 #[error("write timeout: the provider stopped reading")]
 pub(super) struct PeerNotReading;
 
-/// A connection with an [`Ebb`], whose writes fail if the peer reads nothing for a while.
+/// A connection with an [`ReadIdle`], whose writes fail if the peer reads nothing for a while.
 ///
 /// Otherwise hyper would wait forever to flush its buffer, even after the request was dropped.
 #[derive(Debug)]

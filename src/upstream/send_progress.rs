@@ -87,7 +87,7 @@ impl SendProgress {
     }
 }
 
-/// The error of a request's body. The cause is in [`Progress`].
+/// The error of a request's body. The cause is in [`SendProgress`].
 #[derive(Debug, thiserror::Error)]
 #[error("the request body failed")]
 pub(super) struct BodyError;

@@ -44,7 +44,7 @@ impl ErrorShape {
 
     /// Returns the value of `x-amzn-errortype`, which Bedrock's SDKs read instead of the body.
     pub fn error_type_header(self, status: u16) -> Option<&'static str> {
-        (self == Self::Bedrock).then(|| match status {
+        (self == Self::Bedrock).then_some(match status {
             401 | 403 => "AccessDeniedException",
             404 => "ResourceNotFoundException",
             408 | 504 => "ModelTimeoutException",

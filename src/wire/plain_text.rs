@@ -23,7 +23,7 @@ pub(super) fn plain_text(json: Json<'_>, content: Span) -> Option<Text<'_>> {
     }
 }
 
-/// Returns the text of a result's `member`, as [`plain`] does.
+/// Returns the text of a result's `member`, as [`plain_text`] does.
 pub(super) fn member_text<'a>(json: Json<'a>, result: Span, member: &str) -> Option<Text<'a>> {
     plain_text(json, json.member(result, member)?)
 }

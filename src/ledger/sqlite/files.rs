@@ -114,7 +114,7 @@ pub(super) fn lock_store(path: &Path) -> Result<File, LedgerOpenError> {
 /// Reads the header of a store without SQLite, which may write when it opens a file.
 ///
 /// Must not be called while this process has the store open. Closing any handle of a file releases all locks that the
-/// process has on it. Callers ensure this with [`hold`].
+/// process has on it. Callers ensure this with [`lock_store`].
 pub(super) fn read_presence(path: &Path) -> Result<StorePresence, LedgerOpenError> {
     let failed = |error: io::Error| unusable_error(path, error.to_string());
     let metadata = match fs::metadata(path) {
@@ -165,7 +165,7 @@ pub(super) fn check_header(path: &Path, application_id: i64, version: i64) -> Re
     }
 }
 
-/// Returns [`Presence::None`], or an error if a write-ahead log exists without its store. SQLite would replay it into
+/// Returns [`StorePresence::Absent`], or an error if a write-ahead log exists without its store. SQLite would replay it into
 /// a new store.
 fn check_no_log(path: &Path) -> Result<StorePresence, LedgerOpenError> {
     let log = sibling_path(path, "-wal");

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 use rusqlite::{Connection, Row, types::ValueRef};
 
-/// Reads every column that any index contains. [`Index::cells`] are positions in this list.
+/// Reads every column that any index contains. `IndexCheck::cells` are positions in this list.
 const TABLE_ENTRIES: &str = "SELECT kind, principal, name, idx, expires_at, place FROM records NOT INDEXED";
 
 struct IndexCheck {

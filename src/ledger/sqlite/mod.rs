@@ -1,4 +1,4 @@
-//! A ledger in an SQLite file. A commit that was answered with [`Outcome::Done`] is on disk.
+//! A ledger in an SQLite file. A commit that was answered with [`CommitOutcome::Done`] is on disk.
 //!
 //! One thread writes and two threads read. Callers wait for a reply and block no thread of their own. One process owns
 //! the file and locks a second file beside it. Other processes may read the store.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Rows, types::ValueRef};
 
 use crate::ledger::{MOMENT_MAX, Moment, Record, RecordKey, RecordKind};
 
-/// Builds a query for the columns that [`Found::of`] reads.
+/// Builds a query for the columns that [`StoredRow`] reads.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -147,7 +147,9 @@ pub(super) fn row_checksum(place: i64, record: &Record, value: &[u8]) -> [u8; 32
     hash.update(&[CHECKSUM_LAYOUT, kind as u8, u8::from(record.index.is_some())]);
     // The place is included, so that a row whose order was changed counts as damaged.
     hash.update(&place.to_le_bytes());
-    hash.update(&principal).update(&name).update(&record.index.unwrap_or_default());
+    hash.update(&principal)
+        .update(&name)
+        .update(&record.index.unwrap_or_default());
     hash.update(&record.version.to_le_bytes());
     hash.update(&to_nanoseconds(record.made_at).to_le_bytes());
     hash.update(&to_nanoseconds(record.expires_at).to_le_bytes());

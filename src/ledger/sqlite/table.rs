@@ -113,14 +113,14 @@ impl RecordTable {
         self.connection.execute_batch("BEGIN IMMEDIATE")
     }
 
-    /// Commits the transaction. Everything since [`Table::begin_all`] is on disk when this returns.
+    /// Commits the transaction. Everything since [`RecordTable::begin_transaction`] is on disk when this returns.
     pub(super) fn commit_transaction(&mut self) -> rusqlite::Result<()> {
         self.connection.execute_batch("COMMIT")?;
         self.tally.forget_changes();
         Ok(())
     }
 
-    /// Rolls the transaction back to [`Table::begin_all`].
+    /// Rolls the transaction back to [`RecordTable::begin_transaction`].
     pub(super) fn roll_back_transaction(&mut self) {
         // SQLite rolls back by itself after some errors. A rollback that fails is completed when the file is next used.
         if !self.connection.is_autocommit() {

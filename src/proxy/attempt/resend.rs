@@ -29,7 +29,7 @@ pub(super) async fn recover_from_refusal(
     recovered.map_err(|error| to_proxy_error(route, error))
 }
 
-/// Does the work of [`recover`], with errors that do not name the upstream yet.
+/// Does the work of [`recover_from_refusal`], with errors that do not name the upstream yet.
 async fn resend_while_refused(
     attempts: &mut Attempts<'_>,
     mut answer: ProviderAnswer,

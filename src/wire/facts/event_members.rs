@@ -106,7 +106,7 @@ pub(crate) fn bounded_text(text: &[u8]) -> Box<str> {
     String::from_utf8_lossy(head).into()
 }
 
-/// Copies a text as [`kept`] does. `None` if it is empty.
+/// Copies a text as [`bounded_text`] does. `None` if it is empty.
 pub(crate) fn non_empty_text(text: &[u8]) -> Option<Box<str>> {
     (!text.is_empty()).then(|| bounded_text(text))
 }

@@ -36,7 +36,7 @@ impl EventFramer {
         while let Some(first) = rest.first().copied() {
             match (self.line, first) {
                 (LinePosition::AfterReturn | LinePosition::Inside, b'\n') => {
-                    self.pass_byte(&mut rest, LinePosition::Begin)
+                    self.pass_byte(&mut rest, LinePosition::Begin);
                 }
                 (LinePosition::AfterLastReturn | LinePosition::Begin, b'\n') => {
                     self.pass_byte(&mut rest, LinePosition::Begin);

@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Walks the object as [`Cursor::object`] does, with the span of the key and whether it contains a backslash.
+    /// Walks the object as [`Cursor::walk_object`] does, with the span of the key and whether it contains a backslash.
     ///
     /// The span includes the quotes.
     #[inline]

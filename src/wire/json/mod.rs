@@ -1,7 +1,7 @@
 //! JSON by spans: walking, locating values, comparing and decoding strings, editing arrays and objects in place.
 //!
 //! Request bodies are read and edited through this module. A walk reads only the values that its caller needs. Callers
-//! run the full parse ([`validate`]) before an edit.
+//! run the full parse ([`validate`](fn@validate)) before an edit.
 
 mod blocks;
 mod cursor;

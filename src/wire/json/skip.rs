@@ -31,7 +31,7 @@ pub(super) fn string_end_and_escape(body: &[u8], from: usize) -> Option<(usize, 
     Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
 
-/// Returns the offset behind the closing quote of a string, as [`string`] does.
+/// Returns the offset behind the closing quote of a string, as [`string_end_and_escape`] does.
 #[inline]
 pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
     short_string_end(body, from).or_else(|| long_string_end(body, from, 0))

@@ -161,7 +161,7 @@ impl ChatChunk {
 struct ChatDelta<'a> {
     /// Set if there is text, or a call.
     has_text: bool,
-    /// Set if there is reasoning: `reasoning_content` (DeepSeek, vLLM and others) or `reasoning` (OpenRouter, Groq).
+    /// Set if there is reasoning: `reasoning_content` (DeepSeek, vLLM and others) or `reasoning` (`OpenRouter`, Groq).
     has_reasoning: bool,
     calls: Vec<ChatCallDelta<'a>>,
     /// Set if there is a refusal or audio.
@@ -181,7 +181,7 @@ impl<'a> ChatDelta<'a> {
         match key {
             b"content" => self.has_text |= chunk.note_string(ChunkString::Content, cursor)?,
             b"reasoning_content" | b"reasoning" => {
-                self.has_reasoning |= chunk.note_string(ChunkString::Reasoning, cursor)?
+                self.has_reasoning |= chunk.note_string(ChunkString::Reasoning, cursor)?;
             }
             b"tool_calls" => read_elements(cursor, |cursor| {
                 self.has_text = true;

@@ -26,7 +26,7 @@ pub(crate) fn write_result(json: Json<'_>, call: Span, id: Piece, content: Strin
     write_output_item(call_kind_at(json, call), id, vec![Piece::Made(content)], failed)
 }
 
-/// Writes a result for a call of `kind`. `text` is a JSON string, or for [`Form::Text`] also a list of parts.
+/// Writes a result for a call of `kind`. `text` is a JSON string, or for [`OutputForm::Text`] also a list of parts.
 fn write_output_item(kind: Option<&CallKind>, id: Piece, text: Vec<Piece>, failed: bool) -> Vec<Piece> {
     // Most calls are of functions, which an unknown call is taken for.
     let (item, form) = kind.map_or(("function_call_output", OutputForm::Text), |kind| {

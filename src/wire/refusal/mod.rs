@@ -16,7 +16,7 @@ use crate::{
 use phrase_match::match_phrase;
 use phrases::{LEADS, PHRASES, TEXT_MEMBERS};
 
-/// The largest body that [`refusal`] reads, in bytes.
+/// The largest body that [`read_refusal`] reads, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// A provider's objection to the pairing of a history.

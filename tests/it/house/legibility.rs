@@ -244,10 +244,7 @@ fn imported_paths(code: &str) -> Vec<Vec<String>> {
     let mut rest = code;
     let mut others = String::new();
     while let Some(at) = rest.find("use ") {
-        let is_word = rest[..at]
-            .chars()
-            .next_back()
-            .is_none_or(|letter| letter.is_whitespace());
+        let is_word = rest[..at].chars().next_back().is_none_or(char::is_whitespace);
         others.push_str(&rest[..at]);
         rest = &rest[at + "use ".len()..];
         if is_word && let Some((tree, behind)) = rest.split_once(';') {

@@ -501,7 +501,7 @@ impl Ledger for LedgerWithoutPrincipals {
         for step in &mut steps {
             match step {
                 CommitStep::Insert { key, .. } | CommitStep::Replace { key, .. } | CommitStep::Remove { key, .. } => {
-                    *key = without_principal(*key)
+                    *key = without_principal(*key);
                 }
             }
         }

@@ -746,6 +746,28 @@ impl LaneModel {
     }
 }
 
+/// Compares pins and open calls of every lane with the model.
+fn assert_lanes(table: &SessionTable, model: &BTreeMap<(usize, usize), LaneModel>, time: Instant, seed: u64) {
+    for ((principal, session), noted) in model {
+        let lane = strong(&[ONE, TWO][*principal], &format!("s{session}")).id;
+        assert_eq!(profile_pin(table, lane, time), noted.pin, "seed {seed}");
+        assert_eq!(has_open_calls(table, lane, time), !noted.open.is_empty(), "seed {seed}");
+    }
+}
+
+/// Returns results of the lane's own calls, some without their underscore, and of unknown calls.
+fn random_answers(noted: &LaneModel, rng: &mut Rng) -> Vec<String> {
+    let mut answers: Vec<String> = noted.open.iter().map(|call| call.0.clone()).collect();
+    answers.retain(|_| rng.chance(60));
+    answers.push(format!("toolu_{}", rng.below(200) + 100_000));
+    for answer in &mut answers {
+        if rng.chance(30) {
+            *answer = answer.replace('_', "");
+        }
+    }
+    answers
+}
+
 #[test]
 fn random_lanes_match_the_model() {
     for seed in 0..60 {
@@ -790,15 +812,7 @@ fn random_lanes_match_the_model() {
                 }
                 _ => {
                     let messages = rng.within(1, 12);
-                    // Results of the lane's own calls, some without their underscore, and of unknown calls.
-                    let mut answers: Vec<String> = noted.open.iter().map(|call| call.0.clone()).collect();
-                    answers.retain(|_| rng.chance(60));
-                    answers.push(format!("toolu_{}", rng.below(200) + 100_000));
-                    for answer in &mut answers {
-                        if rng.chance(30) {
-                            *answer = answer.replace('_', "");
-                        }
-                    }
+                    let answers = random_answers(noted, &mut rng);
                     let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
                     let closed = note_request(&table, lane.id, &shows(messages, &[], &texts), time);
                     let (wanted, abandoned) = noted.asked(messages, &answers, at);
@@ -806,15 +820,7 @@ fn random_lanes_match_the_model() {
                     assert_eq!(closed, settled(&wanted, abandoned), "seed {seed}");
                 }
             }
-            for ((principal, session), noted) in &model {
-                let lane = strong(&[ONE, TWO][*principal], &format!("s{session}")).id;
-                assert_eq!(profile_pin(&table, lane, time), noted.pin, "seed {seed}");
-                assert_eq!(
-                    has_open_calls(&table, lane, time),
-                    !noted.open.is_empty(),
-                    "seed {seed}"
-                );
-            }
+            assert_lanes(&table, &model, time, seed);
             let open: usize = model.values().map(|noted| noted.open.len()).sum();
             assert_eq!(table.lane_totals(time).open_calls, open, "seed {seed}");
         }
