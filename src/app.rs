@@ -128,12 +128,12 @@ impl LedgerServices {
         let lost = telemetry.lost_ledger_writes();
         let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), lost);
         let callers = Callers::new(Arc::clone(&ledger), write_behind.clone());
-        let recalls = AnswerStoreSettings {
+        let answer_settings = AnswerStoreSettings {
             record_ttl: settings.ttl,
             stores_client_results: keeps_seen,
         };
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
-        let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), recalls);
+        let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let background_work = BackgroundWork {
             ledger,

@@ -36,7 +36,7 @@
 //! | `demo` | five failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file per subcommand |
 //!
-//! `splice` to `repair`, without `clock`, are the core: they build alone with `--no-default-features`. The architecture
+//! `splice` to `repair`, without `clock` and `labels`, are the core: they build alone with `--no-default-features`. The architecture
 //! test (`tests/it/house`) compares this map with the imports: a room imports only rooms above it.
 //!
 //! # Invariants

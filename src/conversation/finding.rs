@@ -73,8 +73,8 @@ impl FindingKind {
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Unanswered => "the tool call has no result where one is due",
-            Self::Misplaced => "the result of the tool call stands outside its place",
-            Self::Orphan => "the tool result belongs to no call of this history that it could answer",
+            Self::Misplaced => "the result of the tool call is not where the provider expects it",
+            Self::Orphan => "the tool result answers no open call of this history",
             Self::Duplicate => "the tool call is answered already; this is a further result",
             Self::DuplicateCall => "two tool calls of one turn have the same id",
             Self::NoId => "the tool result names no call",
@@ -83,7 +83,7 @@ impl FindingKind {
             Self::Unanswerable => "the tool call has no result, and nobody can give one in the client's place",
             Self::Headless => "the history begins with an assistant message",
             Self::MisplacedWords => {
-                "words stand where this provider accepts none: behind a tool call, or beside tool results"
+                "text is where this provider accepts none: behind a tool call, or beside tool results"
             }
             Self::Field => "the provider rejects the value of this field",
         }

@@ -21,7 +21,7 @@ pub use ids::{CallRowId, PartId, ResultRowId, TurnId};
 pub use outline::{BodyField, BodyFields, Outline, OutlineCall, OutlineResult, ReadNotes};
 
 /// Initial capacity for messages and parts, because a body may claim to be large.
-const ROOM_MAX: usize = 4096;
+const CAPACITY_MAX: usize = 4096;
 
 /// Decoded bytes of a JSON string. A lone surrogate is encoded as three bytes (WTF-8).
 pub type Text<'a> = Cow<'a, [u8]>;
@@ -62,8 +62,8 @@ impl<'a> Conversation<'a> {
         Self {
             body,
             array: None,
-            messages: Vec::with_capacity((body.len() / 512).clamp(4, ROOM_MAX)),
-            parts: Vec::with_capacity((body.len() / 256).clamp(8, ROOM_MAX)),
+            messages: Vec::with_capacity((body.len() / 512).clamp(4, CAPACITY_MAX)),
+            parts: Vec::with_capacity((body.len() / 256).clamp(8, CAPACITY_MAX)),
             flaws: Vec::new(),
             compaction: None,
             details,

@@ -163,11 +163,11 @@ impl LateStore {
         }
         // A call that no service can answer would only fill the ledger.
         let served = calls.into_iter().filter(|opened| self.is_served(caller, &opened.tool));
-        let news: Vec<(Index, CommitStep)> = served
+        let new_records: Vec<(Index, CommitStep)> = served
             .filter_map(|opened| self.prepare_record(caller, opened))
             .collect();
-        if !news.is_empty() {
-            self.queue_job(LateJob::Record(news));
+        if !new_records.is_empty() {
+            self.queue_job(LateJob::Record(new_records));
         }
     }
 
@@ -429,9 +429,9 @@ impl LateStore {
     /// Counts a lost job.
     fn note_lost(&self, job: &LateJob) {
         self.0.telemetry.record_late_event("lost");
-        if let LateJob::Record(news) = job {
+        if let LateJob::Record(new_records) = job {
             // The next request that shows these calls must record them.
-            for (_, insert) in news {
+            for (_, insert) in new_records {
                 self.0.recorded.invalidate(insert.key());
             }
         }

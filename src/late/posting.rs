@@ -29,7 +29,7 @@ pub enum PostOutcome {
         /// The state of the call.
         state: RecordedCallState,
         /// `false` if the same result had been posted before.
-        first: bool,
+        is_new: bool,
     },
     /// No such call is recorded yet: the result waits for it.
     Parked,
@@ -137,7 +137,7 @@ async fn settle_named(
             PostRuling::Repeated => {
                 remove_parked(late, parked).await?;
                 let (state, first) = (call.state, false);
-                return Ok(Some(PostOutcome::Settled { state, first }));
+                return Ok(Some(PostOutcome::Settled { state, is_new: first }));
             }
             PostRuling::Refused(why) => {
                 return store_refused(late, principal, named, why, posted, parked)
@@ -147,7 +147,7 @@ async fn settle_named(
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
                 if write_result(late, &record, call, posted, state, parked).await? {
-                    return Ok(Some(PostOutcome::Settled { state, first: true }));
+                    return Ok(Some(PostOutcome::Settled { state, is_new: true }));
                 }
             }
         }

@@ -41,7 +41,7 @@ pub type LedgerReply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>
 
 /// A point in time, as the duration since 1970.
 ///
-/// Time is always a parameter: no ledger reads a clock. It may go backwards. An expired record that was not removed
+/// Time is always a parameter: no ledger reads a clock. The time may go backwards. An expired record that was not removed
 /// yet is then visible again.
 pub type Moment = Duration;
 

@@ -174,7 +174,7 @@ async fn post_result(
     failed: bool,
 ) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
     Ok(match api.late.post_result(named, content, failed).await? {
-        PostOutcome::Settled { state, first } => {
+        PostOutcome::Settled { state, is_new: first } => {
             let body = json!({ "state": state.label(), "first": first });
             (
                 if first { "settled" } else { "repeated" },

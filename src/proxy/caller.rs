@@ -1,4 +1,5 @@
-//! The caller of an exchange, identified once by the credential that it presents, never by a body alone.
+//! The caller of an exchange, identified by the credential that it presents. Only `BodyRepair` may narrow it later, to
+//! the user that a trusted body names.
 
 use http::{HeaderMap, Request};
 

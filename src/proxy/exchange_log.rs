@@ -132,7 +132,7 @@ impl ExchangeLog {
         let now = clock::now();
         self.phase = "headers";
         self.provider_wait = Some((now, limit));
-        self.event.attempts += 1;
+        self.event.sends += 1;
         if let Some(trace) = &mut self.event.trace {
             trace.record_first_send(now.duration_since(self.began_at));
         }
@@ -212,8 +212,8 @@ impl ExchangeLog {
             fields.insert(headers::REQUEST_ID, id);
         }
         // Without an attempt no provider was asked: the proxy itself answers.
-        if self.event.attempts > 0 {
-            fields.insert(headers::ATTEMPTS, self.event.attempts.into());
+        if self.event.sends > 0 {
+            fields.insert(headers::ATTEMPTS, self.event.sends.into());
         }
         if let Some(profile) = self
             .profile_header()

@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Does the same as [`put_back`], by a search for every id at every step.
+    /// Does the same as [`restore_old_ids`], by a search for every id at every step.
     fn slowly(text: &[u8], renamed: &[(String, String)]) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), text);
         let found = |rest: &[u8]| {

@@ -1,6 +1,6 @@
 //! Facts learned from providers' refusals, in memory: about upstreams, calls, bound thinking and remote calls.
 //!
-//! Their number is bounded. Apart from demands of an upstream, a fact learned from one caller's refusals is never used
+//! Their number is bounded. Apart from demands of an upstream, a fact learned from one caller's accepted resends is never used
 //! for another's requests. A forgotten fact costs one more send, never a wrong answer.
 
 use std::{

@@ -1,6 +1,6 @@
 //! The store of answers: the pinned answers of calls, results that clients brought, and appended late-result texts.
 //!
-//! A memory cache is in front of the ledger. An exchange waits for the ledger until its deadline, and no longer. A
+//! A memory cache is in front of the ledger. An exchange waits for the ledger until the deadline of its `LedgerBudget`. A
 //! record that was not read in time counts as unknown. A record that was not written in time is written in the
 //! background.
 

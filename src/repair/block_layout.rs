@@ -101,17 +101,14 @@ impl BlockLayout<'_, '_> {
             self.done.push(ListSlot::Kept(message, Vec::new()));
             return;
         }
-        let UnitBlocks {
-            items,
-            own_message: apart,
-        } = self.unit_blocks(unit);
-        if items.is_empty() && apart.is_empty() {
+        let UnitBlocks { items, own_message } = self.unit_blocks(unit);
+        if items.is_empty() && own_message.is_empty() {
             self.replace_emptied(unit, role);
         } else if !items.is_empty() {
             self.before = self.before.after_message(role);
             self.add_blocks(unit, items);
         }
-        self.push_own_message(apart);
+        self.push_own_message(own_message);
     }
 
     /// Adds the blocks of a unit to the open message or to a new one.
@@ -124,8 +121,8 @@ impl BlockLayout<'_, '_> {
             self.push_new_message(items);
             return;
         }
-        let over = self.is_first_of_message(unit);
-        let joins = over && self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn);
+        let replaces_original = self.is_first_of_message(unit);
+        let joins = replaces_original && self.layout.message_fixes.get(&message) == Some(&FlawKind::SplitTurn);
         match self.open.as_mut() {
             // The results between two pieces of one message have moved away, so the pieces join again.
             Some(open) if open.message == message => open.items.extend(items),
@@ -138,7 +135,7 @@ impl BlockLayout<'_, '_> {
                 self.close_message();
                 self.open = Some(OpenMessage {
                     message,
-                    replaces_original: over,
+                    replaces_original,
                     items,
                 });
             }
@@ -146,12 +143,12 @@ impl BlockLayout<'_, '_> {
     }
 
     /// Adds a user message with quotes, if there are any.
-    fn push_own_message(&mut self, apart: Vec<Vec<Piece>>) {
-        if !apart.is_empty() {
+    fn push_own_message(&mut self, own_message: Vec<Vec<Piece>>) {
+        if !own_message.is_empty() {
             self.close_message();
             self.before = LastSpeaker::User;
             self.done
-                .push(ListSlot::New(self.layout.format().write_message(true, apart)));
+                .push(ListSlot::New(self.layout.format().write_message(true, own_message)));
         }
     }
 
@@ -169,7 +166,7 @@ impl BlockLayout<'_, '_> {
     /// Returns the blocks of a unit: parts that stay, with answers and quotes at the turn's insert point.
     fn unit_blocks(&self, unit: usize) -> UnitBlocks {
         let layout = self.layout;
-        let turn = layout.turn_anchored_at(unit);
+        let turn = layout.turn_inserting_at(unit);
         let anchor = turn.and_then(|turn| layout.pairing.turns[turn].insert_at);
         let behind = anchor.and_then(|anchor| anchor.behind);
         let mut laid = UnitBlocks::default();
@@ -231,9 +228,9 @@ impl BlockLayout<'_, '_> {
     fn replace_emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
         let had_parts = !found.parts.is_empty();
-        let mended = self.layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
+        let is_fixed = self.layout.message_fixes.get(&found.message) == Some(&FlawKind::EmptyMessage);
         // The client sent it empty, and nothing asks for a change.
-        if !had_parts && !mended {
+        if !had_parts && !is_fixed {
             self.close_message();
             self.before = self.before.after_message(role);
             self.done.push(ListSlot::Kept(found.message, Vec::new()));
@@ -267,7 +264,7 @@ impl BlockLayout<'_, '_> {
 
     /// Moves system messages from before the answering user message to behind it.
     fn push_systems_behind(&mut self, unit: usize) {
-        let Some(turn) = self.layout.turn_anchored_at(unit) else {
+        let Some(turn) = self.layout.turn_inserting_at(unit) else {
             return;
         };
         if self.layout.plan.turns.get(&turn).is_some_and(|plan| plan.moves_systems) {
@@ -290,7 +287,7 @@ impl BlockLayout<'_, '_> {
         let Some(OpenMessage {
             message,
             items,
-            replaces_original: over,
+            replaces_original,
         }) = self.open.take()
         else {
             return;
@@ -300,7 +297,7 @@ impl BlockLayout<'_, '_> {
             return self.push_user_message(message, items);
         }
         let items = self.order_blocks(message, items);
-        self.done.push(if over {
+        self.done.push(if replaces_original {
             ListSlot::Kept(message, self.rewrite_message(message, items))
         } else {
             ListSlot::New(self.write_message(false, items))

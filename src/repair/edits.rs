@@ -13,13 +13,13 @@ use crate::{
 pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: Wire) -> Result<EditList, Overlap> {
     let (pairing, conversation) = (&history.pairing, &history.conversation);
     let json = Json::new(conversation.body);
-    let held = plan
+    let remote_answers = plan
         .remote_calls
         .iter()
         .map(|id| wire.format.write_remote_answer(id, texts::REMOTE_CALL_ANSWER));
     // A Responses `input` that is a string has no calls, so only remote calls can need an answer.
     let Some(array) = conversation.array else {
-        let edit = wire.format.insert_before_text(json, held.collect());
+        let edit = wire.format.insert_before_text(json, remote_answers.collect());
         return EditList::new(edit.into_iter().collect(), conversation.body.len());
     };
     let layout = Layout::new(plan, pairing, conversation, wire);
@@ -29,7 +29,7 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
         message_layout::layout_messages(&layout)
     };
     // The provider appends the body to its own history, which ends with the remote calls.
-    slots.splice(0..0, held.map(ListSlot::New));
+    slots.splice(0..0, remote_answers.map(ListSlot::New));
     if plan.adds_opening {
         slots.insert(0, ListSlot::New(wire.format.write_text_message(texts::OPENING)));
     }

@@ -21,8 +21,8 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
     if !planner.policy.hygiene {
         return;
     }
-    for (flaw, mendable) in &planner.pairing.flaws {
-        if !mendable {
+    for (flaw, is_fixable) in &planner.pairing.flaws {
+        if !is_fixable {
             planner.plan.report.unrepairable += 1;
             continue;
         }
@@ -69,9 +69,9 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
     // Gemini refuses only a leading turn with calls.
-    let minded = |(head, _): (usize, &TurnUnit)| {
+    let is_refused = |(head, _): (usize, &TurnUnit)| {
         planner.rules.place != ResultPlace::NextContent
             || begins_with_calls(planner.conversation, &planner.pairing.units[head..])
     };
-    planner.rules.user_first && whole && head.is_some_and(minded)
+    planner.rules.user_first && whole && head.is_some_and(is_refused)
 }

@@ -32,7 +32,7 @@ pub(super) struct Layout<'c> {
     /// Fields to fix, by message.
     pub(super) message_fixes: HashMap<usize, FlawKind>,
     /// For each unit: the turn with its insert point there.
-    anchors: Vec<Option<TurnId>>,
+    insert_points: Vec<Option<TurnId>>,
     /// For each unit: the turn that ends there, has no insert point, and has insertions.
     ends: Vec<Option<TurnId>>,
     /// For each message: `true` if anything in it changes.
@@ -56,7 +56,7 @@ impl<'c> Layout<'c> {
             wire,
             part_fixes: HashMap::new(),
             message_fixes: HashMap::new(),
-            anchors: vec![None; pairing.units.len()],
+            insert_points: vec![None; pairing.units.len()],
             ends: vec![None; pairing.units.len()],
             changed: vec![false; conversation.messages.len()],
             labels: QuoteLabels::new(conversation, pairing),
@@ -70,7 +70,7 @@ impl<'c> Layout<'c> {
         for (index, turn) in pairing.turns.iter().enumerate() {
             let index = TurnId::new(index);
             match turn.insert_at {
-                Some(anchor) => layout.anchors[anchor.unit] = Some(index),
+                Some(anchor) => layout.insert_points[anchor.unit] = Some(index),
                 // No result stays there, so the answers follow the turn's last unit.
                 None if plan.turns.contains_key(&index) => layout.ends[turn.units.end - 1] = Some(index),
                 None => {}
@@ -120,8 +120,8 @@ impl<'c> Layout<'c> {
     }
 
     /// Returns the turn with its insert point at this unit.
-    pub(super) fn turn_anchored_at(&self, unit: usize) -> Option<TurnId> {
-        self.anchors[unit]
+    pub(super) fn turn_inserting_at(&self, unit: usize) -> Option<TurnId> {
+        self.insert_points[unit]
     }
 
     /// Returns the turn that ends with this unit, has no insert point, and has insertions.

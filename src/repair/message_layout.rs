@@ -21,7 +21,7 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
     };
     for unit in 0..layout.pairing.units.len() {
         builder.add_unit(unit);
-        if let Some(turn) = layout.turn_anchored_at(unit).or_else(|| layout.turn_ending_at(unit)) {
+        if let Some(turn) = layout.turn_inserting_at(unit).or_else(|| layout.turn_ending_at(unit)) {
             builder.insert_planned(turn);
         }
         builder.push_quotes_behind(unit);

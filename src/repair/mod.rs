@@ -127,9 +127,7 @@ impl Action {
             Self::Restore => "the real result, remembered or posted since, was put behind its call",
             Self::Rename => "an id was replaced, for the call and its result alike",
             Self::Quote => "a result that may not stand as such was kept as marked text",
-            Self::Drop => {
-                "a block was left out that says nothing of its own: an equal copy, or half of a server tool's pair"
-            }
+            Self::Drop => "a redundant block was removed: an equal copy, or half of a server tool's pair",
             Self::Placeholder => "a result was put in that says that there is none",
             Self::Fix => "a field was given a value that the provider takes",
             Self::Rearrange => {

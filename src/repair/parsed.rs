@@ -139,12 +139,12 @@ impl<'b> Parsed<'b> {
     /// Returns `true` if the proxy's own edits caused the refusal. The original then has a pair for each named id, or
     /// contains none of them.
     pub fn is_blameless(&self, refusal: &Refusal) -> bool {
-        let insistence = RefusalReading::StrictestRules.constraints(refusal);
+        let constraints = RefusalReading::StrictestRules.constraints(refusal);
         self.only_conversation()
-            .is_some_and(|whole| insistence.is_balanced(whole) || insistence.names_only_inserted(whole))
+            .is_some_and(|whole| constraints.is_balanced(whole) || constraints.names_only_inserted(whole))
     }
 
-    fn pair_as_refused(self, context: PairingContext<'_>, insistence: Option<RefusalConstraints<'b>>) -> Paired<'b> {
+    fn pair_as_refused(self, context: PairingContext<'_>, constraints: Option<RefusalConstraints<'b>>) -> Paired<'b> {
         // The list is empty if no remote call is known, so a missing entry counts as none.
         let mut remote = context.remote.iter().cloned();
         let pair = |history| {
@@ -153,7 +153,7 @@ impl<'b> Parsed<'b> {
                 self.wire,
                 &context,
                 remote.next().unwrap_or_default(),
-                insistence,
+                constraints,
             )
         };
         Paired {
@@ -202,7 +202,7 @@ impl<'b> PairedHistory<'b> {
         wire: Wire,
         context: &PairingContext<'_>,
         remote: RemoteCalls,
-        insistence: Option<RefusalConstraints<'b>>,
+        constraints: Option<RefusalConstraints<'b>>,
     ) -> Self {
         let ParsedHistory {
             mut conversation,
@@ -210,15 +210,15 @@ impl<'b> PairedHistory<'b> {
             offset,
         } = history;
         let mut rules = effective_rules(wire, context.policy);
-        if let Some(insistence) = insistence {
-            rules = insistence.strictest_rules(rules);
+        if let Some(constraints) = constraints {
+            rules = constraints.strictest_rules(rules);
             // A refusal overrides the rules, so its parts must be marked before pairing.
-            insistence.reclassify_parts(&mut conversation);
+            constraints.reclassify_parts(&mut conversation);
         }
         remote_calls::mark_answered_results(&mut conversation, &remote);
         let mut pairing = pair_history(&conversation, rules);
-        if let Some(insistence) = insistence {
-            insistence.add_findings(&conversation, &mut pairing);
+        if let Some(constraints) = constraints {
+            constraints.add_findings(&conversation, &mut pairing);
         }
         // Only open calls are hashed here. Answered ones are described on demand.
         let open = describe_rows(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
@@ -230,7 +230,7 @@ impl<'b> PairedHistory<'b> {
             pairing,
             open,
             remote,
-            constraints: insistence,
+            constraints,
             findings,
             json,
             path,

@@ -90,8 +90,8 @@ fn plan_history(
     let mut plan = planner.plan;
     // Nothing is known of a remote call but its id, so its answer is always a placeholder.
     if policy.least_safe <= Applicability::Inventive {
-        let insistence = history.constraints.as_ref();
-        let due = due_calls(&history.conversation, &history.remote, insistence, paired.wire.format);
+        let constraints = history.constraints.as_ref();
+        let due = due_calls(&history.conversation, &history.remote, constraints, paired.wire.format);
         answer_remote_calls(&mut plan, due.calls);
         plan.remote_answers = due.learned;
     }

@@ -260,17 +260,17 @@ pub(super) struct DueCalls {
 pub(super) fn due_calls(
     conversation: &Conversation<'_>,
     remote: &RemoteCalls,
-    insistence: Option<&RefusalConstraints<'_>>,
+    constraints: Option<&RefusalConstraints<'_>>,
     format: Format,
 ) -> DueCalls {
     if !conversation.may_have_remote_calls {
         return DueCalls::default();
     }
     let (mut calls, mut news) = (remote.due.clone(), None);
-    if let Some(insistence) = insistence {
+    if let Some(constraints) = constraints {
         // A named call comes from the refusal below, in the provider's order.
-        calls.retain(|id| !insistence.names_id(id.as_bytes()));
-        let named = insistence.remote_calls(conversation, format);
+        calls.retain(|id| !constraints.names_id(id.as_bytes()));
+        let named = constraints.remote_calls(conversation, format);
         let is_news = !named.is_empty();
         calls.extend(named);
         news = is_news.then(|| RemoteAnswers {

@@ -100,7 +100,7 @@ fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
     }
 }
 
-/// Returns the first unit from `unit` on behind which no call waits for its result.
+/// Returns the first unit at or after `unit` after which no earlier call lacks its result.
 fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
     let pairing = planner.pairing;
     let conversation = planner.conversation;

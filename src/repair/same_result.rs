@@ -22,7 +22,7 @@ pub(super) struct RepeatedResults<'c> {
 struct RepeatedResult<'c> {
     bytes: &'c [u8],
     /// Its members. `None` if it is no object.
-    saying: Option<ResultMembers<'c>>,
+    members: Option<ResultMembers<'c>>,
 }
 
 impl<'c> RepeatedResults<'c> {
@@ -43,10 +43,10 @@ impl<'c> RepeatedResults<'c> {
             let object = object(original);
             RepeatedResult {
                 bytes: object.map_or(b"", |object| json.bytes(object)),
-                saying: object.and_then(|object| result_members(json, object)),
+                members: object.and_then(|object| result_members(json, object)),
             }
         });
-        let said = original.saying.as_ref();
+        let said = original.members.as_ref();
         // Most duplicates are equal in every byte, which spares reading their members.
         original.bytes == json.bytes(other)
             || said.is_some_and(|said| Some(said) == result_members(json, other).as_ref())

@@ -43,24 +43,24 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     }
     // Counted before any match: two open calls of one id must stay ambiguous for every result.
     let mut calls = index_calls(walk);
-    let mut held: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
+    let mut first_results: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
     for row in ResultRowId::all(0..walk.pairing.results.len()) {
         if walk.pairing.results[row].role == ResultRole::Orphan {
-            let mut fate = role_across_turns(walk, row, &mut calls);
-            if fate == ResultRole::NotJudged {
+            let mut role = role_across_turns(walk, row, &mut calls);
+            if role == ResultRole::NotJudged {
                 // Only a result without any call in the body can belong to a remote call.
-                fate = remote_role(walk, row, &mut held);
+                role = remote_role(walk, row, &mut first_results);
             }
             // A result that is not judged must not be reported as nameless either.
-            walk.pairing.results[row].nameless &= fate != ResultRole::NotJudged;
-            if let ResultRole::Answers(call) = fate {
+            walk.pairing.results[row].nameless &= role != ResultRole::NotJudged;
+            if let ResultRole::Answers(call) = role {
                 walk.pairing.calls[call].answer = Some(row);
                 let waiting = &mut calls.waiting[walk.pairing.calls[call].turn.index()];
                 // Later results of this turn must see that the call no longer waits.
                 waiting.open -= 1;
                 waiting.last = waiting.last.max(Some(row));
             }
-            walk.pairing.results[row].role = fate;
+            walk.pairing.results[row].role = role;
         }
     }
 }
@@ -99,10 +99,10 @@ fn comes_between<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &Calls
 fn remote_role<'c>(
     walk: &PairingWalk<'c, '_>,
     row: ResultRowId,
-    held: &mut HashMap<PairingKey<'c>, ResultRowId>,
+    first_results: &mut HashMap<PairingKey<'c>, ResultRowId>,
 ) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
-    match held.entry(key) {
+    match first_results.entry(key) {
         Entry::Vacant(free) => {
             free.insert(row);
             ResultRole::NotJudged

@@ -242,19 +242,19 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         for unit in units {
             let found = &self.pairing.units[unit];
             let (role, parts) = (found.role, found.parts.clone());
-            let bears_results = if self.rules.place.is_user_parts() {
+            let may_contain_results = if self.rules.place.is_user_parts() {
                 role == Role::User
             } else {
                 role == Role::Tool
             };
-            if !bears_results {
+            if !may_contain_results {
                 // Anthropic accepts no system message between a call and its results, so such messages move.
                 // Any other message ends the place of results.
-                let ahead = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
-                if let (true, Some(turn)) = (ahead, turn) {
+                let may_move_behind = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
+                if let (true, Some(turn)) = (may_move_behind, turn) {
                     self.pairing.turns[turn].systems = first..unit + 1;
                 }
-                gap.closed |= !ahead;
+                gap.closed |= !may_move_behind;
                 continue;
             }
             if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.merged_roles != MergedRoles::All {
@@ -298,21 +298,21 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         gap.answers = true;
         let row = ResultRowId::new(self.pairing.results.len());
         // A result is an orphan until a call claims it, here or across turns.
-        let mut fate = ResultRole::Orphan;
+        let mut result_role = ResultRole::Orphan;
         if turn.is_some()
             && result.owner == ResultOwner::Unknown
             && let Some(call) = self.next_open((result.call_name(), result.family.group))
         {
             self.pairing.calls[call].answer = Some(row);
-            fate = ResultRole::Answers(call);
+            result_role = ResultRole::Answers(call);
         }
         let by_name = self.rules.place == ResultPlace::NextContent;
         // Gemini's ids are optional, so a result without one is matched by name and is no fault.
-        let nameless = result.id.is_empty() && fate == ResultRole::Orphan && !by_name;
-        if nameless || (by_name && fate == ResultRole::Orphan) {
+        let nameless = result.id.is_empty() && result_role == ResultRole::Orphan && !by_name;
+        if nameless || (by_name && result_role == ResultRole::Orphan) {
             gap.unnamed.push(row);
         }
-        let standing = match (gap.closed, gap.split) {
+        let position = match (gap.closed, gap.split) {
             (false, _) => ResultPosition::Leading,
             (true, true) => ResultPosition::Split,
             (true, false) => ResultPosition::Outside,
@@ -321,9 +321,9 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             part,
             unit,
             turn,
-            position: standing,
+            position,
             nameless,
-            role: fate,
+            role: result_role,
             in_place: false,
         });
     }

@@ -151,7 +151,7 @@ fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
 /// Finds the place for inserted results.
 ///
 /// It is behind the last result that stays, or at the beginning of the answering user message.
-pub(super) fn place_anchors(walk: &mut PairingWalk<'_, '_>) {
+pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
         let Some(turn) = row.turn else { continue };
         // A result that leaves takes the place with it, so only one that stays may mark it.

@@ -146,7 +146,7 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     judgements::number_repeats(&mut walk);
     judgements::judge_open_end(&mut walk);
     judgements::judge_servers(&mut walk);
-    judgements::place_anchors(&mut walk);
+    judgements::place_insert_points(&mut walk);
     judgements::select_flaws(&mut walk);
     misplaced_words::find_misplaced_words(&mut walk);
     let pairing = &mut walk.pairing;

@@ -165,7 +165,7 @@ pub(super) fn check_header(path: &Path, application_id: i64, version: i64) -> Re
     }
 }
 
-/// Returns [`StorePresence::Absent`], or an error if a write-ahead log exists without its store. SQLite would replay it into
+/// Returns [`StorePresence::Missing`], or an error if a write-ahead log exists without its store. SQLite would replay it into
 /// a new store.
 fn check_no_log(path: &Path) -> Result<StorePresence, LedgerOpenError> {
     let log = sibling_path(path, "-wal");

@@ -211,7 +211,7 @@ impl Attempts<'_> {
                 began: clock::std_now(),
                 request: context.request_hash,
                 // A retry by the client is no first attempt either.
-                is_first: log.event.attempts == 0 && context.client_retries == 0,
+                is_first: log.event.sends == 0 && context.client_retries == 0,
                 asks_model: self.route.asks_model,
                 jitter: self.jitter,
             },
@@ -279,7 +279,7 @@ impl Attempts<'_> {
     /// Returns `true` if another attempt is still possible, so that the answer is worth holding.
     fn may_hold_answer(&self, log: &ExchangeLog) -> bool {
         if self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
-            || log.event.attempts >= retry::SENDS_MAX
+            || log.event.sends >= retry::SENDS_MAX
         {
             return false;
         }
@@ -340,7 +340,7 @@ impl Attempts<'_> {
     /// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
     fn take_former_profile(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
         let left = self.former_profile.filter(|_| class == Class::Affinity)?;
-        if log.event.attempts >= retry::SENDS_MAX
+        if log.event.sends >= retry::SENDS_MAX
             || self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
         {
             return None;
@@ -412,7 +412,7 @@ impl Attempts<'_> {
     fn retry_context(&self, log: &ExchangeLog) -> RetryContext {
         let context = &self.outgoing.body.context;
         RetryContext {
-            sends: log.event.attempts,
+            sends: log.event.sends,
             retries_on_key: self.retries_on_key,
             rotations: self.rotations,
             binding: context.credential_binding,

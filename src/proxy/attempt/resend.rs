@@ -67,13 +67,13 @@ async fn resend_while_refused(
             break;
         };
         let context = &attempts.outgoing.body.context;
-        let Ok(better) = send::send_once(path, route, context, request, limit, log).await else {
+        let Ok(next_answer) = send::send_once(path, route, context, request, limit, log).await else {
             break;
         };
-        let Ok(better) = better.with_refusal_read(idle).await else {
+        let Ok(next_answer) = next_answer.with_refusal_read(idle).await else {
             break;
         };
-        answer = better;
+        answer = next_answer;
         // The report describes the request that this answer belongs to.
         log.repair_header = Some(request::actions_header(&resend.report));
         attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
@@ -117,7 +117,7 @@ fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exchang
     if refusal.kind == RefusalKind::RepeatedCall && !policy.unique_ids {
         policy.to_mut().unique_ids = true;
     }
-    let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.attempts);
+    let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.sends);
     let context = RecoveryContext { path, policy: &policy };
     // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
     let resend = catch_core_panic(|| recovery.plan_resend(refusal, context, sends));

@@ -71,7 +71,7 @@ impl BodyRepair<'_> {
     pub(super) async fn run(
         &self,
         caller: Caller,
-        patience: LedgerBudget,
+        ledger_budget: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
@@ -100,12 +100,13 @@ impl BodyRepair<'_> {
         let outgoing = match &decoded {
             Ok(plain) => match self.read_body(caller, plain) {
                 Ok((body_caller, read)) => {
-                    let mut patience = patience;
+                    let mut ledger_budget = ledger_budget;
                     if body_caller != caller {
                         // The user that the body names has late results of its own.
-                        super::load_late_results(self.path, body_caller, &mut patience, log).await;
+                        super::load_late_results(self.path, body_caller, &mut ledger_budget, log).await;
                     }
-                    self.apply_mode(body_caller, &raw, coding, read, patience, log).await
+                    self.apply_mode(body_caller, &raw, coding, read, ledger_budget, log)
+                        .await
                 }
                 // The provider judges what the proxy cannot read.
                 Err(reason) => Ok(self.unread_body(caller, log, reason, Payload::InMemory(Segments::whole(raw)))),
@@ -181,16 +182,16 @@ impl BodyRepair<'_> {
         raw: &Bytes,
         coding: ContentCoding,
         read: ReadBody<'_>,
-        patience: LedgerBudget,
+        ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let context = self.context_builder(caller).enter(read.plain, &read.outline);
+        let context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
         if mode == Mode::Repair {
-            return Ok(self.repair_body(raw, coding, read, context, patience, log).await);
+            return Ok(self.repair_body(raw, coding, read, context, ledger_budget, log).await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
@@ -218,7 +219,7 @@ impl BodyRepair<'_> {
             _ => "none",
         };
         log.repair_header = Some(HeaderValue::from_static(words));
-        Ok(self.original_body(raw, read, context, patience))
+        Ok(self.original_body(raw, read, context, ledger_budget))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
@@ -227,7 +228,7 @@ impl BodyRepair<'_> {
         raw: &Bytes,
         read: ReadBody<'_>,
         context: RequestContext,
-        patience: LedgerBudget,
+        ledger_budget: LedgerBudget,
     ) -> OutgoingBody {
         let results = self.late_results(&context);
         let is_used = results.late.is_used();
@@ -238,7 +239,7 @@ impl BodyRepair<'_> {
             // The body is not edited, so the proxy answers none of its calls.
             PendingPins {
                 late_results: results.clone(),
-                ledger_budget: patience,
+                ledger_budget,
                 answers: CallAnswers::default(),
                 posted_calls: std::collections::HashMap::new(),
                 stored_anchor: None,
@@ -260,12 +261,12 @@ impl BodyRepair<'_> {
         coding: ContentCoding,
         read: ReadBody<'_>,
         context: RequestContext,
-        mut patience: LedgerBudget,
+        mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), self.late_results(&context));
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
-        let repaired = match patience.spend(work).await {
+        let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
@@ -284,7 +285,7 @@ impl BodyRepair<'_> {
         } = repaired;
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
-            pins.ledger_budget = patience;
+            pins.ledger_budget = ledger_budget;
         }
         log.event.unreadable = report.unread;
         // Late texts were put in before the plan, which does not count them.
@@ -466,7 +467,7 @@ impl BodyRepair<'_> {
     fn unread_body(&self, caller: Caller, log: &mut ExchangeLog, reason: Unreadable, payload: Payload) -> OutgoingBody {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
-        let context = self.context_builder(caller).enter(&[], &Outline::default());
+        let context = self.context_builder(caller).enter_lane(&[], &Outline::default());
         OutgoingBody::from_payload(payload, context)
     }
 }

@@ -67,9 +67,9 @@ impl ContextBuilder<'_> {
     /// Enters the lane of the request, which closes the calls it answers, and returns the context.
     ///
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
-    pub(in crate::proxy) fn enter(self, body: &[u8], outline: &Outline) -> RequestContext {
+    pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline) -> RequestContext {
         let path = self.route.target.path();
-        let marks = session::read_client_hints(self.headers, path);
+        let hints = session::read_client_hints(self.headers, path);
         let named = outline
             .fields
             .get(BodyField::Model)
@@ -77,10 +77,10 @@ impl ContextBuilder<'_> {
         let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
         // Gemini, Bedrock and Azure name the model in the path.
         let model = named.or_else(|| self.route.model_name().map(ToOwned::to_owned));
-        let compacts = marks.is_compaction || outline.compaction;
+        let is_compaction = hints.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
-        let goes_on = !compacts && !session::is_token_count(path);
-        let (lane, entered) = self.enter_lane(body, outline, goes_on);
+        let goes_on = !is_compaction && !session::is_token_count(path);
+        let (lane, entered) = self.find_and_enter_lane(body, outline, goes_on);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
@@ -93,12 +93,12 @@ impl ContextBuilder<'_> {
                 .has_traces()
                 .then(|| read_max_tokens(body, outline))
                 .flatten(),
-            is_compaction: compacts,
-            client_retries: marks.retries,
-            client_timeout: marks.client_timeout,
-            credential_binding: self.credential_binding(outline, marks),
+            is_compaction,
+            client_retries: hints.retries,
+            client_timeout: hints.client_timeout,
+            credential_binding: self.credential_binding(outline, hints),
             lane_binding: LaneBindings {
-                provider_state: outline.names_remote_state || outline.is_paused || marks.has_turn_state,
+                provider_state: outline.names_remote_state || outline.is_paused || hints.has_turn_state,
                 reasoning: outline.has_signed_reasoning,
                 open_calls: entered.has_open_calls,
             },
@@ -112,7 +112,7 @@ impl ContextBuilder<'_> {
     }
 
     /// Enters the lane, which closes the calls that this request answers.
-    fn enter_lane(&self, body: &[u8], outline: &Outline, goes_on: bool) -> (Option<Lane>, EnteredLane) {
+    fn find_and_enter_lane(&self, body: &[u8], outline: &Outline, goes_on: bool) -> (Option<Lane>, EnteredLane) {
         let sessions = &self.path.sessions;
         let asked = self.session_evidence(body, outline);
         let lane = asked.and_then(|asked| session::find_lane(&asked, |caller, id| sessions.lane_of_answer(caller, id)));
@@ -148,10 +148,10 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the origin of the credential, and what the body binds it to.
-    fn credential_binding(&self, outline: &Outline, marks: ClientHints) -> CredentialBinding {
+    fn credential_binding(&self, outline: &Outline, hints: ClientHints) -> CredentialBinding {
         if !self.path.profiles.has_profiles(&self.route.upstream.name) {
             CredentialBinding::Passthrough
-        } else if outline.names_remote_state || marks.has_turn_state {
+        } else if outline.names_remote_state || hints.has_turn_state {
             // Another profile would not find the state, and a second send could repeat its effect.
             CredentialBinding::ProviderState
         } else {

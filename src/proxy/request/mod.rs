@@ -54,8 +54,8 @@ pub(super) async fn prepare_request(
     log: &mut ExchangeLog,
 ) -> Result<OutgoingRequest, ProxyError> {
     // One budget for all waits: a slow ledger cannot delay the request any further.
-    let mut patience = LedgerBudget::FULL;
-    load_late_results(path, caller, &mut patience, log).await;
+    let mut ledger_budget = LedgerBudget::FULL;
+    load_late_results(path, caller, &mut ledger_budget, log).await;
     let (parts, body) = request.into_parts();
     let settings = &path.settings;
     // A bad header is refused before the body is read.
@@ -69,7 +69,7 @@ pub(super) async fn prepare_request(
             headers: &parts.headers,
             caller,
         };
-        let context = builder.enter(&[], &Outline::default());
+        let context = builder.enter_lane(&[], &Outline::default());
         let payload = uninspected_payload(path, route, &parts, body).await?;
         let body = OutgoingBody::from_payload(payload, context);
         return Ok(build_outgoing(parts, route, body));
@@ -85,13 +85,13 @@ pub(super) async fn prepare_request(
         mode,
         policy: &policy,
     };
-    let outgoing = repair.run(caller, patience, body, log).await?;
+    let outgoing = repair.run(caller, ledger_budget, body, log).await?;
     log.is_compaction = outgoing.context.is_compaction;
     Ok(build_outgoing(parts, route, outgoing))
 }
 
 /// Sets the caller whose late results the answer's head mentions, and loads the results that wait for it.
-async fn load_late_results(path: &DataPath, caller: Caller, patience: &mut LedgerBudget, log: &mut ExchangeLog) {
+async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut LedgerBudget, log: &mut ExchangeLog) {
     // Without a tool service there are no late results.
     if !path.late.is_used() {
         return;
@@ -104,7 +104,7 @@ async fn load_late_results(path: &DataPath, caller: Caller, patience: &mut Ledge
             path.late.load_pending(caller, deadline).await;
         }
     };
-    patience.spend(load).await;
+    ledger_budget.spend(load).await;
 }
 
 /// Returns the payload of a body that is not inspected: in memory if a signature needs it, else streamed.

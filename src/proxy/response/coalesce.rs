@@ -31,7 +31,7 @@ pub(super) struct CoalescedBody {
     reads_when_sent: Option<u64>,
     // Frames that are joined but not passed on yet.
     joined: BytesMut,
-    // Arrived after `held`, and cannot be joined with it.
+    // Arrived after `joined`, and cannot be joined with it.
     next_frame: Option<PolledFrame>,
 }
 

@@ -24,7 +24,7 @@ use crate::{
 /// Maximum bytes that are held. A longer stream is passed on, begun or not.
 const HELD_MAX: usize = 64 * 1024;
 
-/// The begin of a stream.
+/// The beginning of a stream.
 #[derive(Debug)]
 pub(super) enum FirstEvent {
     /// The answer has begun, or may no longer be held: the bytes read so far, and the rest.

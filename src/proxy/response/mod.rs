@@ -72,7 +72,7 @@ impl ProviderAnswer {
 
     /// Returns the provider's error. Empty if the body was not read.
     pub(super) fn error_info(&self) -> ProviderErrorInfo {
-        let mut said = match self.response.body() {
+        let mut error_info = match self.response.body() {
             ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body),
             ProviderBody::Streamed(..) => ProviderErrorInfo::default(),
         };
@@ -82,9 +82,9 @@ impl ProviderAnswer {
             .get("x-amzn-errortype")
             .and_then(|kind| kind.to_str().ok());
         if let Some(kind) = kind.and_then(|kind| kind.split(':').next()) {
-            kind.clone_into(&mut said.kind);
+            kind.clone_into(&mut error_info.kind);
         }
-        said
+        error_info
     }
 
     /// Reads the body of a 400, which may name a fault in the pairing. `limit` is the timeout between two frames.
@@ -142,14 +142,14 @@ impl ProviderAnswer {
             return Ok((self, None));
         };
         let (mut head, body) = self.response.into_parts();
-        let (body, said) = match body {
+        let (body, error_info) = match body {
             ProviderBody::Streamed(_, body) => {
                 let watcher = Watcher::new(Some(format), Framing::Events);
                 match await_first_event(body, watcher, &mut self.timeouts, limit).await? {
                     FirstEvent::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
-                    FirstEvent::Refused(status, body, said) => {
+                    FirstEvent::Refused(status, body, error_info) => {
                         first_event::complete_stream_head(&mut head, status, body.len());
-                        (ProviderBody::Whole(body), Some(said))
+                        (ProviderBody::Whole(body), Some(error_info))
                     }
                 }
             }
@@ -157,7 +157,7 @@ impl ProviderAnswer {
             body @ ProviderBody::Whole(_) => (body, None),
         };
         let response = Response::from_parts(head, body);
-        Ok((Self { response, ..self }, said))
+        Ok((Self { response, ..self }, error_info))
     }
 
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.

@@ -32,8 +32,8 @@ pub struct ExchangeEnded {
     pub unreadable: Option<Unreadable>,
     /// `true` if strict mode rejected the request.
     pub is_rejected: bool,
-    /// The number of times the request was sent to the provider.
-    pub attempts: u32,
+    /// The number of sends to the provider, resends included. Log key `attempts`.
+    pub sends: u32,
     /// Bytes of the request's body as it was received.
     pub bytes_in: u64,
     /// Bytes of the answer's body as it was sent to the client.

@@ -14,7 +14,7 @@ pub(in crate::telemetry) fn log_exchange(event: &ExchangeEnded) {
         request_id,
         method,
         status,
-        attempts,
+        sends: attempts,
         bytes_in,
         bytes_out,
         phase,

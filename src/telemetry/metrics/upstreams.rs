@@ -37,7 +37,7 @@ metric_table! {
         );
         attempts: CounterFamily<2> = page.counters(
             "attempts",
-            "Requests sent to providers, including retries, by the class of the outcome",
+            "Attempts at providers, retries included, by the class of the outcome",
             LabelSpace::open(["upstream", "class"], ATTEMPT_SETS_MAX).folding(["upstream"], ATTEMPT_CLASSES_MAX),
         );
         profile_state: GaugeFamily<3> = page.gauges(

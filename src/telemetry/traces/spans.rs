@@ -60,7 +60,7 @@ pub(super) fn exchange_spans(event: &ExchangeEnded, trace: &ExchangeTrace) -> Ve
     // Computed from the measured duration: the system clock may have been set meanwhile.
     let begin = end.checked_sub(event.duration).unwrap_or(end);
     let mut spans = vec![server_span(event, trace, begin, end)];
-    if event.attempts > 0 {
+    if event.sends > 0 {
         // Limited, because a span must not start after its end.
         let sent = trace.first_send.unwrap_or_default().min(event.duration);
         spans.push(client_span(event, trace, begin + sent, end));
@@ -107,7 +107,7 @@ fn server_span(event: &ExchangeEnded, trace: &ExchangeTrace, begin: SystemTime, 
     attributes.add_if_some(names::FORMAT, event.format.map(crate::wire::Format::label));
     attributes.add_if_some(names::MODE, event.mode.map(crate::repair::Mode::label));
     attributes.add_if_some(names::REPAIR, event.repair_summary());
-    attributes.add(names::ATTEMPTS, i64::from(event.attempts));
+    attributes.add(names::ATTEMPTS, i64::from(event.sends));
     add_end(event, &mut attributes);
     SpanData {
         parent_span_id: trace.parent_span.unwrap_or(SpanId::INVALID),

@@ -150,7 +150,7 @@ impl Model {
                 Some(match &call.content {
                     Some(content) if *content == post.content => PostOutcome::Settled {
                         state: call.state,
-                        first: false,
+                        is_new: false,
                     },
                     Some(_) => PostOutcome::Refused(PostRefusal::Conflict),
                     None => {
@@ -161,7 +161,7 @@ impl Model {
                         self.landed.insert(post.content.clone(), call.who);
                         PostOutcome::Settled {
                             state: call.state,
-                            first: true,
+                            is_new: true,
                         }
                     }
                 })

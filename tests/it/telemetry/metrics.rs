@@ -33,7 +33,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         report: Some(RepairReport::default()),
         unreadable: None,
         is_rejected: false,
-        attempts: 1,
+        sends: 1,
         bytes_in: 10,
         bytes_out: 20,
         overhead: Duration::from_micros(300),
