@@ -7,11 +7,11 @@ use super::architecture::{Source, sources};
 /// Type names that every module may define.
 const SHARED_NAMES: [&str; 3] = ["Error", "Args", "Settings"];
 /// Largest number of other type names that are defined more than once.
-const REPEATED_NAMES_MAX: usize = 15;
+const REPEATED_NAMES_MAX: usize = 5;
 /// Largest share of doc comments that open with a question word, in percent.
-const QUESTIONS_MAX_PERCENT: usize = 3;
+const QUESTIONS_MAX_PERCENT: usize = 2;
 /// Largest share of functions with one-word names, in percent.
-const ONE_WORD_MAX_PERCENT: usize = 50;
+const ONE_WORD_MAX_PERCENT: usize = 25;
 /// Fewest plain comments per 100 lines of code, in rooms whose steps need reasons.
 const REASONS_MIN: usize = 3;
 /// Rooms whose steps need reasons.

@@ -1,4 +1,4 @@
-//! The error table of the design, rows e1 to e17, over the wire. Each error comes as a status, in a stream before any
+//! The error table, rows e1 to e17, over the wire. Each error comes as a status, in a stream before any
 //! output, and after output. Profile `a` always gets the error. `b` is of the same organisation, `c` of another.
 
 use std::time::Duration;
@@ -142,7 +142,7 @@ const TWICE: Follows = ("aa", &[0.5], None, 1);
 const THRICE: Follows = ("aaa", &[0.5, 1.0], None, 1);
 
 type Fields = &'static [(&'static str, &'static str)];
-/// Row of the design, dialect, status, headers, body, and the expected outcome.
+/// Row, dialect, status, headers, body, and the expected outcome.
 type Row = (&'static str, Api, u16, Fields, &'static str, Follows);
 
 /// `{DATE}` is midnight UTC in three days, `{HOUR}` the Unix time in an hour.

@@ -1,4 +1,4 @@
-//! The decision table of the design, row by row: the outcomes of an exchange and their effects on profiles and
+//! The decision table, row by row: the outcomes of an exchange and their effects on profiles and
 //! breakers.
 //!
 //! Rows 8, 9 and 26 are in [`crate::timeouts::decision_errors`]. Rows 2 and 21 to 24, which need several exchanges, are

@@ -1,4 +1,4 @@
-//! Profile selection and cooldowns on a manual clock: every row of the design about them.
+//! Profile selection and cooldowns on a manual clock: every rule about them.
 
 use std::{
     collections::BTreeMap,
