@@ -1,4 +1,4 @@
-//! A client without manners: one request on a connection of its own, the whole answer, however it ends.
+//! A simple HTTP client: one request on its own connection, and the whole answer, however it ends.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -8,24 +8,24 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::Value;
 
-/// Bytes of an answer.
+/// Largest answer in bytes.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Time for a whole answer, where a request does not say.
+/// Timeout of a whole answer, unless a request sets another.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// As far as it came.
+    /// The bytes that arrived.
     pub(super) body: Vec<u8>,
-    /// Whether it came to its end.
+    /// `true` if the answer was complete.
     pub(super) is_whole: bool,
 }
 
 impl Answer {
-    /// A header as text; a dash where there is none.
+    /// Returns a header as text, or a dash if it is missing.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -33,19 +33,19 @@ impl Answer {
             .unwrap_or("-")
     }
 
-    /// The body as JSON; null where it is none.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// What a refusal says, whichever format it is in.
+    /// Returns the message of an error, whichever format it has.
     pub(super) fn words(&self) -> String {
         let body = self.json();
         let said = body.pointer("/error/message").and_then(Value::as_str);
         said.map_or_else(|| String::from_utf8_lossy(&self.body).into_owned(), ToOwned::to_owned)
     }
 
-    /// The data of the last event of a stream.
+    /// Returns the data of the last event of a stream.
     pub(super) fn last_event(&self) -> Value {
         let text = String::from_utf8_lossy(&self.body);
         let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
@@ -62,12 +62,12 @@ pub(super) struct Ask<'a> {
     pub(super) path: &'a str,
     pub(super) headers: &'a [(&'a str, &'a str)],
     pub(super) body: &'a str,
-    /// Time for the whole answer.
+    /// Timeout of the whole answer.
     pub(super) patience: Duration,
 }
 
 impl<'a> Ask<'a> {
-    /// A POST of JSON.
+    /// Creates a POST of JSON.
     pub(super) fn post(to: SocketAddr, path: &'a str, headers: &'a [(&'a str, &'a str)], body: &'a str) -> Self {
         Self {
             to,
@@ -79,7 +79,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// A GET.
+    /// Creates a GET.
     pub(super) fn get(to: SocketAddr, path: &'a str) -> Self {
         Self {
             method: &Method::GET,
@@ -87,7 +87,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Sends it. An error is no answer at all within the patience.
+    /// Sends the request. Fails if no answer begins within the timeout.
     pub(super) async fn send(self) -> io::Result<Answer> {
         let mut answer = None;
         let patience = self.patience;
@@ -111,7 +111,7 @@ impl<'a> Ask<'a> {
         let request = request
             .body(Full::new(Bytes::from(self.body.to_owned())))
             .map_err(io::Error::other)?;
-        // A client for this request alone, so that no connection is used twice.
+        // A new client for each request, so that no connection is used twice.
         let client = Client::builder(TokioExecutor::new()).build_http();
         let (head, body) = client.request(request).await.map_err(io::Error::other)?.into_parts();
         let answer = into.insert(Answer {

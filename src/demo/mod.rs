@@ -1,6 +1,6 @@
-//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and five stories told with them.
+//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and five stories played on them.
 //!
-//! No key, no network but loopback, no file. Every verdict in the story is the provider's or the proxy's own answer.
+//! No key, no network but loopback, no file. Every verdict is the provider's or the proxy's own answer.
 
 mod client;
 mod stage;
@@ -27,15 +27,15 @@ use stage::Stage;
 use strict_provider::{Provider, Recording, Settings};
 use tell::Tell;
 
-/// Where `serve` listens too, so that what is learned here holds there.
+/// Default addresses of the proxy, the same as those of `serve`.
 const DATA: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4747);
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4748);
-/// Where the provider alone listens.
+/// Default address of the provider alone.
 const PROVIDER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4749);
 
-/// The keys of a team, by their labels.
+/// Keys of a team, by label.
 const KEYS_OF_TEAM: [(&str, &str); 2] = [("key-a", "demo-key-a"), ("key-b", "demo-key-b")];
-/// Every credential that the stories are told with.
+/// Every credential of the stories.
 const KEYS: [&str; 8] = [
     "demo-f1",
     "demo-f2",
@@ -47,27 +47,27 @@ const KEYS: [&str; 8] = [
     traffic::KEY,
 ];
 
-/// Between two stories on a terminal.
+/// Pause between two stories on a terminal.
 const PACE: Duration = Duration::from_millis(800);
-/// Time for what still runs at the end.
+/// Time for requests that still run at the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// How the stories are played.
+/// Settings of the demonstration.
 #[derive(Clone, Debug, Default)]
 pub struct Play {
-    /// Where the proxy listens; by default where `serve` does, or on a free port if that one is taken.
+    /// Address of the proxy. `None`: that of `serve`, or a free port if it is taken.
     pub listen: Option<SocketAddr>,
-    /// The same for its admin listener.
+    /// Address of the admin listener, with the same default.
     pub admin_listen: Option<SocketAddr>,
-    /// Whether everything stays behind the stories, with some traffic, until it is stopped.
+    /// `true` if the processes stay after the stories, with some traffic, until they are stopped.
     pub stays: bool,
-    /// Whether somebody reads along on a terminal.
+    /// `true` if a person reads the output on a terminal.
     pub is_read_along: bool,
-    /// Whether lines have colours.
+    /// `true` if lines have colours.
     pub has_colours: bool,
 }
 
-/// Tells the five stories to `out`. Ends early once `stop` does. Says whether all came out as they should.
+/// Plays the five stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let mut tell = Tell::to(out, play.has_colours);
     let provider = provider(&KEYS)?;
@@ -133,15 +133,15 @@ pub async fn provider_only(
     Ok(())
 }
 
-/// Where to listen, and whether that is another place than it should be.
+/// An address to listen on, and the default address that was taken.
 struct Place {
     address: SocketAddr,
-    /// The place that is taken.
+    /// The default address, if it is taken.
     taken: Option<SocketAddr>,
 }
 
 impl Place {
-    /// Where the user says, else the usual place if it is free, else any port.
+    /// Chooses the given address, else the default one if it is free, else a free port.
     fn of(said: Option<SocketAddr>, usual: SocketAddr) -> Self {
         let address = said.unwrap_or(usual);
         let is_taken = said.is_none() && std::net::TcpListener::bind(usual).is_err();
@@ -201,12 +201,12 @@ fn provider(credentials: &'static [&'static str]) -> anyhow::Result<Provider> {
     }))
 }
 
-/// A token for the service, of this run alone.
+/// Returns a random token for the tool service of this run.
 fn token() -> anyhow::Result<String> {
     Ok(blake3::Hash::from_bytes(random_bytes()?).to_hex().to_string())
 }
 
-/// The configuration, as a file would say it. Its clocks are short, so that the stories are.
+/// Returns the configuration as the text of a file. Its timeouts are short, to keep the stories short.
 fn settings(provider: SocketAddr, token: &str) -> String {
     use std::fmt::Write as _;
 
@@ -240,7 +240,7 @@ async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> 
         ..Flags::default()
     };
     let nowhere = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
-    // Nothing of the user's own settings: the stories are the same everywhere.
+    // The user's own settings are left out, so that the stories are the same everywhere.
     let loaded = config::build_config(
         Some(("the demonstration's settings", settings)),
         &flags,

@@ -1,4 +1,4 @@
-//! What the stories are played on: the provider, the proxy before it, and who tells of them.
+//! The setting of the stories: the provider, the proxy in front of it, and the output.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,31 +6,31 @@ use strict_provider::Provider;
 
 use super::tell::Tell;
 
-/// The stage.
+/// Everything that a story needs.
 pub(super) struct Stage {
     pub(super) tell: Tell,
     pub(super) provider: Provider,
-    /// Where the provider answers by itself.
+    /// Address of the provider.
     pub(super) provider_at: SocketAddr,
-    /// Where the proxy answers.
+    /// Address of the proxy.
     pub(super) proxy_at: SocketAddr,
-    /// Where its admin listener does.
+    /// Address of the admin listener.
     pub(super) admin_at: SocketAddr,
-    /// Of the service that posts results.
+    /// Token of the tool service.
     pub(super) token: String,
-    /// Between two stories, for who reads along.
+    /// Pause between two stories.
     pub(super) pace: Duration,
-    /// Whether all that was seen so far is what should be.
+    /// `true` as long as everything was as expected.
     pub(super) is_as_promised: bool,
 }
 
 impl Stage {
-    /// Says whether what was seen is what should be.
+    /// Records an observation that should be true.
     pub(super) fn expects(&mut self, seen: bool) {
         self.is_as_promised &= seen;
     }
 
-    /// Lets the reader breathe.
+    /// Waits for the reader.
     pub(super) async fn pause(&self) {
         tokio::time::sleep(self.pace).await;
     }

@@ -1,10 +1,10 @@
-//! How the story is told: plain lines, wrapped, with colours where the reader's terminal has them.
+//! Output of the stories: plain lines, wrapped, in colour if the terminal supports it.
 
 use std::io::{self, Write};
 
 /// Columns of a line.
 const WIDTH: usize = 108;
-/// Columns before what a verdict says.
+/// Columns before the text of a verdict.
 const INDENT: usize = 19;
 
 const BOLD: &str = "1";
@@ -12,43 +12,43 @@ const DIM: &str = "2";
 const RED: &str = "31";
 const GREEN: &str = "32";
 
-/// The teller. What it is given goes out at once.
+/// The writer of the stories. It flushes each line.
 pub(super) struct Tell {
     out: Box<dyn Write + Send>,
     has_colours: bool,
 }
 
 impl Tell {
-    /// Tells to `out`.
+    /// Creates a writer to `out`.
     pub(super) fn to(out: Box<dyn Write + Send>, has_colours: bool) -> Self {
         Self { out, has_colours }
     }
 
-    /// The title of a story, and where it was reported.
+    /// Writes the title of a story and the thread that reported it.
     pub(super) fn title(&mut self, name: &str, title: &str, reported: &str) -> io::Result<()> {
         self.heading(&format!("{name}  {title}"))?;
         let reported = self.paint(DIM, &format!("reported: {reported}"));
         self.line(&format!("    {reported}"))
     }
 
-    /// What happens.
+    /// Writes what happens.
     pub(super) fn says(&mut self, words: &str) -> io::Result<()> {
         wrapped(words, WIDTH - 4)
             .iter()
             .try_for_each(|line| self.line(&format!("    {line}")))
     }
 
-    /// What came of it without Antiphon.
+    /// Writes the outcome without Antiphon.
     pub(super) fn without(&mut self, verdict: &str, words: &str) -> io::Result<()> {
         self.verdict(RED, "without", verdict, words)
     }
 
-    /// What came of it with Antiphon.
+    /// Writes the outcome with Antiphon.
     pub(super) fn with(&mut self, verdict: &str, words: &str) -> io::Result<()> {
         self.verdict(GREEN, "with", verdict, words)
     }
 
-    /// More about the verdict before.
+    /// Writes more about the last verdict.
     pub(super) fn more(&mut self, words: &str) -> io::Result<()> {
         let indent = " ".repeat(INDENT);
         let lines = wrapped(words, WIDTH - INDENT);
@@ -71,19 +71,19 @@ impl Tell {
         Ok(())
     }
 
-    /// A line as it is.
+    /// Writes a line as it is.
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.out, "{}", line.trim_end())?;
         self.out.flush()
     }
 
-    /// A line that stands out, behind an empty one.
+    /// Writes a highlighted line after an empty one.
     pub(super) fn heading(&mut self, line: &str) -> io::Result<()> {
         self.line("")?;
         self.headline(line)
     }
 
-    /// A line that stands out.
+    /// Writes a highlighted line.
     pub(super) fn headline(&mut self, line: &str) -> io::Result<()> {
         let line = self.paint(BOLD, line);
         self.line(&line)

@@ -1,4 +1,4 @@
-//! Gentle traffic, so that there is something to look at: small conversations, some of them broken as in the stories.
+//! Some traffic for the dashboard: small conversations, some of them broken as in the stories.
 
 use std::{io, time::Duration};
 
@@ -8,14 +8,14 @@ use strict_provider::{Reply, ToolCall};
 use super::{client::Ask, stage::Stage};
 use crate::{provider::next_turn_path, wire::Format};
 
-/// The credential of all of it.
+/// The credential of this traffic.
 pub(super) const KEY: &str = "demo-live";
-/// Between two requests.
+/// Pause between two requests.
 const PACE: Duration = Duration::from_millis(900);
-/// Sessions that speak in turn.
+/// Number of sessions that take turns.
 const SESSIONS: usize = 6;
 
-/// Asks in turn, until it is dropped.
+/// Sends requests until it is dropped.
 pub(super) async fn run(stage: &Stage) -> io::Result<()> {
     for number in 0_usize.. {
         tokio::time::sleep(PACE).await;
@@ -35,7 +35,7 @@ pub(super) async fn run(stage: &Stage) -> io::Result<()> {
             ("authorization", bearer.as_str()),
             ("x-antiphon-session", session.as_str()),
         ];
-        // Whoever listens may stop at any time.
+        // A listener may stop at any time.
         drop(
             Ask::post(stage.proxy_at, &path, &headers, &body.to_string())
                 .send()
@@ -45,7 +45,7 @@ pub(super) async fn run(stage: &Stage) -> io::Result<()> {
     Ok(())
 }
 
-/// What is asked: healthy twice, then broken, in one format after the other.
+/// Returns a request: healthy twice, then broken, in one format after the other.
 fn turn(number: usize) -> (Format, &'static str, Value) {
     let is_broken = number % 3 == 2;
     let id = format!("call_Live{:012}", number / 3);
@@ -109,7 +109,7 @@ fn turn(number: usize) -> (Format, &'static str, Value) {
     }
 }
 
-/// Words, a call, its result unless that is missing, and more words.
+/// Builds text, a call, its result unless that is left out, and more text.
 fn exchange(is_broken: bool, words: &str, mut call: Value, result: Value) -> Vec<Value> {
     call["role"] = "assistant".into();
     let mut list = vec![json!({"role": "user", "content": words}), call];

@@ -1,4 +1,4 @@
-//! F5: the tool finishes behind a closed conversation. Its result reaches its owner, once, and nobody else.
+//! F5: a tool finishes after the conversation was closed. Its result reaches its owner once, and no other caller.
 
 use std::io;
 
@@ -21,7 +21,7 @@ const ANN: &str = "demo-ann";
 const BEN: &str = "demo-ben";
 const BOTH: [(&str, &str); 2] = [("Ann", ANN), ("Ben", BEN)];
 
-/// A user, and what her client has written down.
+/// A user and the history that her client has stored.
 struct Log<'u> {
     key: &'u str,
     messages: Vec<Value>,
@@ -32,7 +32,7 @@ impl Log<'_> {
         [("x-api-key", self.key), ("x-antiphon-session", "studio")]
     }
 
-    /// Says something through the proxy; the answer is written down.
+    /// Sends text through the proxy and stores the answer.
     async fn says(&mut self, stage: &Stage, words: &str) -> io::Result<Answer> {
         self.messages.push(user(words));
         let answer = through(stage, Format::Anthropic, &self.headers(), &messages(&self.messages)).await?;
@@ -83,7 +83,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     asked(stage, ann, "Ann goes on", "Great, thank you.", 1).await
 }
 
-/// The service posts the result: without an owner it could mean two calls.
+/// Posts the result as the tool service. Without an owner it could belong to two calls.
 async fn finished(stage: &mut Stage, owner: &str) -> io::Result<()> {
     let path = format!("/ledger/v1/calls/{RENDER}/result");
     let bearer = format!("Bearer {}", stage.token);
@@ -115,7 +115,7 @@ async fn finished(stage: &mut Stage, owner: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks, and tells how often the provider received the result then, and where.
+/// Sends text, and reports how often and where the provider received the result.
 async fn asked(stage: &mut Stage, log: &mut Log<'_>, who: &str, words: &str, wanted: usize) -> io::Result<()> {
     let key = log.key.to_owned();
     let answer = log.says(stage, words).await?;

@@ -1,4 +1,4 @@
-//! F1: killed in the middle of a tool. The client mends the end of its log alone, so the call stays open deep inside.
+//! F1: a client is killed in the middle of a tool. It repairs only the end of its log, so an earlier call stays open.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::{demo::stage::Stage, wire::Format};
 
 const KEY: &str = "demo-f1";
 const LOST: &str = "toolu_01Bash4kP2sT6vX8zA3d";
-/// Rounds before the kill: four messages each.
+/// Rounds before the kill, of four messages each.
 const ROUNDS: usize = 116;
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
@@ -50,7 +50,7 @@ fn log() -> Vec<Value> {
     log
 }
 
-/// How much of the body went up as it came.
+/// Reports how much of the body was sent unchanged.
 fn same_bytes(stage: &mut Stage, sent: &str) -> io::Result<()> {
     let got = stage.provider.last_body(KEY);
     let equal = |pair: &(&u8, &u8)| pair.0 == pair.1;
@@ -65,8 +65,8 @@ fn same_bytes(stage: &mut Stage, sent: &str) -> io::Result<()> {
     let back = back.min(sent.len() - front);
     let added = got.len().saturating_sub(front + back);
     let words = format!(
-        "of the {} bytes that were sent, the first {front} and the last {back} arrived as they were; in place of the {} \
-         between them stand {added}",
+        "of the {} bytes that were sent, the first {front} and the last {back} arrived unchanged; {added} bytes replace \
+         the {} between them",
         sent.len(),
         sent.len().saturating_sub(front + back)
     );

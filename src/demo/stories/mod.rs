@@ -1,5 +1,5 @@
-//! The five stories that brought people here. Each is played against the provider itself and through the proxy; what is
-//! told of it is what was seen.
+//! The five reported failures. Each is played against the provider itself and through the proxy, and the output reports
+//! what was observed.
 
 mod aborted;
 mod closed;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{provider::next_turn_path, wire::Format};
 
-/// Tells all of them. The stage knows whether each came out as it should.
+/// Plays all stories.
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     killed::tell(stage).await?;
     stage.pause().await;
@@ -49,14 +49,14 @@ fn messages(messages: &[Value]) -> String {
     json!({"model": "claude-opus-4-7", "max_tokens": 1024, "messages": messages}).to_string()
 }
 
-/// The same request to the provider itself, and then through the proxy.
+/// Sends the same request to the provider and through the proxy.
 async fn both(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<(Answer, Answer)> {
     let direct = without(stage, format, headers, body).await?;
     let through = with(stage, format, headers, body).await?;
     Ok((direct, through))
 }
 
-/// To the provider itself: it should refuse.
+/// Sends a request to the provider, which should refuse it.
 async fn without(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
     let path = next_turn_path(format, "demo");
     let answer = Ask::post(stage.provider_at, &path, headers, body).send().await?;
@@ -65,7 +65,7 @@ async fn without(stage: &mut Stage, format: Format, headers: Headers<'_>, body: 
     Ok(answer)
 }
 
-/// Through the proxy: it should be answered.
+/// Sends a request through the proxy, which should be answered.
 async fn with(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
     let answer = through(stage, format, headers, body).await?;
     let repair = format!("x-antiphon-repair: {}", answer.header("x-antiphon-repair"));
@@ -87,7 +87,7 @@ async fn through(stage: &Stage, format: Format, headers: Headers<'_>, body: &str
     Ask::post(stage.proxy_at, &path, headers, body).send().await
 }
 
-/// Tells what the provider received in the place of a result: the text of each block that answers one of `ids`.
+/// Reports what the provider received as results of `ids`: the text of each block.
 fn received(stage: &mut Stage, key: &str, ids: &[&str]) -> io::Result<()> {
     let body: Value = serde_json::from_slice(&stage.provider.last_body(key)).unwrap_or_default();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
@@ -109,7 +109,7 @@ fn received(stage: &mut Stage, key: &str, ids: &[&str]) -> io::Result<()> {
     Ok(())
 }
 
-/// The blocks of a message; a message without blocks is one.
+/// Returns the blocks of a message. A message without blocks is one block.
 fn blocks(message: &Value) -> Vec<&Value> {
     match message["content"].as_array() {
         Some(blocks) => blocks.iter().collect(),
@@ -117,7 +117,7 @@ fn blocks(message: &Value) -> Vec<&Value> {
     }
 }
 
-/// What a content says: a text, or the first text of its blocks.
+/// Returns the text of a content: a string, or the first text of its blocks.
 fn said(content: &Value) -> &str {
     content
         .as_str()

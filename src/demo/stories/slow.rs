@@ -1,4 +1,4 @@
-//! F4: a tool is slow, and the keys are blamed for it, one after the other, until none is left.
+//! F4: a tool is slow, and a gateway blames the keys for it, one after the other, until none is left.
 
 use std::{io, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::Format,
 };
 
-/// How long the imitated gateway waits.
+/// Timeout of the imitated gateway.
 const IMPATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
@@ -34,7 +34,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     blaming(stage).await?;
     search(stage).await?;
     silence(stage).await?;
-    // What was told for the key that was not taken is no longer meant.
+    // Replies for the key that was not used are no longer needed.
     both_will(stage, &[]);
     let answer = team(stage, &plain()).await?;
     let words = format!(
@@ -57,7 +57,7 @@ fn asks() -> String {
         .to_string()
 }
 
-/// The gateway that blames the key.
+/// Imitates a gateway that puts the key into cooldown.
 async fn blaming(stage: &mut Stage) -> io::Result<()> {
     let path = next_turn_path(Format::Anthropic, "");
     let mut rested = Vec::new();
@@ -100,7 +100,7 @@ async fn team(stage: &Stage, body: &str) -> io::Result<Answer> {
     Ask::post(stage.proxy_at, &path, &[], body).send().await
 }
 
-/// What both keys are told to do next: whichever is taken.
+/// Sets the next replies of both keys, because either may be used.
 fn both_will(stage: &Stage, replies: &[Reply]) {
     for (_, key) in KEYS_OF_TEAM {
         stage.provider.clear_replies(key);
@@ -110,7 +110,7 @@ fn both_will(stage: &Stage, replies: &[Reply]) {
     }
 }
 
-/// A search that does not come back, behind an answer that has begun.
+/// Plays a search that never ends, in an answer that has begun.
 async fn search(stage: &mut Stage) -> io::Result<()> {
     both_will(stage, &[Reply::EndlessSearch]);
     let answer = team(stage, &asks()).await?;
@@ -128,7 +128,7 @@ async fn search(stage: &mut Stage) -> io::Result<()> {
     standing(stage).await
 }
 
-/// No head at all: an answer of ours, which says whose doing it was.
+/// Plays an answer that never begins: the proxy's own error names the side at fault.
 async fn silence(stage: &mut Stage) -> io::Result<()> {
     both_will(stage, &[Reply::Silence]);
     let answer = team(stage, &asks()).await?;
@@ -143,7 +143,7 @@ async fn silence(stage: &mut Stage) -> io::Result<()> {
     standing(stage).await
 }
 
-/// What the admin listener says of the keys.
+/// Reports the states of the keys from the admin listener.
 async fn standing(stage: &mut Stage) -> io::Result<()> {
     let page = Ask::get(stage.admin_at, "/admin/v1/profiles").send().await?.json();
     let profiles = page["profiles"].as_array().cloned().unwrap_or_default();

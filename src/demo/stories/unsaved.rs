@@ -1,5 +1,6 @@
-//! F2: the turns of tool results were never written down, so that every resume sends calls without results. The tools
-//! themselves ran; their service still has the results.
+//! F2: the turns with tool results were never stored, so every resume sends calls without results. The tools ran, and
+//! their
+//! service still has the results.
 
 use std::{io, time::Duration};
 
@@ -25,7 +26,7 @@ const CALLS: [(&str, &str, Option<&str>); 3] = [
     ),
     ("toolu_01Pack9fG5hJ5kL4nS6y", "package", None),
 ];
-/// How often a call that is still on its way into the ledger is asked for again, and after how long.
+/// Number of tries for a call that is not in the ledger yet, and the pause between them.
 const TRIES: usize = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -59,7 +60,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     received(stage, KEY, &CALLS.map(|(id, ..)| id))
 }
 
-/// The service posts a result.
+/// Posts a result as the tool service.
 async fn post(stage: &mut Stage, id: &str, result: &str) -> io::Result<()> {
     let path = format!("/ledger/v1/calls/{id}/result");
     let bearer = format!("Bearer {}", stage.token);

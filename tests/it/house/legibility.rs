@@ -9,7 +9,7 @@ const SHARED_NAMES: [&str; 3] = ["Error", "Args", "Settings"];
 /// Largest number of other type names that are defined more than once.
 const REPEATED_NAMES_MAX: usize = 5;
 /// Largest share of doc comments that open with a question word, in percent.
-const QUESTIONS_MAX_PERCENT: usize = 2;
+const QUESTIONS_MAX_PERCENT: usize = 1;
 /// Largest share of functions with one-word names, in percent.
 const ONE_WORD_MAX_PERCENT: usize = 25;
 /// Fewest plain comments per 100 lines of code, in rooms whose steps need reasons.
