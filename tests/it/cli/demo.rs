@@ -57,7 +57,7 @@ const LINES: [&[&str]; 5] = [
          message.",
         "with 200 x-antiphon-repair: placeholder=1",
         "received, in messages.466, for toolu_01Bash4kP2sT6vX8zA3d: \"[antiphon: no result was recorded",
-        "arrived as they were",
+        "arrived unchanged",
     ],
     &[
         "The model calls 3 tools",
