@@ -2,7 +2,7 @@
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
 };
 
 use crate::{
@@ -23,16 +23,16 @@ pub(super) struct QuoteLabels<'c> {
     /// Tools of calls, filled on demand, because one call may have very many results.
     names: RefCell<HashMap<PartId, Option<Text<'c>>>>,
     /// Calls by id, filled on demand.
-    calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId<'c>>>,
+    calls_by_id: OnceCell<HashMap<&'c [u8], CallsOfId>>,
+    /// For each id of an orphan, the first call of another tool than the first call's. Filled on demand.
+    other_tools: RefCell<HashMap<&'c [u8], Option<PartId>>>,
 }
 
 /// The calls of one id.
-struct CallsOfId<'c> {
+struct CallsOfId {
     first: PartId,
-    /// Tool of the first one.
-    name: Option<Text<'c>>,
-    /// First call of another tool.
-    other: Option<PartId>,
+    /// The others, in document order. Mostly there are none.
+    others: Vec<PartId>,
 }
 
 impl<'c> QuoteLabels<'c> {
@@ -43,6 +43,7 @@ impl<'c> QuoteLabels<'c> {
             pairing,
             names: RefCell::default(),
             calls_by_id: OnceCell::new(),
+            other_tools: RefCell::default(),
         }
     }
 
@@ -88,7 +89,14 @@ impl<'c> QuoteLabels<'c> {
     /// Later calls are ignored, so that a quote never changes when the history grows.
     fn tool_of_id(&self, part: PartId) -> Option<String> {
         let id = Some(id_of(self.conversation, part)).filter(|id| !id.is_empty())?;
-        let CallsOfId { first, name, other } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
+        let CallsOfId { first, others } = self.calls_by_id.get_or_init(|| self.calls_by_id()).get(id)?;
+        let name = self.tool_name(*first);
+        // Names are read only for ids that an orphan has, and once for each: other calls cost nothing.
+        let mut other_tools = self.other_tools.borrow_mut();
+        let other = other_tools.entry(id).or_insert_with(|| {
+            let mut others = others.iter().copied();
+            others.find(|call| self.read_tool_name(*call) != name)
+        });
         let one = *first < part && other.is_none_or(|other| other > part);
         let name = name
             .as_deref()
@@ -97,19 +105,15 @@ impl<'c> QuoteLabels<'c> {
         non_empty_text(name)
     }
 
-    fn calls_by_id(&self) -> HashMap<&'c [u8], CallsOfId<'c>> {
-        let mut found: HashMap<&[u8], CallsOfId<'c>> = HashMap::new();
+    fn calls_by_id(&self) -> HashMap<&'c [u8], CallsOfId> {
+        let mut found: HashMap<&[u8], CallsOfId> = HashMap::with_capacity(self.pairing.calls.len());
         for call in self.pairing.calls.iter().map(|call| call.part) {
-            let known = found
-                .entry(id_of(self.conversation, call))
-                .or_insert_with(|| CallsOfId {
+            match found.entry(id_of(self.conversation, call)) {
+                Entry::Vacant(free) => drop(free.insert(CallsOfId {
                     first: call,
-                    name: self.read_tool_name(call),
-                    other: None,
-                });
-            if known.other.is_none() && known.first != call && known.name != self.read_tool_name(call) {
-                // Only the first call of another tool matters: it ends the certainty.
-                known.other = Some(call);
+                    others: Vec::new(),
+                })),
+                Entry::Occupied(mut known) => known.get_mut().others.push(call),
             }
         }
         found
