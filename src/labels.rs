@@ -1,4 +1,4 @@
-//! Enums whose values have stable names: the name of each value stands beside it, once.
+//! Enums whose values have stable names. Each name is written once, beside its value.
 
 /// Defines an enum, the list of its values, and the stable name of each.
 macro_rules! labelled_enum {

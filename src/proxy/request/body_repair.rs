@@ -380,20 +380,10 @@ impl BodyRepair<'_> {
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
-        let mut plan = self.plan_repair(&paired, &lookup, caller)?;
-        let mut answers = call_answers(&paired, &plan, &lookup, caller);
-        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if asks && self.pin_answers(&answers, results, &mut lookup, deadline).await {
-            plan = self.plan_repair(&paired, &lookup, caller)?;
-            answers = call_answers(&paired, &plan, &lookup, caller);
-        }
+        let (plan, answers) = self.plan_and_pin(&paired, &mut lookup, results, asks, deadline).await?;
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            for (call, answer) in &answers.assigned {
-                self.path
-                    .telemetry
-                    .record_pinned_answer(lookup.answer_label(*call, answer));
-            }
+            self.record_pins(&answers, &lookup);
             if texts.count > 0 {
                 // Late texts have moved the spans of the first outline.
                 outline = paired.outline();
@@ -401,7 +391,7 @@ impl BodyRepair<'_> {
         }
         let pins = asks.then(|| PendingPins {
             late_results: results.clone(),
-            // A stand-in: `repair` sets what is left once this wait is over.
+            // Placeholder value: `repair_body` sets what is left of the budget.
             ledger_budget: LedgerBudget::FULL,
             answers,
             posted_calls: lookup.posted_calls.clone(),
@@ -417,6 +407,35 @@ impl BodyRepair<'_> {
             lookup,
             pins,
         })
+    }
+
+    /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
+    async fn plan_and_pin(
+        &self,
+        paired: &Paired<'_>,
+        lookup: &mut CallLookup,
+        results: &LateResults,
+        pins: bool,
+        deadline: Instant,
+    ) -> Result<(Plan, CallAnswers), Unreadable> {
+        let caller = results.caller;
+        let mut plan = self.plan_repair(paired, lookup, caller)?;
+        let mut answers = call_answers(paired, &plan, lookup, caller);
+        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
+        if pins && self.pin_answers(&answers, results, lookup, deadline).await {
+            plan = self.plan_repair(paired, lookup, caller)?;
+            answers = call_answers(paired, &plan, lookup, caller);
+        }
+        Ok((plan, answers))
+    }
+
+    /// Counts the answers that are pinned for the first time.
+    fn record_pins(&self, answers: &CallAnswers, lookup: &CallLookup) {
+        for (call, answer) in &answers.assigned {
+            self.path
+                .telemetry
+                .record_pinned_answer(lookup.answer_label(*call, answer));
+        }
     }
 
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.

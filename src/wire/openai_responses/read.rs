@@ -159,22 +159,11 @@ impl<'a> ResponsesReader<'a> {
         let exempt =
             item.kind.starts_with(b"tool_search") && (item.call_id_kind == Some(JsonKind::Null) || item.run_by_server);
         if let Some(kind) = call_kind(&item.kind).filter(|_| !exempt) {
-            let approval = *item.kind == *b"mcp_approval_request";
-            let shell = *item.kind == *b"local_shell_call";
-            let by_item = approval || (item.call_id.is_empty() && shell);
-            let id = if by_item { item.id.clone() } else { item.call_id };
-            if shell {
-                // Each result that names the item copies the id: long ids could multiply the memory.
-                if id.len() <= SHELL_ID_BYTES_MAX {
-                    self.shell_call_ids.insert(item.id, id.clone());
-                }
-                self.shell_call_ids.insert(id.clone(), id.clone());
-            }
             let call = Call {
-                id,
                 family: kind.family,
                 without_result: kind.form.without_result(),
                 programmatic: item.called_by_code,
+                id: self.item_call_id(item),
                 ..Call::default()
             };
             return (Role::Assistant, Some(PartKind::Call(call)));
@@ -209,6 +198,22 @@ impl<'a> ResponsesReader<'a> {
             // Hosted tools and unknown kinds are output of the model.
             _ => (Role::Assistant, Some(PartKind::Other)),
         }
+    }
+
+    /// Returns the id that results of a call must name, and remembers the ids of shell calls.
+    fn item_call_id(&mut self, item: ResponsesItem<'a>) -> Text<'a> {
+        let approval = *item.kind == *b"mcp_approval_request";
+        let shell = *item.kind == *b"local_shell_call";
+        let by_item = approval || (item.call_id.is_empty() && shell);
+        let id = if by_item { item.id.clone() } else { item.call_id };
+        if shell {
+            // Each result that names the item copies the id: long ids could multiply the memory.
+            if id.len() <= SHELL_ID_BYTES_MAX {
+                self.shell_call_ids.insert(item.id, id.clone());
+            }
+            self.shell_call_ids.insert(id.clone(), id.clone());
+        }
+        id
     }
 
     /// Returns the id and the family of a `local_shell_call_output`.
