@@ -126,7 +126,8 @@ pub(super) struct CallIndex<'c> {
 impl<'c> CallIndex<'c> {
     /// Walks the whole history.
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
-        let mut seen: HashMap<&[u8], usize> = HashMap::new();
+        let call_count = pairing.calls.len();
+        let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(call_count);
         let count = |call: &CallRow| {
             let count = seen.entry(call_name(conversation, call.part)).or_default();
             *count += 1;
@@ -137,7 +138,7 @@ impl<'c> CallIndex<'c> {
             thinking += usize::from(turn.thinking);
             thinking
         });
-        let mut spelled: HashMap<Vec<u8>, (&[u8], bool)> = HashMap::new();
+        let mut spelled: HashMap<Vec<u8>, (&[u8], bool)> = HashMap::with_capacity(call_count);
         for call in &pairing.calls {
             let id = id_of(conversation, call.part);
             let (first, twin) = spelled.entry(id_letters(id)).or_insert((id, false));
@@ -165,7 +166,7 @@ impl<'c> CallIndex<'c> {
         let CallIdentity {
             id,
             tool,
-            input,
+            input_hash,
             occurrence,
             spelling,
             before,
@@ -185,8 +186,8 @@ impl<'c> CallIndex<'c> {
             key,
             id: id.to_vec(),
             tool: tool.to_vec(),
-            input_hash: input_hash(input),
-            context_hash: before.map(|before| call_context_hash(input, &before)),
+            input_hash,
+            context_hash: before.map(|before| call_context_hash(&input_hash, &before)),
             occurrence,
             spelling,
             is_unique: !is_reusable,
@@ -221,7 +222,7 @@ impl<'c> CallIndex<'c> {
             // Only a reusable id needs its context, and hashing a message is costly.
             before: (!is_strong(id, &tool)).then(|| self.message_before(part)),
             tool,
-            input: input.map_or(b"", |span| json.bytes(span)),
+            input_hash: input_hash(input.map_or(b"", |span| json.bytes(span))),
             occurrence: self.occurrences[row.index()],
             spelling: match self.spelled.get(&id_letters(id)) {
                 // The first spelling must keep its key whatever follows, or a longer body would rename its calls.

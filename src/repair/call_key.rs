@@ -2,7 +2,6 @@
 
 use memchr::memmem;
 
-use super::canonical::input_hash;
 use crate::{conversation::Text, digest::HashTexts as _};
 
 /// Shortest run of letters and digits that counts as random.
@@ -17,8 +16,8 @@ pub struct CallIdentity<'a> {
     pub id: &'a [u8],
     /// The decoded name of the tool.
     pub tool: Text<'a>,
-    /// The raw input or arguments.
-    pub input: &'a [u8],
+    /// Hash of the canonical input or arguments.
+    pub input_hash: [u8; 32],
     /// Number of calls of this id before it.
     pub occurrence: usize,
     /// Its place among ids of the body with the same letters and digits.
@@ -54,8 +53,7 @@ impl CallKey {
     pub fn of(call: &CallIdentity<'_>) -> Self {
         let mut hash = blake3::Hasher::new();
         let occurrence = (call.occurrence as u64).to_le_bytes();
-        let input = input_hash(call.input);
-        for part in [&id_letters(call.id)[..], &call.tool, &input, &occurrence] {
+        for part in [&id_letters(call.id)[..], &call.tool, &call.input_hash, &occurrence] {
             hash.add_text(part);
         }
         if let Some(place) = &call.place {
@@ -86,7 +84,10 @@ impl CallKey {
 
 /// Returns the letters and digits of an id. Some clients strip the characters between them (openclaw 2026.9.6).
 pub fn id_letters(id: &[u8]) -> Vec<u8> {
-    id.iter().copied().filter(u8::is_ascii_alphanumeric).collect()
+    // One allocation. A filtered iterator does not know its length, so `collect` would grow step by step.
+    let mut letters = Vec::with_capacity(id.len());
+    letters.extend(id.iter().copied().filter(u8::is_ascii_alphanumeric));
+    letters
 }
 
 /// Returns `true` if an id names one call among all calls of a caller, because part of it looks random.
@@ -113,8 +114,8 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 }
 
 /// Returns the hash that distinguishes calls with a reusable id: of the input and of the message before the turn's.
-pub fn call_context_hash(input: &[u8], before: &[u8; 32]) -> [u8; 32] {
-    blake3::keyed_hash(&input_hash(input), before).into()
+pub fn call_context_hash(input_hash: &[u8; 32], before: &[u8; 32]) -> [u8; 32] {
+    blake3::keyed_hash(input_hash, before).into()
 }
 
 #[cfg(test)]

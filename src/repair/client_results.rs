@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     call_key::{call_context_hash, is_strong},
-    canonical::message_hash,
+    canonical::{input_hash, message_hash},
     result_block::cut_block,
 };
 use crate::{
@@ -76,7 +76,10 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         }
         Some(ClientResult {
             id: answer.id.clone(),
-            input: again.then(|| call_context_hash(input.map_or(b"", |span| json.bytes(span)), &said_before(call))),
+            input: again.then(|| {
+                let input = input_hash(input.map_or(b"", |span| json.bytes(span)));
+                call_context_hash(&input, &said_before(call))
+            }),
             occurrence: call.occurrence,
             tool,
             block: cut_block(body, answer.at)?,

@@ -18,7 +18,7 @@ use antiphon::{
         Moment, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
-    repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult},
+    repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
     telemetry::Telemetry,
     wire::Format,
 };
@@ -485,7 +485,7 @@ fn call(id: &str) -> CallKey {
     CallKey::of(&CallIdentity {
         id: id.as_bytes(),
         tool: b"run".as_slice().into(),
-        input: b"{}",
+        input_hash: input_hash(b"{}"),
         occurrence: 0,
         spelling: IdSpelling::Alone,
         before: None,
