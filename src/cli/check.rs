@@ -42,7 +42,15 @@ pub(super) enum ReportFormat {
 /// Result for one file.
 struct CheckedFile {
     name: String,
-    verdict: Result<(Wire, Vec<Finding>), input::InputError>,
+    verdict: Result<CheckedBody, input::InputError>,
+}
+
+/// What was found in one body.
+struct CheckedBody {
+    wire: Wire,
+    findings: Vec<Finding>,
+    /// What only some servers of the format refuse. Never counts for the exit code.
+    notes: Vec<Finding>,
 }
 
 /// Checks every file and reports the findings. Exits with the worst result of all files.
@@ -61,7 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
     let found = seen
         .iter()
-        .any(|file| matches!(&file.verdict, Ok((_, findings)) if !findings.is_empty()));
+        .any(|file| matches!(&file.verdict, Ok(body) if !body.findings.is_empty()));
     Ok(match (unreadable, found) {
         (true, _) => ExitCode::from(EXIT_USAGE),
         (false, true) => ExitCode::FAILURE,
@@ -75,31 +83,31 @@ fn check_file(path: &std::path::Path, wire: Option<Wire>) -> CheckedFile {
     let verdict = input::read_input(path, wire).and_then(|input| {
         let (name, wire) = (input.name, input.wire);
         // `check` reads no configuration, so it reports what the default policy finds.
-        repair::check(&input.body, wire, &RepairPolicy::default())
-            .map(|findings| (wire, findings))
-            .map_err(|source| input::InputError::Unreadable { name, wire, source })
+        let policy = RepairPolicy::default();
+        let check = || {
+            Ok(CheckedBody {
+                wire,
+                findings: repair::check(&input.body, wire, &policy)?,
+                notes: repair::possible_findings(&input.body, wire, &policy)?,
+            })
+        };
+        check().map_err(|source| input::InputError::Unreadable { name, wire, source })
     });
     CheckedFile { name, verdict }
 }
 
 /// Writes the result of one file as text.
 fn write_text(out: &mut impl Write, file: &CheckedFile) -> io::Result<()> {
-    let (wire, findings) = match &file.verdict {
-        Ok((wire, findings)) => (*wire, findings),
+    let CheckedBody { wire, findings, notes } = match &file.verdict {
+        Ok(body) => body,
         // Errors go to stderr, so that stdout contains findings only.
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     for finding in findings {
-        let place = wire.format.finding_path(finding);
-        // Not every finding concerns a call with an id.
-        let id = if finding.id.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", finding.id)
-        };
-        let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
-        let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
-        writeln!(out, "{}: {place}: {kind}: {explanation}{detail}{id}", file.name)?;
+        write_finding(out, &file.name, *wire, finding, "")?;
+    }
+    for note in notes {
+        write_finding(out, &file.name, *wire, note, "note: some servers refuse this: ")?;
     }
     let count = match findings.len() {
         0 => "every tool call has its result".to_owned(),
@@ -109,13 +117,27 @@ fn write_text(out: &mut impl Write, file: &CheckedFile) -> io::Result<()> {
     writeln!(out, "{}: {count} ({wire})", file.name)
 }
 
+/// Writes one line about a finding, with `lead` before its kind.
+fn write_finding(out: &mut impl Write, file: &str, wire: Wire, finding: &Finding, lead: &str) -> io::Result<()> {
+    let place = wire.format.finding_path(finding);
+    // Not every finding concerns a call with an id.
+    let id = if finding.id.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", finding.id)
+    };
+    let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
+    let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
+    writeln!(out, "{file}: {place}: {lead}{kind}: {explanation}{detail}{id}")
+}
+
 /// Returns the result of one file as JSON.
 fn file_document(file: &CheckedFile) -> Value {
     match &file.verdict {
         Err(error) => json!({ "file": file.name, "error": error.to_string() }),
-        Ok((wire, findings)) => {
-            let findings = findings_document(findings, *wire);
-            json!({ "file": file.name, "wire": wire.to_string(), "findings": findings })
+        Ok(CheckedBody { wire, findings, notes }) => {
+            let (findings, notes) = (findings_document(findings, *wire), findings_document(notes, *wire));
+            json!({ "file": file.name, "wire": wire.to_string(), "findings": findings, "notes": notes })
         }
     }
 }

@@ -335,9 +335,9 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             late: lowering.file.repair.late.into(),
             least_safe: lowering.file.repair.least.into(),
             hygiene: lowering.file.repair.hygiene,
+            shapes: lowering.file.repair.shapes,
+            malformed_calls: lowering.file.repair.malformed_calls,
             tiers,
-            // Learned from a provider's refusal, never configured.
-            unique_ids: false,
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
         timeouts: clocks,

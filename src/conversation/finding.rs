@@ -1,8 +1,9 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
 use crate::conversation::{
-    Conversation, FlawKind, PartId, Role, WithoutResult,
+    Conversation, FlawKind, PartId, WithoutResult,
     pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
+    turns::TurnUnit,
 };
 
 /// The kinds of breach. Their names are stable: metric labels, `check` output, strict answers.
@@ -30,13 +31,15 @@ pub enum FindingKind {
     Headless,
     /// Text behind a call, or beside results, where the provider accepts none.
     MisplacedWords,
+    /// A call whose input or name the provider rejects.
+    MalformedCall,
     /// Hygiene: a field whose value the provider rejects.
     Field,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -48,6 +51,7 @@ impl FindingKind {
         Self::Unanswerable,
         Self::Headless,
         Self::MisplacedWords,
+        Self::MalformedCall,
         Self::Field,
     ];
 
@@ -65,6 +69,7 @@ impl FindingKind {
             Self::Unanswerable => "unanswerable",
             Self::Headless => "headless",
             Self::MisplacedWords => "misplaced_words",
+            Self::MalformedCall => "malformed_call",
             Self::Field => "field",
         }
     }
@@ -85,6 +90,7 @@ impl FindingKind {
             Self::MisplacedWords => {
                 "text is where this provider accepts none: behind a tool call, or beside tool results"
             }
+            Self::MalformedCall => "the provider rejects the input or the name of this tool call",
             Self::Field => "the provider rejects the value of this field",
         }
     }
@@ -127,8 +133,8 @@ impl Finding {
     }
 }
 
-/// Lists every breach, in document order. `Field` only with `hygiene`.
-pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: bool) -> Vec<Finding> {
+/// Lists every breach, in document order.
+pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Finding> {
     let mut list = FindingList {
         conversation,
         found: Vec::new(),
@@ -163,12 +169,11 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
         list.push_part(FindingKind::ServerHalf, half.part);
     }
     for words in &pairing.misplaced_words {
-        list.push_words(
-            words,
-            pairing.units.get(words.unit).map_or(Role::User, |unit| unit.role),
-        );
+        if let Some(unit) = pairing.units.get(words.unit) {
+            list.push_words(words, unit);
+        }
     }
-    for (flaw, _) in pairing.flaws.iter().filter(|_| hygiene) {
+    for (flaw, _) in &pairing.flaws {
         list.push_flaw(flaw.message, flaw.part, flaw.kind);
     }
     // The sort is stable: several findings of one part keep the order above.
@@ -230,18 +235,27 @@ impl FindingList<'_, '_> {
     }
 
     /// Adds misplaced text, with the id of the call or result beside it.
-    fn push_words(&mut self, words: &MisplacedWords, role: Role) {
-        let message = self.conversation.part(words.part).map_or(0, |found| found.message);
-        let mut finding = at_message(FindingKind::MisplacedWords, message, Some(words.place_label(role)));
-        finding.part = self.part_ordinal(words.part);
+    fn push_words(&mut self, words: &MisplacedWords, unit: &TurnUnit) {
+        let label = words.place_label(unit.role);
+        let mut finding = at_message(FindingKind::MisplacedWords, unit.message, Some(label));
+        finding.part = words.part.and_then(|part| self.part_ordinal(part));
         finding.id = String::from_utf8_lossy(id_of(self.conversation, words.beside)).into_owned();
-        self.found.push((words.part, finding));
+        self.found.push((words.part.unwrap_or_default(), finding));
     }
 
     fn push_flaw(&mut self, message: usize, part: Option<PartId>, kind: FlawKind) {
         let ordinal = part.and_then(|part| self.part_ordinal(part));
-        let mut finding = at_message(FindingKind::Field, message, Some(kind.code()));
+        let is_call = kind.is_malformed_call();
+        let finding_kind = if is_call {
+            FindingKind::MalformedCall
+        } else {
+            FindingKind::Field
+        };
+        let mut finding = at_message(finding_kind, message, Some(kind.code()));
         finding.part = ordinal;
+        if let Some(part) = part.filter(|_| is_call) {
+            finding.id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
+        }
         // Without a part the finding sorts before the parts of its message.
         self.found.push((part.unwrap_or_default(), finding));
     }

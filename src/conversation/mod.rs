@@ -334,13 +334,57 @@ pub struct Flaw {
     pub kind: FlawKind,
 }
 
+/// The faults of one call. At least one is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallFault {
+    /// The fault of its input or arguments. `None` if the provider accepts them.
+    pub input: Option<InputFault>,
+    /// `true` if the name breaks the provider's pattern.
+    pub has_bad_name: bool,
+}
+
+impl CallFault {
+    const BAD_NAME: &str = "bad_name";
+
+    /// Returns the fault of a call whose input is `input`. `None` if both are accepted.
+    pub fn new(input: Option<InputFault>, has_bad_name: bool) -> Option<Self> {
+        (input.is_some() || has_bad_name).then_some(Self { input, has_bad_name })
+    }
+
+    const fn code(self) -> &'static str {
+        match self.input {
+            Some(InputFault::Empty) => "input_empty",
+            Some(InputFault::Text) => "input_text",
+            Some(InputFault::NotJson) => "input_not_json",
+            Some(InputFault::NotObject) => "input_not_object",
+            Some(InputFault::NotText) => "input_not_text",
+            None => Self::BAD_NAME,
+        }
+    }
+}
+
+/// The fault of a call's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputFault {
+    /// Null, an empty list, blank, or missing.
+    Empty,
+    /// A JSON string. An object is required.
+    Text,
+    /// A string that is not one JSON value: cut off, or several values.
+    NotJson,
+    /// JSON other than an object.
+    NotObject,
+    /// An object. A string that contains it is required.
+    NotText,
+}
+
 /// The fault of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlawKind {
-    /// A call's input that is null, an empty list, or missing. An object is required.
-    InputEmpty,
-    /// A call's input that is a JSON string. An object is required.
-    InputText,
+    /// A call whose input or name the provider rejects.
+    Call(CallFault),
+    /// A result with the rejected name of its call.
+    ResultName,
     /// A text block without a visible character.
     BlankText,
     /// A message without content, other than a final assistant message.
@@ -358,11 +402,16 @@ pub enum FlawKind {
 }
 
 impl FlawKind {
+    /// Returns `true` if the flaw concerns the input or the name of a call.
+    pub const fn is_malformed_call(self) -> bool {
+        matches!(self, Self::Call(_) | Self::ResultName)
+    }
+
     /// Returns the stable name, as in [`Finding::detail`].
     pub const fn code(self) -> &'static str {
         match self {
-            Self::InputEmpty => "input_empty",
-            Self::InputText => "input_text",
+            Self::Call(fault) => fault.code(),
+            Self::ResultName => CallFault::BAD_NAME,
             Self::BlankText => "blank_text",
             Self::EmptyMessage => "empty_message",
             Self::ErrorWithoutContent => "error_without_content",

@@ -73,12 +73,25 @@ pub enum IdRule {
 pub enum WordsPlace {
     /// Anywhere but before required results.
     Anywhere,
-    /// Not directly behind a run of tool messages (Mistral).
+    /// Not directly behind a run of tool messages (Mistral). The client's own text may stay there.
     NotBehindResults,
+    /// Not directly behind a run of tool messages, the client's own text included: an assistant message goes between.
+    Bridged,
     /// In the assistant's message, only before its calls (DeepSeek's Messages).
     BeforeCalls,
     /// In a user's message, only without results (MiniMax's Messages).
     ApartFromResults,
+}
+
+/// The demands on the input and the name of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallRule {
+    /// The type of the input, where the format requires an object.
+    InputType,
+    /// Also the characters of the name.
+    InputTypeAndName,
+    /// The whole input must be a JSON object, as a value or as text, and the name must be legal for every provider.
+    Strict,
 }
 
 /// The demands of a format, as one kind of provider reads it.
@@ -98,6 +111,8 @@ pub struct PairingRules {
     pub open_end: bool,
     /// Place of text.
     pub words: WordsPlace,
+    /// Calls that are judged at once. The faults of others are repaired only behind a refusal.
+    pub calls: CallRule,
 }
 
 impl IdRule {

@@ -138,7 +138,7 @@ impl ProviderKind {
             (Self::DeepSeek, _) => Dialect::DeepSeek,
             (Self::Mistral, Format::OpenAiChat) => Dialect::Mistral,
             (Self::Xai, Format::OpenAiChat) => Dialect::Xai,
-            (Self::MiniMax, Format::Anthropic) => Dialect::MiniMax,
+            (Self::MiniMax, Format::Anthropic | Format::OpenAiChat) => Dialect::MiniMax,
             // Nothing is known about such a server beyond the format.
             _ => Dialect::Compatible,
         };

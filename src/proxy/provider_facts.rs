@@ -1,10 +1,8 @@
-//! Facts learned from providers' refusals, in memory: about upstreams, calls, bound thinking and remote calls.
+//! Facts learned from providers' refusals, in memory: about rules, calls, bound thinking and remote calls.
 //!
-//! Their number is bounded. Apart from demands of an upstream, a fact learned from one caller's accepted resends is never used
-//! for another's requests. A forgotten fact costs one more send, never a wrong answer.
+//! Their number is bounded. A fact learned from one caller's accepted resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
 
 use std::{
-    collections::BTreeMap,
     hash::Hash,
     sync::{
         Arc,
@@ -20,8 +18,7 @@ use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{Caller, principal::is_short_lived},
     digest::digest_of,
-    provider::Upstream,
-    repair::{CallKey, Placeholder},
+    repair::{CallKey, LearnedRules, Placeholder},
 };
 
 /// Maximum entries of each cache, of 32 bytes and a little more each.
@@ -37,8 +34,10 @@ pub(super) type FactKey = [u8; 32];
 /// Facts learned from providers' refusals.
 #[derive(Debug)]
 pub(super) struct ProviderFacts {
-    /// For each upstream, `true` if a call id must be unique in its body.
-    unique_ids: BTreeMap<String, AtomicBool>,
+    /// Rules that refusals have taught, by caller, upstream and model.
+    rules: Cache<FactKey, LearnedRules>,
+    /// `true` once there are such rules. In most processes there are none.
+    has_rules: AtomicBool,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: Cache<FactKey, Placeholder>,
     /// Callers with such a call to which the client has added a result in place since.
@@ -58,11 +57,11 @@ pub(super) struct ProviderFacts {
 }
 
 impl ProviderFacts {
-    /// Creates an empty store for these upstreams.
-    pub(super) fn new<'u>(upstreams: impl IntoIterator<Item = &'u Upstream>) -> Self {
-        let names = upstreams.into_iter().map(|upstream| upstream.name.clone());
+    /// Creates an empty store.
+    pub(super) fn new() -> Self {
         Self {
-            unique_ids: names.map(|name| (name, AtomicBool::new(false))).collect(),
+            rules: new_cache(),
+            has_rules: AtomicBool::new(false),
             bound_placeholders: new_cache(),
             overrides: new_cache(),
             droppable_thinking: new_cache(),
@@ -88,18 +87,21 @@ impl ProviderFacts {
         }
     }
 
-    /// Returns `true` if this upstream demands call ids that are unique in their body.
-    pub(super) fn wants_unique_ids(&self, upstream: &str) -> bool {
-        self.unique_ids
-            .get(upstream)
-            .is_some_and(|known| known.load(Ordering::Relaxed))
+    /// Returns `true` if any rule was learned. If not, no key needs to be hashed.
+    pub(super) fn has_rules(&self) -> bool {
+        self.has_rules.load(Ordering::Relaxed)
     }
 
-    /// Stores that this upstream demands call ids that are unique in their body.
-    pub(super) fn learn_unique_ids(&self, upstream: &str) {
-        if let Some(known) = self.unique_ids.get(upstream) {
-            known.store(true, Ordering::Relaxed);
-        }
+    /// Returns the rules that refusals have taught this caller at this upstream for `model`.
+    pub(super) fn learned_rules(&self, scope: FactScope<'_>, model: Option<&str>) -> LearnedRules {
+        self.rules.get(&scope.rules_key(model)).unwrap_or_default()
+    }
+
+    /// Stores rules that the provider has proven by accepting a body that follows them.
+    pub(super) fn learn_rules(&self, scope: FactScope<'_>, model: Option<&str>, rules: LearnedRules) {
+        let known = self.learned_rules(scope, model);
+        self.rules.insert(scope.rules_key(model), known.union(rules));
+        self.has_rules.store(true, Ordering::Relaxed);
     }
 
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
@@ -207,6 +209,10 @@ impl FactScope<'_> {
         let principal = self.caller.principal();
         let whose: [&[u8]; 2] = [self.upstream.as_bytes(), principal.as_bytes()];
         digest_of(whose.into_iter().chain(parts.iter().copied()))
+    }
+
+    fn rules_key(self, model: Option<&str>) -> FactKey {
+        self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
     }
 
     /// Returns the key of a remote response.

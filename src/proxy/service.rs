@@ -66,7 +66,7 @@ impl Proxy {
         listen: IpAddr,
         stopping: StopSignal,
     ) -> Self {
-        let facts = Arc::new(ProviderFacts::new(routes.upstreams()));
+        let facts = Arc::new(ProviderFacts::new());
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
@@ -100,7 +100,7 @@ impl Proxy {
         let facts = if fresh.routes.upstreams() == old.routes.upstreams() {
             Arc::clone(&old.facts)
         } else {
-            Arc::new(ProviderFacts::new(fresh.routes.upstreams()))
+            Arc::new(ProviderFacts::new())
         };
         // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {

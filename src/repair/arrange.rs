@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
-    repair::{Action, planner::Planner},
+    repair::{Action, Applicability, planner::Planner},
 };
 
 /// Marks the messages whose text moves.
@@ -11,6 +11,11 @@ use crate::{
 pub(super) fn arrange_words(planner: &mut Planner<'_>) {
     // Inserted results must not join text either, even if the client's own messages are healthy.
     planner.plan.results_apart = planner.rules.words == WordsPlace::ApartFromResults;
+    planner.plan.adds_bridges = planner.rules.words == WordsPlace::Bridged && planner.allows(Applicability::Inventive);
+    if planner.rules.words == WordsPlace::Bridged && !planner.plan.adds_bridges {
+        planner.plan.report.unrepairable += planner.pairing.misplaced_words.len();
+        return;
+    }
     for words in &planner.pairing.misplaced_words {
         if !words.movable {
             planner.plan.report.unrepairable += 1;
@@ -24,6 +29,9 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
 
 /// Returns `true` if the text and its neighbour both stay in the message.
 fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
+    if planner.plan.adds_bridges {
+        return !planner.plan.part_changes.contains_key(&words.beside);
+    }
     let unit = &planner.pairing.units[words.unit];
     let stay = |part: &PartId| !planner.plan.part_changes.contains_key(part);
     let kind = |part: PartId| &planner.conversation.parts[part].kind;

@@ -28,6 +28,8 @@ pub(super) struct HistoryPlan {
     pub(super) arranged: BTreeSet<usize>,
     /// `true` if messages with results must not contain text.
     pub(super) results_apart: bool,
+    /// `true` if an assistant message goes between results and a user's message behind them.
+    pub(super) adds_bridges: bool,
     /// `true` if a user turn is inserted at the beginning.
     pub(super) adds_opening: bool,
     /// Ids of remote calls to answer first, with placeholders.

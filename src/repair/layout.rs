@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use crate::{
     conversation::{
-        Conversation, FlawKind, PartId, PartKind, Role, TurnId,
+        CallFault, Conversation, FlawKind, PartId, PartKind, Role, TurnId,
         pairing::{Pairing, ResultRole},
     },
     repair::{
         RealResult,
         history_plan::{AnswerSource, HistoryPlan, PlannedAnswer},
+        legal_ids::legal_name,
         quote_labels::QuoteLabels,
         result_block, texts,
     },
-    splice::{Edit, Piece},
+    splice::{Edit, Piece, Span},
     wire::{
         self, Format, Wire,
         json::{self, Json},
@@ -138,15 +139,38 @@ impl<'c> Layout<'c> {
         }
         if let Some(flaw) = self.part_fixes.get(&part) {
             let call = self.answered_call(part).map(|call| self.conversation.parts[call].span);
-            edits.extend(wire::flaw_edits(
-                self.json,
-                span,
-                *flaw,
-                call,
-                texts::ERROR_WITHOUT_TEXT,
-            ));
+            let texts = wire::FlawTexts {
+                error: texts::ERROR_WITHOUT_TEXT,
+                tool_name: self.new_name(span, *flaw),
+            };
+            let format = self.wire.format;
+            edits.extend(wire::flaw_edits(format, self.json, span, *flaw, call, texts));
         }
         edits
+    }
+
+    /// Returns the edits that repair a flaw of the whole message at `span`.
+    pub(super) fn message_fix_edits(&self, span: Span, flaw: FlawKind) -> Vec<Edit> {
+        wire::flaw_edits(
+            self.wire.format,
+            self.json,
+            span,
+            flaw,
+            None,
+            wire::FlawTexts::default(),
+        )
+    }
+
+    /// Returns the tool name that repairs a flaw of the part at `span`. `None` if the flaw concerns no name.
+    fn new_name(&self, span: Span, flaw: FlawKind) -> Option<String> {
+        let format = self.wire.format;
+        let name = match flaw {
+            FlawKind::Call(CallFault { has_bad_name: true, .. }) => wire::judged_name(format, self.json, span),
+            FlawKind::ResultName => wire::bad_result_name(format, self.json, span),
+            _ => None,
+        };
+        // A function of the old name alone, so a call and its result stay alike.
+        Some(legal_name(&self.json.decode_string(name?)))
     }
 
     /// Returns the part of the call that the result at `part` answers.

@@ -49,6 +49,16 @@ fn nine_characters(old: &[u8], ordinal: usize) -> String {
     hash_hex(&numbered)[..9].to_owned()
 }
 
+/// Returns the tool name that replaces `old`: at most 64 letters, digits, `_` and `-`.
+pub(super) fn legal_name(old: &[u8]) -> String {
+    let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
+    let text = String::from_utf8_lossy(old);
+    let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });
+    // 57 + `_` + 6 is the limit of OpenAI and Bedrock. The hash keeps names apart that differ only in what is replaced.
+    let kept: String = kept.take(57).collect();
+    format!("{kept}_{}", &hash_hex(old)[..6])
+}
+
 fn hash_hex(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }

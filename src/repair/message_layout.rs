@@ -8,7 +8,7 @@ use crate::{
         texts,
     },
     splice::{Edit, Piece, Span},
-    wire::{self, json::ListSlot, openai_chat::write, openai_responses},
+    wire::{json::ListSlot, openai_chat::write, openai_responses},
 };
 
 /// Returns the messages to send.
@@ -17,6 +17,7 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
         layout,
         done: Vec::new(),
         before: LastSpeaker::default(),
+        is_behind_results: false,
         reasoning: Vec::new(),
     };
     for unit in 0..layout.pairing.units.len() {
@@ -34,6 +35,8 @@ struct MessageLayout<'l, 'c> {
     layout: &'l Layout<'c>,
     done: Vec<ListSlot>,
     before: LastSpeaker,
+    /// `true` if the last message is a result.
+    is_behind_results: bool,
     /// Reasoning items at the end. Each belongs to the next item, and nothing may come between.
     reasoning: Vec<ListSlot>,
 }
@@ -61,7 +64,7 @@ impl MessageLayout<'_, '_> {
             .collect();
         let span = layout.conversation.messages[found.message].span;
         if let Some(flaw) = fix {
-            edits.extend(wire::flaw_edits(layout.json, span, *flaw, None, ""));
+            edits.extend(layout.message_fix_edits(span, *flaw));
         }
         if let Some(parts) = layout.plan.deferred_quotes.get(&unit) {
             edits.push(write::insert_parts_before(
@@ -81,6 +84,7 @@ impl MessageLayout<'_, '_> {
 
     /// Adds a user's message before pending reasoning.
     fn push_user_message(&mut self, pieces: Vec<Piece>) {
+        self.bridge_to(Role::User);
         // Reasoning stays pending, because the next item is still the one that it belongs to.
         self.before = LastSpeaker::User;
         self.done.push(ListSlot::New(pieces));
@@ -101,8 +105,18 @@ impl MessageLayout<'_, '_> {
     /// Adds a message behind the pending reasoning, which belongs to it.
     fn push(&mut self, role: Role, slot: ListSlot) {
         self.release_reasoning();
+        self.bridge_to(role);
         self.before = self.before.after_message(role);
         self.done.push(slot);
+    }
+
+    /// Adds an assistant message before the user's message that follows results, if the provider demands one.
+    fn bridge_to(&mut self, role: Role) {
+        if self.layout.plan.adds_bridges && self.is_behind_results && role == Role::User {
+            self.done
+                .push(ListSlot::New(write::write_assistant_text(texts::BRIDGE)));
+        }
+        self.is_behind_results = role == Role::Tool;
     }
 
     /// Replaces a tool message that left its place, by a note unless a user or tool message is beside it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    conversation::Finding,
+    conversation::{Finding, FindingKind, rules::WordsPlace},
     splice::Segments,
     wire::{Unreadable, Wire},
 };
@@ -24,7 +24,9 @@ mod history_plan;
 mod known_answers;
 mod late_texts;
 mod layout;
+mod learned_rules;
 mod legal_ids;
+mod malformed_calls;
 mod message_layout;
 mod new_ids;
 mod parsed;
@@ -48,6 +50,7 @@ pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
 pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
+pub use learned_rules::LearnedRules;
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
@@ -197,6 +200,36 @@ pub fn repair_with(
         body: plan.splice(&paired, body)?,
         report: plan.report,
     })
+}
+
+/// Finds calls and text in `body` that some servers of its format refuse, although its provider is not known to.
+///
+/// They are repaired only behind such a refusal. None is among the findings of [`check`].
+pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
+    let strict = LearnedRules {
+        strict_calls: true,
+        words: Some(WordsPlace::BeforeCalls),
+        ..LearnedRules::NONE
+    };
+    let learned = match wire.pairing_rules().words {
+        WordsPlace::Anywhere => strict,
+        // The dialect's own rule is known, and its breaches are findings.
+        _ => LearnedRules { words: None, ..strict },
+    };
+    let context = PairingContext {
+        learned,
+        ..PairingContext::new(policy)
+    };
+    let found = check(body, wire, policy)?;
+    let all = parse(body, wire)?.pair(context).findings()?;
+    let is_news = |finding: &Finding| {
+        let of_servers = matches!(finding.kind, FindingKind::MalformedCall | FindingKind::MisplacedWords);
+        let same =
+            |known: &Finding| (known.kind, known.message, known.part) == (finding.kind, finding.message, finding.part);
+        // Not by equality: the strict rules may see another fault of the same call.
+        of_servers && !found.iter().any(same)
+    };
+    Ok(all.into_iter().filter(is_news).collect())
 }
 
 /// Reads and checks one body.

@@ -4,8 +4,9 @@
 //! [`Plan::splice`](super::Plan::splice) writes. None of them waits or stores anything.
 
 use super::{
-    BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
+    BodyCall, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
+    malformed_calls::select_malformed_calls,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
 };
@@ -13,7 +14,7 @@ use crate::{
     conversation::{
         CallRowId, Conversation, Finding, Outline, findings,
         pairing::{Pairing, pair_history},
-        rules::{IdScope, PairingRules},
+        rules::{PairingRules, WordsPlace},
     },
     wire::{NestedRequest, Refusal, Unreadable, Wire, json::validate},
 };
@@ -83,16 +84,22 @@ struct ParsedHistory<'b> {
 /// Inputs of the pairing besides the body.
 #[derive(Clone, Copy, Debug)]
 pub struct PairingContext<'o> {
-    /// The policy. Only `unique_ids` and `hygiene` matter here.
+    /// The policy. Only `hygiene`, `malformed_calls` and `shapes` matter here.
     pub policy: &'o RepairPolicy,
+    /// Rules that refusals of this upstream have taught.
+    pub learned: LearnedRules,
     /// Remote calls of each history, in the order of [`Parsed::remote_references`]. May be shorter.
     pub remote: &'o [RemoteCalls],
 }
 
 impl<'o> PairingContext<'o> {
-    /// Returns a context without knowledge of remote calls.
+    /// Returns a context without learned rules and without knowledge of remote calls.
     pub const fn new(policy: &'o RepairPolicy) -> Self {
-        Self { policy, remote: &[] }
+        Self {
+            policy,
+            learned: LearnedRules::NONE,
+            remote: &[],
+        }
     }
 }
 
@@ -209,9 +216,9 @@ impl<'b> PairedHistory<'b> {
             path,
             offset,
         } = history;
-        let mut rules = effective_rules(wire, context.policy);
+        let mut rules = permitted_rules(wire.pairing_rules(), context);
         if let Some(constraints) = constraints {
-            rules = constraints.strictest_rules(rules);
+            rules = constraints.strictest_rules(rules, context.policy);
             // A refusal overrides the rules, so its parts must be marked before pairing.
             constraints.reclassify_parts(&mut conversation);
         }
@@ -220,9 +227,10 @@ impl<'b> PairedHistory<'b> {
         if let Some(constraints) = constraints {
             constraints.add_findings(&conversation, &mut pairing);
         }
+        select_malformed_calls(&conversation, &mut pairing, wire.format, rules, context.policy);
         // Only open calls are hashed here. Answered ones are described on demand.
         let open = describe_rows(&conversation, &pairing, |row| is_open(&pairing.calls[row], &pairing));
-        let findings = findings(&pairing, &conversation, context.policy.hygiene);
+        let findings = findings(&pairing, &conversation);
         let json = check_json(&findings, conversation.body);
         Self {
             conversation,
@@ -370,18 +378,17 @@ impl<'b> Paired<'b> {
     }
 }
 
+/// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.
+fn permitted_rules(rules: PairingRules, context: &PairingContext<'_>) -> PairingRules {
+    let rules = context.learned.permitted(context.policy).tighten(rules);
+    let keeps_shape = context.policy.shapes || rules.words == WordsPlace::NotBehindResults;
+    PairingRules {
+        words: if keeps_shape { rules.words } else { WordsPlace::Anywhere },
+        ..rules
+    }
+}
+
 /// Validates `body` if there are findings.
 fn check_json(findings: &[Finding], body: &[u8]) -> Result<(), Unreadable> {
     if findings.is_empty() { Ok(()) } else { validate(body) }
-}
-
-/// Returns the format's rules, tightened by facts learned about this upstream.
-fn effective_rules(wire: Wire, policy: &RepairPolicy) -> PairingRules {
-    let rules = wire.pairing_rules();
-    // Where ids are optional (Gemini), a repeated id is never a fault.
-    let learned = policy.unique_ids && rules.id_scope != IdScope::Nowhere;
-    PairingRules {
-        id_scope: if learned { IdScope::Body } else { rules.id_scope },
-        ..rules
-    }
 }

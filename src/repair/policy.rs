@@ -74,12 +74,14 @@ pub struct RepairPolicy {
     pub least_safe: Applicability,
     /// `true` if `Field` findings are reported and fixed.
     pub hygiene: bool,
+    /// `true` if text moves out of places where the provider accepts none.
+    pub shapes: bool,
+    /// `true` if malformed calls are reported and fixed.
+    pub malformed_calls: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
     /// Treatment of a real result in the body whose call was given a placeholder in an earlier request.
     pub late: OnLate,
-    /// `true` if call ids must be unique in the whole body, whatever the format says. Learned from a refusal.
-    pub unique_ids: bool,
 }
 
 impl RepairPolicy {
@@ -96,9 +98,10 @@ impl Default for RepairPolicy {
         Self {
             least_safe: Applicability::Lossy,
             hygiene: true,
+            shapes: true,
+            malformed_calls: true,
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
-            unique_ids: false,
         }
     }
 }

@@ -8,13 +8,14 @@ use crate::{
     conversation::{
         Conversation, Finding, FindingKind, Flaw, FlawKind, PartId, PartKind, ResultOwner, Text, WithoutResult,
         pairing::{Pairing, ServerHalf, id_of},
-        rules::{IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+        rules::{MergedRoles, PairingRules, ResultPlace, WordsPlace},
     },
     repair::{
+        LearnedRules, RepairPolicy,
         known_answers::{RemoteAnswers, RemoteCalls},
         remote_calls,
     },
-    wire::{Format, Refusal, RefusalKind, json::Json},
+    wire::{Format, Refusal, RefusalKind, Wire, json::Json},
 };
 
 /// The interpretation of a refusal.
@@ -35,6 +36,20 @@ impl RefusalReading {
         RefusalConstraints { refusal, reading: self }
     }
 
+    /// Returns the rules that `refusal` has taught if the provider accepts a repair with these findings.
+    pub fn proven_rules(refusal: &Refusal, wire: Wire, findings: &[Finding]) -> LearnedRules {
+        let taught = Self::StrictestRules
+            .constraints(refusal)
+            .taught_rules(wire.pairing_rules());
+        let has = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
+        // A rule that changed nothing in the body is not proven by its acceptance.
+        LearnedRules {
+            unique_ids: taught.unique_ids && has(FindingKind::DuplicateCall),
+            strict_calls: taught.strict_calls && has(FindingKind::MalformedCall),
+            words: taught.words.filter(|_| has(FindingKind::MisplacedWords)),
+        }
+    }
+
     /// Returns `true` if a repair with these findings fixes something that the refusal names.
     pub fn is_met(self, refusal: &Refusal, findings: &[Finding]) -> bool {
         self.constraints(refusal).is_met(findings)
@@ -49,29 +64,41 @@ pub(super) struct RefusalConstraints<'r> {
 }
 
 impl RefusalConstraints<'_> {
-    /// Returns the rules in their strictest form.
-    pub(super) fn strictest_rules(&self, rules: PairingRules) -> PairingRules {
+    /// Returns the rules that the refusal teaches if a resend that follows them is accepted.
+    fn taught_rules(&self, rules: PairingRules) -> LearnedRules {
+        let (kind, of_users) = (self.refusal.kind, rules.place == ResultPlace::UserTurn);
+        let words = match kind {
+            RefusalKind::UserBehindResults => Some(WordsPlace::Bridged),
+            _ if !of_users || rules.words != WordsPlace::Anywhere => None,
+            // MiniMax refuses text beside results in these words, and may be behind a server with another name.
+            RefusalKind::Orphan if self.refusal.ids.is_empty() => Some(WordsPlace::ApartFromResults),
+            // Text behind a call is refused as if the call had no result (BerriAI/litellm#22946, 2026-03; Bedrock:
+            // evalstate/fast-agent#668, 2026-02).
+            RefusalKind::Unanswered => Some(WordsPlace::BeforeCalls),
+            _ => None,
+        };
+        LearnedRules {
+            unique_ids: kind == RefusalKind::RepeatedCall,
+            strict_calls: kind == RefusalKind::MalformedCall,
+            words,
+        }
+    }
+
+    /// Returns the rules in their strictest form, as far as `policy` permits.
+    pub(super) fn strictest_rules(&self, rules: PairingRules, policy: &RepairPolicy) -> PairingRules {
+        let rules = self.taught_rules(rules).permitted(policy).tighten(rules);
         let place = match rules.place {
             // A result directly behind its call satisfies both servers that match by id and those that match by order.
             ResultPlace::Anywhere => ResultPlace::ItemRun,
             place => place,
         };
-        let repeated = self.refusal.kind == RefusalKind::RepeatedCall && rules.id_scope != IdScope::Nowhere;
-        // MiniMax refuses text beside results in these words, and may be behind a server with another name.
-        let unnamed = self.refusal.kind == RefusalKind::Orphan && self.refusal.ids.is_empty();
-        let words = match rules.words {
-            WordsPlace::Anywhere if unnamed && place == ResultPlace::UserTurn => WordsPlace::ApartFromResults,
-            words => words,
-        };
         PairingRules {
             place,
-            words,
             merged_roles: match place {
                 // Bedrock and strict clones combine no messages, so results split over two are refused.
                 ResultPlace::UserTurn => MergedRoles::None,
                 _ => rules.merged_roles,
             },
-            id_scope: if repeated { IdScope::Body } else { rules.id_scope },
             // The provider saw the open calls at the end, and may have refused exactly these.
             open_end: false,
             ..rules
@@ -202,6 +229,13 @@ impl RefusalConstraints<'_> {
             self.refusal.kind,
             RefusalKind::RepeatedItem | RefusalKind::WithoutReasoning
         );
+        let of_kind = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
+        match self.refusal.kind {
+            RefusalKind::MalformedCall => return of_kind(FindingKind::MalformedCall),
+            // The provider names the calls that the text separates from their results, or only some of them.
+            RefusalKind::Unanswered if of_kind(FindingKind::MisplacedWords) => return true,
+            _ => {}
+        }
         let named = |finding: &Finding| self.refusal.ids.contains(&finding.id);
         // Such a refusal names item ids, but findings contain call ids.
         let items = |finding: &Finding| finding.kind == FindingKind::Field;

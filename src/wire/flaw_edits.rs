@@ -3,25 +3,43 @@
 use crate::{
     conversation::FlawKind,
     splice::{Edit, Span},
-    wire::{anthropic, json::Json, openai_chat, openai_responses},
+    wire::{
+        Format, anthropic,
+        call_faults::{call_fault_edits, set_result_name},
+        json::Json,
+        openai_chat, openai_responses,
+    },
 };
+
+/// Text that the repair of a flaw writes.
+#[derive(Debug, Default)]
+pub(crate) struct FlawTexts {
+    /// The text of an error result without content.
+    pub(crate) error: &'static str,
+    /// The new name of a tool, in a call or a result. `None` if the name stays.
+    pub(crate) tool_name: Option<String>,
+}
 
 /// Returns the edits that repair a flaw of the part at `part`.
 ///
-/// `call` is the call that the part answers, if the part is a result. `error` is the text for an error result without
-/// content.
+/// `call` is the call that the part answers, if the part is a result.
 pub(crate) fn flaw_edits(
+    format: Format,
     json: Json<'_>,
     part: Span,
     flaw: FlawKind,
     call: Option<Span>,
-    error: &'static str,
+    texts: FlawTexts,
 ) -> Vec<Edit> {
-    // Each kind that is repaired here exists in one format only, so the kind selects the writer.
+    // Most kinds that are repaired here exist in one format only, so the kind selects the writer.
     match flaw {
-        FlawKind::InputEmpty => vec![anthropic::write::set_empty_input(json, part)],
-        FlawKind::InputText => anthropic::write::set_text_input(json, part).into_iter().collect(),
-        FlawKind::ErrorWithoutContent => vec![anthropic::write::set_error_text(json, part, error)],
+        FlawKind::Call(fault) => call_fault_edits(format, json, part, fault, texts.tool_name),
+        FlawKind::ResultName => {
+            let name = texts.tool_name.as_deref();
+            let set = name.and_then(|name| set_result_name(format, json, part, name));
+            set.into_iter().collect()
+        }
+        FlawKind::ErrorWithoutContent => vec![anthropic::write::set_error_text(json, part, texts.error)],
         FlawKind::EmptyCalls => openai_chat::write::drop_empty_calls(json, part),
         FlawKind::ResultKind => {
             let set = call.map(|call| openai_responses::write::set_result_kind(json, part, call));

@@ -8,6 +8,7 @@
 )]
 
 mod body_fields;
+mod call_faults;
 mod content;
 mod detect;
 mod error_shape;
@@ -30,10 +31,11 @@ pub(crate) mod openai_responses;
 pub(crate) mod quote;
 pub mod watch;
 
+pub(crate) use call_faults::{bad_result_name, declared_names, find_call_fault, judged_name};
 pub use content::CONTENT_DEPTH_MAX;
 pub use detect::{Undetected, detect_wire};
 pub use error_shape::{ErrorShape, openai_error_type};
-pub(crate) use flaw_edits::flaw_edits;
+pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
 pub use format::Format;
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
@@ -60,7 +62,7 @@ pub enum Dialect {
     Mistral,
     /// xAI: a tool message without an id answers by position.
     Xai,
-    /// MiniMax with Anthropic bodies: a message with results contains nothing else.
+    /// MiniMax: with Anthropic bodies a message with results contains nothing else, and in chat arguments are parsed.
     MiniMax,
     /// Any other server that speaks the format: ids are left as they are.
     Compatible,

@@ -32,6 +32,7 @@ pub(super) const NAMES: &[(&str, Wire)] = &[
     ("openai-chat-deepseek", Wire::new(Format::OpenAiChat, Dialect::DeepSeek)),
     ("openai-chat-mistral", Wire::new(Format::OpenAiChat, Dialect::Mistral)),
     ("openai-chat-xai", Wire::new(Format::OpenAiChat, Dialect::Xai)),
+    ("openai-chat-minimax", Wire::new(Format::OpenAiChat, Dialect::MiniMax)),
     (
         "openai-chat-compatible",
         Wire::new(Format::OpenAiChat, Dialect::Compatible),

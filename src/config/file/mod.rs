@@ -111,6 +111,10 @@ section! {
         pub least: LeastName = LeastName::Lossy,
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
         pub hygiene: bool = true,
+        /// Also moves text out of places where the provider accepts none.
+        pub shapes: bool = true,
+        /// Also repairs calls whose input or name the provider rejects.
+        pub malformed_calls: bool = true,
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
         pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.

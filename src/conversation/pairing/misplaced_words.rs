@@ -1,4 +1,4 @@
-//! Text in places where the provider accepts none: behind a call, or in a message of results.
+//! Text in places where the provider accepts none: behind a call, or with or behind results.
 
 use crate::conversation::{
     Conversation, Part, PartId, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
@@ -9,9 +9,9 @@ use crate::conversation::{
 pub struct MisplacedWords {
     /// Index of the unit.
     pub unit: usize,
-    /// The first misplaced part.
-    pub part: PartId,
-    /// The call before which the text belongs, or the first result of its message.
+    /// The first misplaced part. `None` if the whole message is misplaced.
+    pub part: Option<PartId>,
+    /// The call before which the text belongs, or the result beside or before it.
     pub beside: PartId,
     /// `true` if the text can move. Nothing moves over signed thinking or a compaction.
     pub movable: bool,
@@ -20,9 +20,10 @@ pub struct MisplacedWords {
 impl MisplacedWords {
     /// Returns the stable name of the place, as in [`Finding::detail`](crate::conversation::Finding::detail).
     pub const fn place_label(&self, role: Role) -> &'static str {
-        match role {
-            Role::Assistant => "behind_call",
-            _ => "beside_result",
+        match (role, self.part) {
+            (Role::Assistant, _) => "behind_call",
+            (_, Some(_)) => "beside_result",
+            (_, None) => "behind_result",
         }
     }
 }
@@ -32,17 +33,32 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     let find = match walk.rules.words {
         WordsPlace::BeforeCalls => behind_call,
         WordsPlace::ApartFromResults => beside_result,
+        WordsPlace::Bridged => behind_result,
         WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
     };
-    let units = walk.pairing.units.iter().enumerate();
-    let judged = units.filter(|(_, unit)| unit.parts.start >= walk.begin.index());
+    let units = &walk.pairing.units;
+    let judged = (0..units.len()).filter(|index| units[*index].parts.start >= walk.begin.index());
     walk.pairing.misplaced_words = judged
-        .filter_map(|(index, unit)| find(walk.conversation, index, unit))
+        .filter_map(|index| find(walk.conversation, index, units))
         .collect();
 }
 
+/// Returns the user's message directly behind a tool message.
+fn behind_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
+    let (before, unit) = (units.get(index.checked_sub(1)?)?, units.get(index)?);
+    let follows = unit.role == Role::User && before.role == Role::Tool && !before.parts.is_empty();
+    follows.then(|| MisplacedWords {
+        unit: index,
+        part: None,
+        beside: PartId::new(before.parts.start),
+        // The message stays, and another goes before it.
+        movable: true,
+    })
+}
+
 /// Returns the text behind the first call of an assistant's message.
-fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
+fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
+    let unit = units.get(index)?;
     if unit.role != Role::Assistant {
         return None;
     }
@@ -57,14 +73,15 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -
     let is_barrier = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking | PartKind::Compaction);
     Some(MisplacedWords {
         unit: index,
-        part: PartId::new(unit.parts.start + call + first),
+        part: Some(PartId::new(unit.parts.start + call + first)),
         beside: PartId::new(unit.parts.start + call),
         movable: !behind.get(..last)?.iter().any(is_barrier),
     })
 }
 
 /// Returns the text in a user's message that contains results.
-fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit) -> Option<MisplacedWords> {
+fn beside_result(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
+    let unit = units.get(index)?;
     if unit.role != Role::User {
         return None;
     }
@@ -74,7 +91,7 @@ fn beside_result(conversation: &Conversation<'_>, index: usize, unit: &TurnUnit)
     let word = parts.iter().position(|part| !is_result(part))?;
     Some(MisplacedWords {
         unit: index,
-        part: PartId::new(unit.parts.start + word),
+        part: Some(PartId::new(unit.parts.start + word)),
         beside: PartId::new(unit.parts.start + result),
         // The provider ignores blocks before a compaction, so none may change sides.
         movable: !parts.iter().any(|part| matches!(part.kind, PartKind::Compaction)),

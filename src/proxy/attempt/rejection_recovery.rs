@@ -15,8 +15,8 @@ use crate::{
     policy::retry::SENDS_MAX,
     recall::AppendedText,
     repair::{
-        Anchor, BodyCall, CallKey, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan, RefusalReading,
-        RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
+        Anchor, BodyCall, CallKey, LearnedRules, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan,
+        RefusalReading, RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -40,8 +40,12 @@ pub(super) struct RejectionRecovery {
     late_results: LateResults,
     /// Answers that were known for the first send.
     lookup: CallLookup,
-    /// `true` once a refusal other than for bound thinking has been handled.
-    has_repaired_pairing: bool,
+    /// Rules beyond the dialect's that this request follows: known before, or taught by its refusals.
+    learned: LearnedRules,
+    /// Model that the request names. `None` if it names none.
+    model: Option<String>,
+    /// State of the recovery from refusals other than for bound thinking.
+    pairing_stage: PairingStage,
     binding_stage: BindingStage,
 }
 
@@ -54,6 +58,17 @@ enum BindingStage {
     ResultsReplaced,
     /// The provider was allowed to drop the thinking.
     Dropped,
+}
+
+/// Stages of the recovery from refusals of the pairing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PairingStage {
+    /// Nothing was tried.
+    Untouched,
+    /// A rule that the refusal teaches was followed. If that does not help, one more repair is tried.
+    RuleFollowed,
+    /// The last repair was tried.
+    Final,
 }
 
 /// The repaired request of one resend.
@@ -87,8 +102,8 @@ pub(super) enum LearnedFact {
     ThinkingMayBeDropped(FactKey),
     /// Placeholders answer these remote calls.
     RemoteCallsAnswered(AnsweredRemoteCalls),
-    /// The upstream demands call ids that are unique in their body.
-    UniqueIds,
+    /// The upstream demands more than its dialect, for this model.
+    Rules(LearnedRules, Option<String>),
 }
 
 impl LearnedFact {
@@ -103,7 +118,7 @@ impl LearnedFact {
             }
             Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
             Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
-            Self::UniqueIds => facts.learn_unique_ids(scope.upstream),
+            Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
         }
     }
 }
@@ -138,7 +153,9 @@ impl RejectionRecovery {
             upstream: upstream.to_owned(),
             late_results: sent.late_results,
             lookup: sent.lookup,
-            has_repaired_pairing: false,
+            learned: sent.learned,
+            model: sent.model,
+            pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
         }
     }
@@ -159,15 +176,19 @@ impl RejectionRecovery {
     /// Selects the repair that the refusal calls for and that was not tried before.
     fn select_repair(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
-        // A second refusal of the pairing shows that following the first did not help. Only bound thinking needs all sends.
-        if sends >= SENDS_MAX
-            || (!is_bound && (self.has_repaired_pairing || self.binding_stage > BindingStage::Untouched))
-        {
+        // A second refusal of the pairing shows that following the first did not help, unless that only tried a rule.
+        let is_final = self.pairing_stage == PairingStage::Final || self.binding_stage > BindingStage::Untouched;
+        if sends >= SENDS_MAX || (!is_bound && is_final) {
             return None;
         }
         if !is_bound {
-            self.has_repaired_pairing = true;
-            return self.repair_pairing(refusal, context);
+            let resend = self.repair_pairing(refusal, context);
+            let follows_rule = matches!(&resend, Some(resend) if matches!(resend.fact, Some(LearnedFact::Rules(..))));
+            self.pairing_stage = match self.pairing_stage {
+                PairingStage::Untouched if follows_rule => PairingStage::RuleFollowed,
+                _ => PairingStage::Final,
+            };
+            return resend;
         }
         // Replacing results keeps the model's thinking, so it is tried before the thinking is given up.
         if self.binding_stage < BindingStage::ResultsReplaced {
@@ -232,13 +253,24 @@ impl RejectionRecovery {
     }
 
     /// Repairs the calls that the refusal names, or returns the original body if the proxy's edits caused the refusal.
-    fn repair_pairing(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
+    fn repair_pairing(&mut self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
+        let resend = self.plan_pairing(refusal, context)?;
+        if let Some(LearnedFact::Rules(learned, _)) = &resend.fact {
+            // A further refusal may be about something else, so these rules stay in force.
+            self.learned = *learned;
+        }
+        Some(resend)
+    }
+
+    /// Plans the resend of [`RejectionRecovery::repair_pairing`].
+    fn plan_pairing(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
         let memory = self.call_memory(context);
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let before = self.last_sent.to_vec();
         let remote = memory.remote_calls(|| parsed.remote_references());
         let pairing = PairingContext {
             policy: context.policy,
+            learned: self.learned,
             remote: &remote,
         };
         // The format's rules first: trusting the named ids alone may change calls that are correct.
@@ -262,9 +294,11 @@ impl RejectionRecovery {
                     call_answers(&paired, &plan, &lookup, self.late_results.caller)
                 };
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-                let has_renamed = refusal.kind == RefusalKind::RepeatedCall && !plan.report.renamed.is_empty();
+                let proven = RefusalReading::proven_rules(refusal, self.wire, &plan.report.findings);
                 let remote_fact = self.remote_fact(&plan, body.is_original());
-                let fact = remote_fact.or_else(|| has_renamed.then_some(LearnedFact::UniqueIds));
+                let learned = self.learned.union(proven);
+                let is_news = learned != self.learned && !body.is_original();
+                let fact = remote_fact.or_else(|| is_news.then(|| LearnedFact::Rules(learned, self.model.clone())));
                 return Some(new_resend(body, plan.report, "pairing", answers, fact));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
@@ -374,6 +408,7 @@ impl RejectionRecovery {
         let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
         let pairing = PairingContext {
             policy: context.policy,
+            learned: self.learned,
             remote: &remote,
         };
         Some(self.pair_parsed(parsed, pairing))

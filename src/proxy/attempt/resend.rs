@@ -90,14 +90,13 @@ async fn resend_while_refused(
 /// Looks up earlier answers of calls that the client has answered in place since. Only bound thinking needs them.
 async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
     let path = attempts.path;
-    let policy = request::policy_for(path, &attempts.route.upstream.name);
     let both = attempts.recovery.as_ref().zip(attempts.outgoing.body.pins.as_mut());
     let Some((recovery, pins)) = both.filter(|_| matches!(refusal.kind, RefusalKind::Bound { .. })) else {
         return;
     };
     let scope = pins.late_results.pin_scope();
     // After a panic of the core the resend is planned without these answers.
-    let calls = catch_core_panic(|| Some(recovery.answered_calls(&policy))).unwrap_or_default();
+    let calls = catch_core_panic(|| Some(recovery.answered_calls(&path.settings.policy))).unwrap_or_default();
     // Memory first: only the ledger costs a wait.
     let is_unknown = |call: &CallKey| path.recall.cached_answer(scope, *call).is_none();
     let calls: Vec<CallKey> = calls.into_iter().filter(is_unknown).collect();
@@ -110,15 +109,11 @@ async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
 
 /// Returns the resend after a refusal. `None` if the provider's answer is final.
 fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
-    let (path, upstream) = (attempts.path, attempts.route.upstream.name.as_str());
+    let path = attempts.path;
+    let policy = &path.settings.policy;
     let began = clock::now();
-    let mut policy = request::policy_for(path, upstream);
-    // The upstream demands unique ids, at least for this body. Learned for others only once the resend succeeds.
-    if refusal.kind == RefusalKind::RepeatedCall && !policy.unique_ids {
-        policy.to_mut().unique_ids = true;
-    }
     let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.sends);
-    let context = RecoveryContext { path, policy: &policy };
+    let context = RecoveryContext { path, policy };
     // After a panic of the core, which would be a bug of the proxy, the client gets the provider's refusal.
     let resend = catch_core_panic(|| recovery.plan_resend(refusal, context, sends));
     log.event.overhead += clock::now().duration_since(began);

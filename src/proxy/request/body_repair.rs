@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{
     call_lookup::{CallLookup, CallMemory},
     content_coding::ContentCoding,
-    context::{ContextBuilder, RequestContext},
+    context::{ContextBuilder, RequestContext, named_model},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::{CallAnswers, PendingPins, call_answers},
 };
@@ -30,7 +30,8 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{
-        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, parse, plan,
+        Action, KnownAnswers, LearnedRules, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport,
+        parse, plan,
     },
     session::body_user,
     splice::Segments,
@@ -53,6 +54,8 @@ struct ReadBody<'b> {
     plain: &'b Bytes,
     paired: Paired<'b>,
     outline: Outline,
+    /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
+    learned: LearnedRules,
 }
 
 /// Repaired body, with the answers that were known for its calls.
@@ -134,19 +137,41 @@ impl BodyRepair<'_> {
         let caller = user.map_or(caller, |user| {
             caller.with_user(&self.path.principal_key, user.as_bytes())
         });
-        let paired = self.pair_body(caller, parsed)?;
-        let read = ReadBody { plain, paired, outline };
+        let learned = self.learned_rules(caller, plain, &outline);
+        let paired = self.pair_body(caller, learned, parsed)?;
+        let read = ReadBody {
+            plain,
+            paired,
+            outline,
+            learned,
+        };
         Ok((caller, read))
     }
 
+    /// Returns what refusals have taught about this upstream and the request's model.
+    fn learned_rules(&self, caller: Caller, plain: &[u8], outline: &Outline) -> LearnedRules {
+        let facts = &self.path.facts;
+        if !facts.has_rules() {
+            return LearnedRules::default();
+        }
+        let model = named_model(self.route, plain, outline);
+        facts.learned_rules(self.call_memory(caller).scope, model.as_deref())
+    }
+
     /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
-    fn pair_body<'b>(&self, caller: Caller, parsed: Parsed<'b>) -> Result<Paired<'b>, Unreadable> {
+    fn pair_body<'b>(
+        &self,
+        caller: Caller,
+        learned: LearnedRules,
+        parsed: Parsed<'b>,
+    ) -> Result<Paired<'b>, Unreadable> {
         let memory = self.call_memory(caller);
         catch_read(|| {
             let remote = memory.remote_calls(|| parsed.remote_references());
             let paired = parsed.pair(PairingContext {
+                policy: self.policy,
+                learned,
                 remote: &remote,
-                ..PairingContext::new(self.policy)
             });
             // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;
@@ -264,7 +289,7 @@ impl BodyRepair<'_> {
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results) = (read.plain.clone(), self.late_results(&context));
+        let (before, results, learned) = (read.plain.clone(), self.late_results(&context), read.learned);
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
@@ -307,6 +332,8 @@ impl BodyRepair<'_> {
             body: body.clone(),
             lookup,
             wire: self.wire,
+            learned,
+            model: context.model.clone(),
             late_results: results.clone(),
         };
         OutgoingBody {
@@ -351,6 +378,7 @@ impl BodyRepair<'_> {
             plain,
             mut paired,
             mut outline,
+            learned,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
@@ -367,7 +395,7 @@ impl BodyRepair<'_> {
             late_body = late.body;
             // The bytes have changed: the only second parse of a request. If it fails, late texts are left out.
             if let Ok(again) = catch_read(|| parse(&late_body, self.wire))
-                && let Ok(mut again) = self.pair_body(caller, again)
+                && let Ok(mut again) = self.pair_body(caller, learned, again)
             {
                 again.set_conversation(conversation);
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);

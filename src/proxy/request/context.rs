@@ -54,6 +54,18 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) request_hash: [u8; 32],
 }
 
+/// Returns the model that a request names. `None` if it names none, or one of more than [`MODEL_MAX`] bytes.
+pub(super) fn named_model(route: &Route<'_>, body: &[u8], outline: &Outline) -> Option<String> {
+    let named = outline
+        .fields
+        .get(BodyField::Model)
+        .map(|span| Json::new(body).decode_string(span));
+    let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
+    // Gemini, Bedrock and Azure name the model in the path.
+    let model = named.or_else(|| route.model_name().map(ToOwned::to_owned));
+    model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX)
+}
+
 /// Everything that a context is built from besides the body.
 #[derive(Debug)]
 pub(in crate::proxy) struct ContextBuilder<'s> {
@@ -70,13 +82,6 @@ impl ContextBuilder<'_> {
     pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline) -> RequestContext {
         let path = self.route.target.path();
         let hints = session::read_client_hints(self.headers, path);
-        let named = outline
-            .fields
-            .get(BodyField::Model)
-            .map(|span| Json::new(body).decode_string(span));
-        let named = named.and_then(|name| String::from_utf8(name.into_owned()).ok());
-        // Gemini, Bedrock and Azure name the model in the path.
-        let model = named.or_else(|| self.route.model_name().map(ToOwned::to_owned));
         let is_compaction = hints.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !is_compaction && !session::is_token_count(path);
@@ -84,7 +89,7 @@ impl ContextBuilder<'_> {
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
-            model: model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX),
+            model: named_model(self.route, body, outline),
             wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.
             max_tokens: self

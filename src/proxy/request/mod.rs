@@ -7,7 +7,7 @@ mod context;
 mod outgoing;
 mod pending_pins;
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -36,7 +36,7 @@ use crate::{
     conversation::Outline,
     provider::Route,
     recall::LedgerBudget,
-    repair::{Action, Mode, RepairPolicy, RepairReport},
+    repair::{Action, Mode, RepairReport},
     server::framing::RequestHeads,
     splice::Segments,
     upstream::BoxedBody,
@@ -75,15 +75,13 @@ pub(super) async fn prepare_request(
         return Ok(build_outgoing(parts, route, body));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
-    // Read once, so that a fact learned meanwhile cannot change the rules between two plans of one request.
-    let policy = policy_for(path, &route.upstream.name);
     let repair = BodyRepair {
         path,
         route,
         headers: &parts.headers,
         wire,
         mode,
-        policy: &policy,
+        policy: &settings.policy,
     };
     let outgoing = repair.run(caller, ledger_budget, body, log).await?;
     log.is_compaction = outgoing.context.is_compaction;
@@ -131,17 +129,6 @@ async fn uninspected_payload(
         heads.mark_streamed();
     }
     Ok(Payload::Streamed(Some(boxed_client_body(body))))
-}
-
-/// Returns the repair policy for an upstream, including what its refusals have taught about call ids.
-pub(super) fn policy_for<'p>(path: &'p DataPath, upstream: &str) -> Cow<'p, RepairPolicy> {
-    if !path.facts.wants_unique_ids(upstream) {
-        return Cow::Borrowed(&path.settings.policy);
-    }
-    Cow::Owned(RepairPolicy {
-        unique_ids: true,
-        ..path.settings.policy.clone()
-    })
 }
 
 /// Builds the outgoing request from its head and body.

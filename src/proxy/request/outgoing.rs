@@ -22,6 +22,7 @@ use crate::{
         headers::is_signed,
         late_results::LateResults,
     },
+    repair::LearnedRules,
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,
@@ -80,6 +81,10 @@ pub(in crate::proxy) struct SentBody {
     /// Answers that were known for its calls.
     pub(in crate::proxy) lookup: CallLookup,
     pub(in crate::proxy) wire: Wire,
+    /// Rules beyond the dialect's that the body follows.
+    pub(in crate::proxy) learned: LearnedRules,
+    /// Model that the request names. `None` if it names none.
+    pub(in crate::proxy) model: Option<String>,
     pub(in crate::proxy) late_results: LateResults,
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -38,6 +38,11 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
             // `tool call result does not follow tool call (2013)`, measured in anomalyco/opencode#32609 (2026-06).
             Dialect::MiniMax => WordsPlace::ApartFromResults,
             _ => WordsPlace::Anywhere,
+        },
+        // `tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'`; Bedrock: anomalyco/opencode#28989 (2026-05).
+        calls: match dialect {
+            Dialect::Standard | Dialect::Bedrock => CallRule::InputTypeAndName,
+            _ => CallRule::InputType,
         },
     }
 }

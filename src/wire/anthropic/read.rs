@@ -2,12 +2,13 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallResult, Content, Conversation, Flaw, FlawKind, PartId, PartKind, ReadMark, Role,
-        ServerCall, Text,
+        Call, CallDetails, CallFault, CallResult, Content, Conversation, Flaw, FlawKind, PartId, PartKind, ReadMark,
+        Role, ServerCall, Text,
     },
     splice::Span,
     wire::{
-        Unreadable, body_fields,
+        Format, Unreadable, body_fields,
+        call_faults::{has_illegal_letter, object_fault},
         json::{Cursor, Json, JsonKind, is_blank},
         plain_text,
         read_steps::{push_flaw, push_message, push_part, role_of},
@@ -133,7 +134,7 @@ impl<'a> AnthropicReader<'a> {
         }
         // Only the flaws of this message are filtered, since a history may have very many.
         let found = self.conversation.flaws.split_off(mark.flaws);
-        let stays = |flaw: &Flaw| !matches!(flaw.kind, FlawKind::InputEmpty | FlawKind::InputText);
+        let stays = |flaw: &Flaw| !matches!(flaw.kind, FlawKind::Call(_));
         self.conversation.flaws.extend(found.into_iter().filter(stays));
     }
 
@@ -189,6 +190,7 @@ struct AnthropicBlock<'a> {
     id: Text<'a>,
     /// The `tool_use_id`.
     tool_use_id: Text<'a>,
+    name: Option<Span>,
     input: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
@@ -202,6 +204,7 @@ impl<'a> AnthropicBlock<'a> {
             b"type" => self.kind = cursor.read_text()?,
             b"id" => self.id = cursor.read_text()?,
             b"tool_use_id" => self.tool_use_id = cursor.read_text()?,
+            b"name" => self.name = Some(cursor.skip_value()?),
             b"input" => self.input = Some(cursor.skip_value()?),
             b"text" => self.text = Some(cursor.skip_value()?),
             b"content" => self.content = Some(cursor.skip_value()?),
@@ -243,16 +246,11 @@ impl<'a> AnthropicBlock<'a> {
     /// Returns the flaw of the block, if it has one.
     fn find_flaw(&self, json: Json<'_>) -> Option<FlawKind> {
         match self.kind.as_ref() {
-            b"tool_use" => match self.input {
-                None => Some(FlawKind::InputEmpty),
-                Some(input) => match json.kind(input) {
-                    JsonKind::Null => Some(FlawKind::InputEmpty),
-                    // PHP clients write an empty object as `[]`.
-                    JsonKind::Array if json.is_empty(input) => Some(FlawKind::InputEmpty),
-                    JsonKind::String => Some(FlawKind::InputText),
-                    _ => None,
-                },
-            },
+            b"tool_use" => {
+                let is_bad = |name| has_illegal_letter(Format::Anthropic, json, name);
+                let fault = CallFault::new(object_fault(json, self.input), self.name.is_some_and(is_bad));
+                fault.map(FlawKind::Call)
+            }
             b"text" => {
                 let blank = |text: &Span| json.kind(*text) == JsonKind::String && is_blank(json.bytes(*text));
                 self.text.filter(blank).map(|_| FlawKind::BlankText)

@@ -52,27 +52,6 @@ pub(crate) fn write_text_block(string: Span) -> Vec<Piece> {
     json::enclose(Format::Anthropic.text_block_start(), vec![Piece::Original(string)], "}")
 }
 
-/// Sets an empty object as the input of the call at `span`.
-pub(crate) fn set_empty_input(json: Json<'_>, span: Span) -> Edit {
-    json.set_member(span, "input", vec![Piece::Constant("{}")])
-}
-
-/// Replaces a string as the input of the call at `span` by the object that the string contains as JSON.
-///
-/// If it contains none, the documented form `{"INVALID_JSON": "<raw>"}` is used (Fine-grained tool streaming, 2026-11).
-pub(crate) fn set_text_input(json: Json<'_>, span: Span) -> Option<Edit> {
-    let string = json.member(span, "input")?;
-    let text = json.decode_string(string);
-    let object = std::str::from_utf8(&text)
-        .ok()
-        .filter(|text| json::is_object(text.as_bytes()));
-    let pieces = match object {
-        Some(object) => vec![Piece::Made(object.trim().to_owned())],
-        None => json::enclose(r#"{"INVALID_JSON":"#, vec![Piece::Original(string)], "}"),
-    };
-    Some(Edit { span: string, pieces })
-}
-
 /// Sets a text as the content of the error result at `span`.
 pub(crate) fn set_error_text(json: Json<'_>, span: Span, text: &'static str) -> Edit {
     json.set_member(span, "content", json::constant_string(text))

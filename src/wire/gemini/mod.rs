@@ -7,7 +7,7 @@ pub(crate) mod write;
 
 pub(crate) use read::read_body;
 
-use crate::conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
+use crate::conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
 
 /// Returns the pairing rules of the format. The developer API and Vertex share rules and error texts.
 ///
@@ -23,5 +23,6 @@ pub(crate) const fn pairing_rules() -> PairingRules {
         id_scope: IdScope::Nowhere,
         open_end: true,
         words: WordsPlace::Anywhere,
+        calls: CallRule::InputType,
     }
 }

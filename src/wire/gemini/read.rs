@@ -1,12 +1,15 @@
 //! The reader of generateContent bodies. It reads both spellings of a field, as proto JSON allows.
 
 use crate::{
-    conversation::{Call, CallDetails, CallResult, Content, Conversation, PartKind, Role, Text},
+    conversation::{
+        Call, CallDetails, CallFault, CallResult, Content, Conversation, FlawKind, PartId, PartKind, Role, Text,
+    },
     splice::Span,
     wire::{
         Unreadable, body_fields,
+        call_faults::object_fault,
         json::{Cursor, Json, JsonKind},
-        read_steps::{push_message, push_part},
+        read_steps::{push_flaw, push_message, push_part},
     },
 };
 
@@ -14,6 +17,7 @@ use crate::{
 pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let conversation = Conversation::new(body, call_details, result_text);
     let mut reader = GeminiReader {
+        json: Json::new(body),
         conversation,
         has_history: false,
     };
@@ -35,6 +39,7 @@ pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
 }
 
 struct GeminiReader<'a> {
+    json: Json<'a>,
     conversation: Conversation<'a>,
     /// Set once the history was read.
     has_history: bool,
@@ -75,6 +80,10 @@ impl<'a> GeminiReader<'a> {
                 part.kind = PartKind::Other;
             }
         }
+        if role != Role::Assistant {
+            // What stands in a user's content is no call, and has no faults of one.
+            self.conversation.flaws.truncate(mark.flaws);
+        }
         push_message(&mut self.conversation, span, role, content, mark.parts);
         Ok(())
     }
@@ -92,9 +101,21 @@ impl<'a> GeminiReader<'a> {
             JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
             _ => cursor.skip_value()?,
         };
+        // `args` is a `google.protobuf.Struct` (REST reference, FunctionCall, 2026-11).
+        let args = fields.call.as_ref().and_then(|call| call.args);
+        if let Some(fault) = args.and_then(|args| args_fault(self.json, args)) {
+            let part = PartId::new(self.conversation.parts.len());
+            push_flaw(&mut self.conversation, Some(part), FlawKind::Call(fault));
+        }
         push_part(&mut self.conversation, span, fields.into_part_kind());
         Ok(())
     }
+}
+
+/// Returns the fault of the arguments of a call. Null counts as missing, which is legal.
+fn args_fault(json: Json<'_>, args: Span) -> Option<CallFault> {
+    let fault = object_fault(json, Some(args)).filter(|_| json.kind(args) != JsonKind::Null);
+    CallFault::new(fault, false)
 }
 
 /// Returns the role of a content.
@@ -119,6 +140,8 @@ struct GeminiPartMembers<'a> {
 struct GeminiFunction<'a> {
     id: Text<'a>,
     name: Text<'a>,
+    /// The `args` of a call.
+    args: Option<Span>,
 }
 
 impl<'a> GeminiPartMembers<'a> {
@@ -136,13 +159,13 @@ impl<'a> GeminiPartMembers<'a> {
     fn into_part_kind(self) -> PartKind<'a> {
         let signed = self.signed;
         match (self.call, self.response) {
-            (Some(GeminiFunction { id, name }), _) => PartKind::Call(Call {
+            (Some(GeminiFunction { id, name, .. }), _) => PartKind::Call(Call {
                 id,
                 name,
                 signed,
                 ..Call::default()
             }),
-            (None, Some(GeminiFunction { id, name })) => PartKind::Result(CallResult {
+            (None, Some(GeminiFunction { id, name, .. })) => PartKind::Result(CallResult {
                 id,
                 name,
                 ..CallResult::default()
@@ -165,6 +188,7 @@ impl<'a> GeminiFunction<'a> {
             match key {
                 b"id" => names.id = cursor.read_text()?,
                 b"name" => names.name = cursor.read_text()?,
+                b"args" => names.args = Some(cursor.skip_value()?),
                 _ => drop(cursor.skip_value()?),
             }
             Ok(())

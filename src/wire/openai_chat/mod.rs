@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -31,6 +31,12 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
         words: match dialect {
             Dialect::Mistral => WordsPlace::NotBehindResults,
             _ => WordsPlace::Anywhere,
+        },
+        // `invalid function arguments json string, tool_call_id: … (2013)` (earendil-works/pi#5468, 2026-06).
+        calls: match dialect {
+            Dialect::MiniMax => CallRule::Strict,
+            // OpenAI documents arguments as an opaque string, and most other servers accept any.
+            _ => CallRule::InputType,
         },
     }
 }

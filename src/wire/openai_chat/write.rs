@@ -29,6 +29,15 @@ fn write_tool_message(id: Piece, content: Vec<Piece>) -> Vec<Piece> {
     pieces
 }
 
+/// Writes a message of the assistant with one constant text.
+pub(crate) fn write_assistant_text(text: &'static str) -> Vec<Piece> {
+    json::enclose(
+        r#"{"role":"assistant","content":""#,
+        vec![Piece::Constant(text)],
+        r#""}"#,
+    )
+}
+
 /// Writes a result as a user message.
 pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&str>) -> Vec<Piece> {
     let mut quoted = quote_content(json, result, id, name);

@@ -9,7 +9,7 @@ pub(crate) mod write;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -35,5 +35,7 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
         id_scope: if deepseek { IdScope::Body } else { IdScope::Turn },
         open_end: false,
         words: WordsPlace::Anywhere,
+        // OpenAI documents arguments as an opaque string.
+        calls: CallRule::InputType,
     }
 }

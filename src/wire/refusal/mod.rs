@@ -44,6 +44,10 @@ pub enum RefusalKind {
     Duplicate,
     /// One id for two calls.
     RepeatedCall,
+    /// A call whose input is no JSON object, or whose name breaks the provider's pattern. Few texts name an id.
+    MalformedCall,
+    /// Mistral and its templates: a user's message directly behind a tool message. Names no ids.
+    UserBehindResults,
     /// A server tool's call without its result, or the reverse, in assistant messages.
     ServerHalf,
     /// Responses: two items with the same item id. The ids are item ids.

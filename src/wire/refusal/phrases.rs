@@ -1,7 +1,8 @@
 //! The phrases with which providers refuse a pairing, and the texts before them, each with its source and date.
 
 use crate::wire::refusal::RefusalKind::{
-    self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
+    self, Bound, Duplicate, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered,
+    UserBehindResults, WithoutReasoning,
 };
 
 /// The beginnings of refusals, by kind. The first that matches counts.
@@ -11,10 +12,12 @@ use crate::wire::refusal::RefusalKind::{
 /// list, separated by commas or blanks, up to a full stop, a closing quote or the end of the line.
 pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     // Before the two kinds that have a shorter or wider form of one of its phrases.
+    (UserBehindResults, USER_BEHIND_RESULTS),
     (Orphan, ORPHANS),
     (Unanswered, UNANSWERED),
     (Duplicate, DUPLICATES),
     (RepeatedCall, REPEATED_CALLS),
+    (MalformedCall, MALFORMED_CALLS),
     (ServerHalf, SERVER_HALVES),
     (RepeatedItem, REPEATED_ITEMS),
     (WithoutReasoning, WITHOUT_REASONING),
@@ -40,6 +43,9 @@ const ORPHANS: &[&str] = &[
     "tool_call_id <ids> is not found",
     // MiniMax: can1357/oh-my-pi#2055 (2026-06).
     "tool call result does not follow tool call",
+    // GLM, code 1214, one text for every fault: Z.ai's SDK zhipuai-sdk#14, router-for-me/CLIProxyAPI#5735 (2026-09).
+    "The messages parameter is illegal. Please check the documentation",
+    "messages 参数非法",
     // MiniMax, code 2013, in the tests of gateways (2026-11).
     "tool results tool id(<ids>) not found",
     // OpenAI Responses: continuedev/continue#10092 (2026-02); deepseek-recipe 0.2.0.
@@ -99,6 +105,53 @@ const REPEATED_CALLS: &[&str] = &[
     "cannot have duplicate tool ids",
 ];
 
+const USER_BEHIND_RESULTS: &[&str] = &[
+    // vLLM: mistralai/mistral-vibe#578 (2026-04); NIM: NousResearch/hermes-agent#20154 (2026-05); La Plateforme, code
+    // 3230: onyx-dot-app/onyx#6458 (2025-11).
+    "Unexpected role user after role tool",
+];
+
+const MALFORMED_CALLS: &[&str] = &[
+    // MiniMax: earendil-works/pi#5468 (2026-06).
+    "invalid function arguments json string, tool_call_id: <ids>",
+    // Qwen: HKUDS/nanobot#1487, alibaba/spring-ai-alibaba#4533 (2026).
+    "The function.arguments parameter of the code model must be in JSON format",
+    // NEAR AI: javascriptmusic#208 (2026-08), codeg#538 (2026-08).
+    "Assistant tool call function.arguments must be valid JSON",
+    // Behind a place such as `messages.70.tool_calls.0.function.arguments:`; codegraff#752 (2026-09).
+    "arguments must be a valid JSON object string",
+    // llama.cpp, LM Studio: OpenHands/software-agent-sdk#2887.
+    "Failed to parse tool call arguments as JSON",
+    // Python's json, in vLLM: vllm-project/vllm#43995, #48922 (2026-07).
+    "Unterminated string starting at: line <word> column <word> (char",
+    "Expecting <words>: line <word> column <word> (char",
+    "Extra data: line <word> column <word> (char",
+    "Invalid control character at: line <word> column <word> (char",
+    "Invalid <word>escape: line <word> column <word> (char",
+    // orjson, in SGLang: sgl-project/sglang#28035 (2026-06), MoonshotAI/kimi-cli#1171.
+    "unexpected end of data: line <word> column <word> (char",
+    "unexpected character: line <word> column <word> (char",
+    "unexpected content after document: line <word> column <word> (char",
+    "str object has no attribute items",
+    // Ollama: promptfoo/promptfoo#10980 (2026-09).
+    "Value looks like object, but cant find closing } symbol",
+    // vLLM, behind the place of the arguments: bytedance/deer-flow#4445 (2026).
+    "Input should be a valid string",
+    // Anthropic, behind `messages.1.content.0.tool_use.input:`, in its older and newer words.
+    "Input should be a valid dictionary",
+    "Input should be an object",
+    // Anthropic, behind `messages.1.content.0.tool_use.name:`.
+    "String should match pattern ^[a-zA-Z0-9_-]",
+    "String should have at most <word> characters",
+    // OpenAI, Chat Completions and Responses.
+    "Invalid messages[<word>.function.name: string does not match pattern",
+    "Invalid type for messages[<word>.function.arguments: expected a string",
+    "Invalid input[<word>.name: string does not match pattern",
+    "Invalid type for input[<word>.arguments: expected a string",
+    // Gemini: `args` is a Struct.
+    "Invalid value at contents[<word>.function_call.args",
+];
+
 const SERVER_HALVES: &[&str] = &[
     // Anthropic, a server tool's result: anthropics/claude-code#64383 (2026-06), #84783 (2026-08).
     "unexpected tool_use_id found in <word> blocks: <ids>",
@@ -129,6 +182,7 @@ pub(super) const LEADS: &[&str] = &[
     // OpenAI; Kimi; MiniMax; DashScope (`<400>`).
     "Invalid parameter:",
     "Invalid request:",
+    "invalid_prompt:",
     "invalid params,",
     "<word> InternalError.Algo.InvalidParameter:",
     // Bedrock InvokeModel; the AWS SDKs.

@@ -1,15 +1,18 @@
 //! Replays every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt` and `repaired.json` out,
 //! byte for byte.
 //!
+//! `learned.txt`, where there is one, lists the rules that the provider's refusals have taught, one on each line:
+//! `unique_ids`, `strict_calls`, `before_calls`, `apart_from_results`, `bridged`.
+//!
 //! A folder without `repaired.json` contains a body that must come out as the same bytes.
 //! `UPDATE_CASES=1 cargo cases` rewrites the expected files. Read the difference before you commit it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
 use antiphon::{
-    conversation::Finding,
-    repair::{RepairPolicy, RepairReport, repair},
-    wire::Wire,
+    conversation::{Finding, rules::WordsPlace},
+    repair::{KnownAnswers, LearnedRules, PairingContext, RepairPolicy, RepairReport, Repaired, parse, plan},
+    wire::{Unreadable, Wire},
 };
 use bytes::Bytes;
 
@@ -60,7 +63,9 @@ fn sorted(folder: &Path) -> Vec<std::path::PathBuf> {
 
 fn check(wire: Wire, folder: &Path) -> Result<(), String> {
     let request = Bytes::from(fs::read(folder.join("request.json")).map_err(|error| error.to_string())?);
-    let (findings, repaired) = match repair(&request, wire, &RepairPolicy::default()) {
+    let learned = read_learned(folder)?;
+    let repair = |body: &Bytes| repair_learned(body, wire, learned);
+    let (findings, repaired) = match repair(&request) {
         Err(unreadable) => (format!("unreadable: {}\n", unreadable.code()), None),
         Ok(done) => {
             if done.body.is_original() && done.body.parts().first().map(|part| part.as_ptr()) != Some(request.as_ptr())
@@ -68,7 +73,7 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
                 return Err("a healthy body was copied".to_owned());
             }
             let out = Bytes::from(done.body.to_vec());
-            let again = repair(&out, wire, &RepairPolicy::default()).map_err(|why| format!("the output: {why}"))?;
+            let again = repair(&out).map_err(|why| format!("the output: {why}"))?;
             if !again.body.is_original() {
                 return Err(format!(
                     "repairing the output adds edits: {}",
@@ -94,6 +99,40 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
     } else {
         Err(format!("findings differ:\n{findings}"))
     }
+}
+
+/// Repairs one body under rules that refusals have taught.
+pub(crate) fn repair_learned(body: &Bytes, wire: Wire, learned: LearnedRules) -> Result<Repaired, Unreadable> {
+    let policy = RepairPolicy::default();
+    let context = PairingContext {
+        learned,
+        ..PairingContext::new(&policy)
+    };
+    let paired = parse(body, wire)?.pair(context);
+    let plan = plan(&paired, &KnownAnswers::default(), &policy)?;
+    Ok(Repaired {
+        body: plan.splice(&paired, body)?,
+        report: plan.report,
+    })
+}
+
+/// Reads the rules of a case that refusals have taught.
+fn read_learned(folder: &Path) -> Result<LearnedRules, String> {
+    let mut learned = LearnedRules::NONE;
+    for rule in fs::read_to_string(folder.join("learned.txt"))
+        .unwrap_or_default()
+        .lines()
+    {
+        match rule {
+            "unique_ids" => learned.unique_ids = true,
+            "strict_calls" => learned.strict_calls = true,
+            "before_calls" => learned.words = Some(WordsPlace::BeforeCalls),
+            "apart_from_results" => learned.words = Some(WordsPlace::ApartFromResults),
+            "bridged" => learned.words = Some(WordsPlace::Bridged),
+            other => return Err(format!("learned.txt: {other} is no rule")),
+        }
+    }
+    Ok(learned)
 }
 
 fn update(folder: &Path, findings: &str, repaired: Option<&[u8]>) {

@@ -253,6 +253,8 @@ fn told(body: &str) -> String {
         RefusalKind::Orphan => "orphan",
         RefusalKind::Duplicate => "duplicate",
         RefusalKind::RepeatedCall => "repeated_call",
+        RefusalKind::MalformedCall => "malformed_call",
+        RefusalKind::UserBehindResults => "user_behind_results",
         RefusalKind::ServerHalf => "server_half",
         RefusalKind::RepeatedItem => "repeated_item",
         RefusalKind::WithoutReasoning => "without_reasoning",

@@ -2,7 +2,7 @@
 
 use antiphon::{
     auth::rotation::ProfileState,
-    conversation::{FindingKind, FlawKind},
+    conversation::{CallFault, FindingKind, FlawKind, InputFault},
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
     policy::{Class, Observation, Reason, Side, breaker, classify, stream_timeouts},
@@ -57,9 +57,17 @@ pub(crate) const CLASSES: [Class; 34] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 9] = [
-    FlawKind::InputEmpty,
-    FlawKind::InputText,
+const FLAWS: [FlawKind; 14] = [
+    flaw_of_input(InputFault::Empty),
+    flaw_of_input(InputFault::Text),
+    flaw_of_input(InputFault::NotJson),
+    flaw_of_input(InputFault::NotObject),
+    flaw_of_input(InputFault::NotText),
+    FlawKind::Call(CallFault {
+        input: None,
+        has_bad_name: true,
+    }),
+    FlawKind::ResultName,
     FlawKind::BlankText,
     FlawKind::EmptyMessage,
     FlawKind::ErrorWithoutContent,
@@ -68,6 +76,13 @@ const FLAWS: [FlawKind; 9] = [
     FlawKind::RepeatedItemId,
     FlawKind::SplitTurn,
 ];
+
+const fn flaw_of_input(fault: InputFault) -> FlawKind {
+    FlawKind::Call(CallFault {
+        input: Some(fault),
+        has_bad_name: false,
+    })
+}
 
 const SOURCES: [SessionSource; 9] = [
     SessionSource::Antiphon,

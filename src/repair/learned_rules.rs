@@ -1,0 +1,74 @@
+//! Rules beyond those of the dialect, learned from a provider's refusals.
+
+use crate::{
+    conversation::rules::{CallRule, IdScope, PairingRules, ResultPlace, WordsPlace},
+    repair::RepairPolicy,
+};
+
+/// Rules that one upstream has taught for one caller and model. Each was proven by an accepted resend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnedRules {
+    /// `true` if call ids must be unique in the whole body.
+    pub unique_ids: bool,
+    /// `true` if the input of every call must be a JSON object, and its name legal.
+    pub strict_calls: bool,
+    /// Place of text, where it differs from the dialect's.
+    pub words: Option<WordsPlace>,
+}
+
+impl LearnedRules {
+    /// No rules.
+    pub const NONE: Self = Self {
+        unique_ids: false,
+        strict_calls: false,
+        words: None,
+    };
+
+    /// Returns both sets of rules. Of two places of text, that of `other` counts.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            unique_ids: self.unique_ids || other.unique_ids,
+            strict_calls: self.strict_calls || other.strict_calls,
+            words: other.words.or(self.words),
+        }
+    }
+
+    /// Returns the rules that the policy permits.
+    #[must_use]
+    pub fn permitted(self, policy: &RepairPolicy) -> Self {
+        Self {
+            strict_calls: self.strict_calls && policy.malformed_calls,
+            words: self.words.filter(|_| policy.shapes),
+            ..self
+        }
+    }
+
+    /// Returns `rules`, tightened by what was learned.
+    pub(super) fn tighten(self, rules: PairingRules) -> PairingRules {
+        // Where ids are optional (Gemini), a repeated id is never a fault.
+        let needs_unique = self.unique_ids && rules.id_scope != IdScope::Nowhere;
+        PairingRules {
+            id_scope: if needs_unique { IdScope::Body } else { rules.id_scope },
+            calls: if self.strict_calls {
+                CallRule::Strict
+            } else {
+                rules.calls
+            },
+            words: self
+                .words
+                .filter(|words| fits(*words, rules.place))
+                .unwrap_or(rules.words),
+            ..rules
+        }
+    }
+}
+
+/// Returns `true` if the formats with this place of results know this place of text.
+const fn fits(words: WordsPlace, place: ResultPlace) -> bool {
+    match words {
+        WordsPlace::Anywhere => true,
+        WordsPlace::BeforeCalls | WordsPlace::ApartFromResults => matches!(place, ResultPlace::UserTurn),
+        WordsPlace::NotBehindResults | WordsPlace::Bridged => matches!(place, ResultPlace::ToolRun),
+    }
+}

@@ -1,0 +1,97 @@
+//! Selects the malformed calls of a history that are reported and repaired.
+
+use std::collections::HashSet;
+
+use crate::{
+    conversation::{
+        CallFault, Conversation, Flaw, FlawKind, PartId, PartKind,
+        pairing::Pairing,
+        rules::{CallRule, PairingRules},
+    },
+    repair::RepairPolicy,
+    wire::{self, Format, json::Json},
+};
+
+/// Adds the malformed calls that `rules` demand to the flaws of `pairing`, and removes those that they accept.
+pub(super) fn select_malformed_calls(
+    conversation: &Conversation<'_>,
+    pairing: &mut Pairing,
+    format: Format,
+    rules: PairingRules,
+    policy: &RepairPolicy,
+) {
+    pairing.flaws.retain(|(flaw, _)| {
+        if flaw.kind.is_malformed_call() {
+            policy.malformed_calls
+        } else {
+            policy.hygiene
+        }
+    });
+    if !policy.malformed_calls {
+        return;
+    }
+    let json = Json::new(conversation.body);
+    if rules.calls == CallRule::Strict {
+        add_strict_faults(conversation, pairing, format, json);
+    }
+    let accepts_names = rules.calls == CallRule::InputType;
+    // Most histories have no such name, and then the tools are not read.
+    if pairing.flaws.iter().any(|(flaw, _)| concerns_name(flaw.kind)) {
+        let declared: HashSet<Vec<u8>> = wire::declared_names(json).into_iter().collect();
+        pairing.flaws.retain_mut(|(flaw, _)| {
+            let name = flaw.part.and_then(|part| name_of(conversation, format, json, part));
+            // The provider judges declared names first. Renaming one would make the model call an unknown tool.
+            let stays = accepts_names || name.is_some_and(|name| declared.contains(&name));
+            !stays || keep_other_faults(&mut flaw.kind)
+        });
+    }
+}
+
+/// Replaces the readers' faults of calls by those of the strictest servers.
+fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, format: Format, json: Json<'_>) {
+    pairing.flaws.retain(|(flaw, _)| !flaw.kind.is_malformed_call());
+    let flaw_at = |part: PartId, kind| Flaw {
+        message: conversation.parts[part].message,
+        part: Some(part),
+        kind,
+    };
+    for call in &pairing.calls {
+        if let Some(fault) = wire::find_call_fault(format, json, conversation.parts[call.part].span) {
+            // The provider refuses the call, so no thinking behind it can be bound to its old form.
+            pairing.flaws.push((flaw_at(call.part, FlawKind::Call(fault)), true));
+        }
+    }
+    for result in &pairing.results {
+        if wire::bad_result_name(format, json, conversation.parts[result.part].span).is_some() {
+            pairing.flaws.push((flaw_at(result.part, FlawKind::ResultName), true));
+        }
+    }
+}
+
+const fn concerns_name(kind: FlawKind) -> bool {
+    matches!(
+        kind,
+        FlawKind::ResultName | FlawKind::Call(CallFault { has_bad_name: true, .. })
+    )
+}
+
+/// Removes the fault of the name. Returns `true` if another fault is left.
+fn keep_other_faults(kind: &mut FlawKind) -> bool {
+    match kind {
+        FlawKind::Call(fault) => {
+            fault.has_bad_name = false;
+            fault.input.is_some()
+        }
+        kind => *kind != FlawKind::ResultName,
+    }
+}
+
+/// Returns the decoded name of the tool of a call or result.
+fn name_of(conversation: &Conversation<'_>, format: Format, json: Json<'_>, part: PartId) -> Option<Vec<u8>> {
+    let found = conversation.part(part)?;
+    let name = match found.kind {
+        PartKind::Result(_) => wire::bad_result_name(format, json, found.span),
+        _ => wire::judged_name(format, json, found.span),
+    };
+    name.map(|name| json.decode_string(name).into_owned())
+}
