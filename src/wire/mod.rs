@@ -8,6 +8,7 @@
 )]
 
 mod body_fields;
+mod call_checks;
 mod call_faults;
 mod content;
 mod detect;

@@ -89,7 +89,12 @@ impl ProviderAnswer {
 
     /// Reads the body of a 400, which may name a fault in the pairing. `limit` is the timeout between two frames.
     pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
-        if self.response.status() == StatusCode::BAD_REQUEST {
+        // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07).
+        let status = self.response.status();
+        if matches!(
+            status,
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::INTERNAL_SERVER_ERROR
+        ) {
             self.with_error_read(limit).await
         } else {
             Ok(self)

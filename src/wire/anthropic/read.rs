@@ -8,7 +8,7 @@ use crate::{
     splice::Span,
     wire::{
         Format, Unreadable, body_fields,
-        call_faults::{has_illegal_letter, object_fault},
+        call_checks::{has_illegal_letter, object_fault},
         json::{Cursor, Json, JsonKind, is_blank},
         plain_text,
         read_steps::{push_flaw, push_message, push_part, role_of},

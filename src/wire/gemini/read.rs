@@ -7,7 +7,7 @@ use crate::{
     splice::Span,
     wire::{
         Unreadable, body_fields,
-        call_faults::object_fault,
+        call_checks::object_fault,
         json::{Cursor, Json, JsonKind},
         read_steps::{push_flaw, push_message, push_part},
     },

@@ -113,7 +113,7 @@ const USER_BEHIND_RESULTS: &[&str] = &[
 
 const MALFORMED_CALLS: &[&str] = &[
     // MiniMax: earendil-works/pi#5468 (2026-06).
-    "invalid function arguments json string, tool_call_id: <ids>",
+    "invalid function arguments json string, tool_call_id: <ids> (2013)",
     // Qwen: HKUDS/nanobot#1487, alibaba/spring-ai-alibaba#4533 (2026).
     "The function.arguments parameter of the code model must be in JSON format",
     // NEAR AI: javascriptmusic#208 (2026-08), codeg#538 (2026-08).
@@ -135,14 +135,13 @@ const MALFORMED_CALLS: &[&str] = &[
     "str object has no attribute items",
     // Ollama: promptfoo/promptfoo#10980 (2026-09).
     "Value looks like object, but cant find closing } symbol",
-    // vLLM, behind the place of the arguments: bytedance/deer-flow#4445 (2026).
-    "Input should be a valid string",
-    // Anthropic, behind `messages.1.content.0.tool_use.input:`, in its older and newer words.
-    "Input should be a valid dictionary",
-    "Input should be an object",
-    // Anthropic, behind `messages.1.content.0.tool_use.name:`.
-    "String should match pattern ^[a-zA-Z0-9_-]",
-    "String should have at most <word> characters",
+    // vLLM, in the words of pydantic: bytedance/deer-flow#4445 (2026).
+    "messages.<word>arguments: Input should be a valid string",
+    // Anthropic, in its older and newer words.
+    "messages.<word>tool_use.input: Input should be a valid dictionary",
+    "messages.<word>tool_use.input: Input should be an object",
+    "messages.<word>tool_use.name: String should match pattern",
+    "messages.<word>tool_use.name: String should have at most <word> characters",
     // OpenAI, Chat Completions and Responses.
     "Invalid messages[<word>.function.name: string does not match pattern",
     "Invalid type for messages[<word>.function.arguments: expected a string",

@@ -5,7 +5,8 @@ use std::panic;
 use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
-        self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
+        self, Bound, Duplicate, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered,
+        UserBehindResults, WithoutReasoning,
     },
     json::quote_string,
     read_refusal,
@@ -294,6 +295,74 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
         Orphan,
         "",
     ),
+    // Servers that parse the arguments of earlier calls.
+    (
+        "invalid params, invalid function arguments json string, tool_call_id: call_function_x1_1 (2013)",
+        MalformedCall,
+        "call_function_x1_1",
+    ),
+    (
+        "<400> InternalError.Algo.InvalidParameter: The \"function.arguments\" parameter of the code model must be in JSON \
+         format.",
+        MalformedCall,
+        "",
+    ),
+    (
+        "Assistant tool call function.arguments must be valid JSON.",
+        MalformedCall,
+        "",
+    ),
+    (
+        "invalid_prompt: Invalid request: messages.70.tool_calls.0.function.arguments: arguments must be a valid JSON \
+         object string",
+        MalformedCall,
+        "",
+    ),
+    ("Failed to parse tool call arguments as JSON", MalformedCall, ""),
+    (
+        "Unterminated string starting at: line 1 column 1121 (char 1120)",
+        MalformedCall,
+        "",
+    ),
+    ("Expecting ',' delimiter: line 1 column 42 (char 41)", MalformedCall, ""),
+    ("Expecting value: line 1 column 1 (char 0)", MalformedCall, ""),
+    ("Extra data: line 1 column 8 (char 7)", MalformedCall, ""),
+    (
+        "unexpected end of data: line 1 column 133 (char 132)",
+        MalformedCall,
+        "",
+    ),
+    ("'str object' has no attribute 'items'", MalformedCall, ""),
+    (
+        "Value looks like object, but can't find closing '}' symbol",
+        MalformedCall,
+        "",
+    ),
+    (
+        "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
+        MalformedCall,
+        "",
+    ),
+    (
+        "messages.3.content.1.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+        MalformedCall,
+        "",
+    ),
+    (
+        "Invalid 'messages[2].tool_calls[0].function.name': string does not match pattern. Expected a string that matches \
+         the pattern '^[a-zA-Z0-9_-]+$'.",
+        MalformedCall,
+        "",
+    ),
+    // Mistral's order of roles.
+    ("Unexpected role 'user' after role 'tool'", UserBehindResults, ""),
+    // GLM.
+    (
+        "The messages parameter is illegal. Please check the documentation.",
+        Orphan,
+        "",
+    ),
+    ("messages 参数非法。请检查文档。", Orphan, ""),
 ];
 
 /// Refusals of other matters, and texts that only contain a phrase.
@@ -304,7 +373,6 @@ pub(crate) const OTHERS: &[&str] = &[
     "messages.0: `tool_use` blocks can only be in `assistant` messages",
     "messages.0: `tool_result` blocks can only be in `user` messages",
     "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
-    "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
     "Requests which include `tool_use` or `tool_result` blocks must define tools.",
     "messages: roles must alternate between \"user\" and \"assistant\", but found multiple \"user\" roles in a row",
     "messages.1: all messages must have non-empty content except for the optional final assistant message",
@@ -338,7 +406,6 @@ pub(crate) const OTHERS: &[&str] = &[
     "The text field in the ContentBlock object at messages.15.content.0 is blank.",
     "The content field at messages.1.content.0.toolResult cannot be empty when status value is error.",
     "A conversation must start with a user message. Try again with a conversation that starts with a user message.",
-    "Unexpected role 'user' after role 'tool'",
     "Not the same number of function calls and responses",
     "Tool call id was 2968-LWy3uasib but must be a-z, A-Z, 0-9, with a length of 9.",
     "Expected last role User or Tool (or Assistant with prefix) for serving but got assistant",
@@ -348,8 +415,6 @@ pub(crate) const OTHERS: &[&str] = &[
     "'messages.2' : for 'role:tool' the following must be satisfied[('messages.2.tool_call_id' : property 'tool_call_id' \
      is missing)]",
     "Only messages of role 'user' can have a name.",
-    "Expecting ',' delimiter: line 1 column 42 (char 41)",
-    "Failed to parse tool call arguments as JSON",
     "Tool call IDs should be alphanumeric strings with length 9!",
     // Echoed text of a client.
     "Your text was blocked: No tool output found for function call call_1.",

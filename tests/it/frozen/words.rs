@@ -57,7 +57,7 @@ pub(crate) const CLASSES: [Class; 34] = [
     Class::Refused,
 ];
 
-const FLAWS: [FlawKind; 14] = [
+const FLAWS: [FlawKind; 13] = [
     flaw_of_input(InputFault::Empty),
     flaw_of_input(InputFault::Text),
     flaw_of_input(InputFault::NotJson),
@@ -67,7 +67,6 @@ const FLAWS: [FlawKind; 14] = [
         input: None,
         has_bad_name: true,
     }),
-    FlawKind::ResultName,
     FlawKind::BlankText,
     FlawKind::EmptyMessage,
     FlawKind::ErrorWithoutContent,

@@ -24,6 +24,7 @@ pub(crate) mod outbound_proxy;
 pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;
 pub(crate) mod refusal_resends;
+pub(crate) mod refused_histories;
 pub(crate) mod refused_ids;
 pub(crate) mod repair_modes;
 pub(crate) mod retries;

@@ -35,7 +35,8 @@ pub fn healthy(seed: u64, wire: Wire) -> Conversation {
         (Format::Anthropic, _) => "claude-opus-4-5",
         (Format::OpenAiChat, _) => "gpt-4.1",
         (Format::OpenAiResponses, _) => "gpt-5",
-        (Format::Gemini, _) if seed.is_multiple_of(3) => "gemini-2.5-pro",
+        // The seed itself also selects the wire, so its remainders are not independent of the format.
+        (Format::Gemini, _) if (seed / 7).is_multiple_of(3) => "gemini-2.5-pro",
         (Format::Gemini, _) => "gemini-3-pro-preview",
     };
     let mut style = Style::random(&mut rng);

@@ -384,9 +384,11 @@ fn bad_input(talk: &mut Conversation, rng: &mut Rng) -> bool {
     };
     let whole = format!("{{\"path\": \"{}\"}}", talk.tag("input"));
     if let Block::Call { input, .. } = &mut talk.messages[m].blocks[b] {
-        *input = match rng.below(3) {
+        *input = match rng.below(5) {
             0 => Json::Null,
             1 => Json::List(Vec::new()),
+            2 => Json::List(vec![text(&whole)]),
+            3 => Json::Number("7".to_owned()),
             _ => text(&whole),
         };
     }

@@ -1,0 +1,301 @@
+//! Histories that a server refuses for the form of a call or the place of text: refused directly, repaired behind the
+//! server's own words, and repaired at once from then on.
+
+use antiphon::{
+    provider::ProviderKind,
+    wire::{Dialect, Format, Wire},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    proxy::{
+        refusal_resends::{answer, notes, refused, second_repairs},
+        refused_ids::app_as,
+    },
+    support::{
+        app::{App, Builder, before, post_with},
+        judge::{self, ArgumentReader, BridgeWords, NameReader, ServerRules},
+        provider::Provider,
+        wire::Upstream,
+    },
+};
+
+/// One kind of server, and a history that it refuses.
+struct Story {
+    name: &'static str,
+    wire: Wire,
+    rules: ServerRules,
+    /// Messages, items or contents.
+    history: Value,
+    /// The repair, as the header names it.
+    repair: &'static str,
+}
+
+const CUT_OFF: &str = "{\"command\": \"cd /x && git";
+
+fn wire(name: &str) -> Wire {
+    name.parse().expect("a wire")
+}
+
+fn chat(name: &str, arguments: &Value) -> Value {
+    json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": null, "tool_calls":
+            [{"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "error"},
+        {"role": "user", "content": "again"},
+    ])
+}
+
+fn responses(arguments: &str) -> Value {
+    json!([
+        {"role": "user", "content": "go"},
+        {"type": "function_call", "call_id": "call_1", "name": "bash", "arguments": arguments},
+        {"type": "function_call_output", "call_id": "call_1", "output": "error"},
+        {"role": "user", "content": "again"},
+    ])
+}
+
+fn messages(blocks: &[Value], results: &[Value]) -> Value {
+    json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": blocks},
+        {"role": "user", "content": results},
+    ])
+}
+
+fn call(id: &str) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "bash", "input": {}})
+}
+
+fn result(id: &str) -> Value {
+    json!({"type": "tool_result", "tool_use_id": id, "content": "ok"})
+}
+
+fn text(words: &str) -> Value {
+    json!({"type": "text", "text": words})
+}
+
+fn stories() -> Vec<Story> {
+    let compatible = wire("openai-chat-compatible");
+    let arguments = |name, reader, arguments: Value| Story {
+        name,
+        wire: compatible,
+        rules: ServerRules::reading(reader),
+        history: chat("bash", &arguments),
+        repair: "fixed=1",
+    };
+    let mut stories = vec![
+        arguments("cut off, Qwen", ArgumentReader::Qwen, json!(CUT_OFF)),
+        arguments("cut off, vLLM", ArgumentReader::Vllm, json!(CUT_OFF)),
+        arguments("two objects, vLLM", ArgumentReader::Vllm, json!("{\"a\":1}{\"b\":2}")),
+        arguments("cut off, SGLang", ArgumentReader::Sglang, json!(CUT_OFF)),
+        arguments("a list, SGLang", ArgumentReader::Sglang, json!("[1]")),
+        arguments("cut off, llama.cpp", ArgumentReader::LlamaCpp, json!(CUT_OFF)),
+        arguments("cut off, NEAR", ArgumentReader::NearAi, json!(CUT_OFF)),
+        arguments("empty, NEAR", ArgumentReader::NearAi, json!("")),
+        arguments("a list, codegraff", ArgumentReader::Codegraff, json!("[1]")),
+        arguments("cut off, MiniMax", ArgumentReader::MiniMax, json!(CUT_OFF)),
+    ];
+    stories.push(Story {
+        name: "cut off, behind Responses",
+        wire: wire("openai-responses-compatible"),
+        rules: ServerRules::reading(ArgumentReader::NearAi),
+        history: responses(CUT_OFF),
+        repair: "fixed=1",
+    });
+    stories.push(Story {
+        name: "a name, OpenAI",
+        wire: wire("openai-chat"),
+        rules: ServerRules {
+            names: Some(NameReader::OpenAi),
+            ..ServerRules::default()
+        },
+        history: chat("mcp.read", &json!("{}")),
+        repair: "fixed=1",
+    });
+    for (name, words) in [
+        ("bridge, vLLM", BridgeWords::Plain),
+        ("bridge, with a code", BridgeWords::Code3230),
+    ] {
+        stories.push(Story {
+            name,
+            wire: compatible,
+            rules: ServerRules {
+                bridge: Some(words),
+                ..ServerRules::default()
+            },
+            history: chat("bash", &json!("{}")),
+            repair: "rearranged=1",
+        });
+    }
+    for (name, of) in [
+        ("text behind a call, Anthropic", "anthropic"),
+        ("text behind a call, Bedrock", "anthropic-bedrock"),
+    ] {
+        stories.push(Story {
+            name,
+            wire: wire(of),
+            rules: ServerRules {
+                calls_last: true,
+                ..ServerRules::default()
+            },
+            history: messages(
+                &[text("a"), call("toolu_1"), text("b"), call("toolu_2")],
+                &[result("toolu_1"), result("toolu_2")],
+            ),
+            repair: "rearranged=1",
+        });
+    }
+    stories.push(Story {
+        name: "text beside a result, under another name",
+        wire: wire("anthropic-compatible"),
+        rules: ServerRules {
+            only_results: true,
+            ..ServerRules::default()
+        },
+        history: messages(&[call("toolu_1")], &[result("toolu_1"), text("hurry")]),
+        repair: "rearranged=1",
+    });
+    stories
+}
+
+fn kind(wire: Wire) -> ProviderKind {
+    match (wire.dialect, wire.format) {
+        (Dialect::Bedrock, _) => ProviderKind::Bedrock,
+        (Dialect::Standard, Format::Anthropic) => ProviderKind::Anthropic,
+        (Dialect::Standard, Format::Gemini) => ProviderKind::Gemini,
+        (Dialect::Standard, _) => ProviderKind::OpenAi,
+        _ => ProviderKind::Compatible,
+    }
+}
+
+fn path(format: Format) -> &'static str {
+    match format {
+        Format::Anthropic => "/x/v1/messages",
+        Format::OpenAiChat => "/x/v1/chat/completions",
+        Format::OpenAiResponses => "/x/v1/responses",
+        Format::Gemini => "/x/v1beta/models/gemini-3-pro:generateContent",
+    }
+}
+
+/// Returns a request of `model` with this history, and `more` at its end.
+fn request(format: Format, model: &str, history: &Value, more: &[Value]) -> Value {
+    let list: Vec<Value> = history.as_array().unwrap().iter().chain(more).cloned().collect();
+    match format {
+        Format::OpenAiResponses => json!({"model": model, "input": list}),
+        Format::Gemini => json!({"contents": list}),
+        Format::Anthropic => json!({"model": model, "max_tokens": 9, "messages": list}),
+        Format::OpenAiChat => json!({"model": model, "messages": list}),
+    }
+}
+
+async fn ask(app: &App, secret: &str, format: Format, body: &Value) -> (u16, String, String) {
+    let bearer = format!("Bearer {secret}");
+    let head = [("Authorization", bearer.as_str()), ("x-api-key", secret)];
+    let answer = app
+        .ask(post_with(path(format), &head, body.to_string().as_bytes()))
+        .await;
+    let (status, sends, repair) = notes(&answer);
+    (status, sends.to_owned(), repair.to_owned())
+}
+
+/// Returns what follows the history in the next request.
+fn goes_on() -> [Value; 2] {
+    [
+        json!({"role": "assistant", "content": "hm"}),
+        json!({"role": "user", "content": "on"}),
+    ]
+}
+
+#[tokio::test]
+async fn a_refused_history_passes_and_stays_the_same() {
+    for story in stories() {
+        let (name, format) = (story.name, story.wire.format);
+        let (server, dialect) = judge::reading(story.wire);
+        let body = request(format, "m", &story.history, &[]);
+        judge::judge_with(server, dialect, &story.rules, &judge::ServerMemory::default(), &body)
+            .expect_err("the server refuses it directly");
+        let provider = Provider::ruled(&[story.wire], story.rules).await;
+        let app = app_as(provider.address(), kind(story.wire)).await;
+        let once = ("2".to_owned(), story.repair.to_owned());
+        let (status, sends, repair) = ask(&app, "sk-a", format, &body).await;
+        assert_eq!((status, (sends, repair)), (200, once.clone()), "{name}");
+        assert_eq!(second_repairs(&app, "pairing"), "1", "{name}");
+        let mended = provider.last().body;
+
+        // From now on in the first send, with the same bytes before the new messages.
+        let longer = request(format, "m", &story.history, &goes_on());
+        let (status, sends, _) = ask(&app, "sk-a", format, &longer).await;
+        assert_eq!((status, sends.as_str()), (200, "1"), "{name}");
+        let next = provider.last().body;
+        let shared = mended.iter().zip(&next).take_while(|(one, other)| one == other).count();
+        let end = String::from_utf8_lossy(&mended[shared..]).into_owned();
+        assert!(end.len() <= 2, "{name}: {end:?} of the first body is not in the second");
+
+        // What one caller or model taught is not believed for another.
+        let (status, sends, _) = ask(&app, "sk-b", format, &body).await;
+        assert_eq!((status, sends.as_str()), (200, "2"), "{name}, another caller");
+        if format != Format::Gemini {
+            let other = request(format, "m2", &story.history, &[]);
+            let (status, sends, _) = ask(&app, "sk-a", format, &other).await;
+            assert_eq!((status, sends.as_str()), (200, "2"), "{name}, another model");
+        }
+
+        // Forgotten with the process: one more send, and the same bytes.
+        let again = app_as(provider.address(), kind(story.wire)).await;
+        let (status, sends, _) = ask(&again, "sk-a", format, &longer).await;
+        assert_eq!((status, sends.as_str()), (200, "2"), "{name}, after a restart");
+        assert_eq!(provider.last().body, next, "{name}, after a restart");
+    }
+}
+
+/// The control: servers that accept these histories get them unchanged.
+#[tokio::test]
+async fn a_server_that_accepts_the_history_gets_it_unchanged() {
+    for story in stories() {
+        let format = story.wire.format;
+        let provider = Provider::reading(&[story.wire]).await;
+        let app = app_as(provider.address(), kind(story.wire)).await;
+        let body = request(format, "m", &story.history, &[]).to_string();
+        let answer = app.ask(post_with(path(format), &[], body.as_bytes())).await;
+        assert_eq!(notes(&answer), (200, "1", "none"), "{}: {}", story.name, answer.text());
+        assert_eq!(provider.last().body, body.as_bytes(), "{}", story.name);
+    }
+}
+
+/// Without its key each class stays as it was: the refusal reaches the client.
+#[tokio::test]
+async fn each_class_can_be_switched_off() {
+    for story in stories() {
+        let format = story.wire.format;
+        let provider = Provider::ruled(&[story.wire], story.rules).await;
+        let settings = |builder: &mut Builder| {
+            builder.upstreams.truncate(1);
+            builder.upstreams[0].name.replace_range(.., "x");
+            builder.upstreams[0].kind = kind(story.wire);
+            builder.proxy.policy.shapes = false;
+            builder.proxy.policy.malformed_calls = false;
+        };
+        let app = before(provider.address()).with(settings).start().await;
+        let body = request(format, "m", &story.history, &[]);
+        let (status, sends, repair) = ask(&app, "sk-a", format, &body).await;
+        assert!(status >= 400, "{}", story.name);
+        assert_eq!((sends.as_str(), repair.as_str()), ("1", "none"), "{}", story.name);
+    }
+}
+
+/// Only an accepted resend teaches a rule: the words of a refusal may be the client's own, echoed.
+#[tokio::test]
+async fn a_refused_resend_teaches_nothing() {
+    let refused = || refused("Assistant tool call function.arguments must be valid JSON.");
+    let accepted = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([refused(), refused(), accepted]).await;
+    let app = app_as(upstream.address, ProviderKind::Compatible).await;
+    let body = request(Format::OpenAiChat, "m", &chat("bash", &json!(CUT_OFF)), &[]);
+    let (status, sends, _) = ask(&app, "sk-a", Format::OpenAiChat, &body).await;
+    assert_eq!((status, sends.as_str()), (400, "2"));
+    let (status, sends, repair) = ask(&app, "sk-a", Format::OpenAiChat, &body).await;
+    assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "none"));
+    assert_eq!(upstream.requests()[2].text(), body.to_string());
+}
