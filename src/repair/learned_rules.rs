@@ -1,7 +1,7 @@
 //! Rules beyond those of the dialect, learned from a provider's refusals.
 
 use crate::{
-    conversation::rules::{CallRule, IdScope, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     repair::RepairPolicy,
 };
 
@@ -48,17 +48,20 @@ impl LearnedRules {
     pub(super) fn tighten(self, rules: PairingRules) -> PairingRules {
         // Where ids are optional (Gemini), a repeated id is never a fault.
         let needs_unique = self.unique_ids && rules.id_scope != IdScope::Nowhere;
+        let words = self.words.filter(|words| fits(*words, rules.place));
         PairingRules {
+            // The resend that proved the rule combined no messages, and later requests must begin with its bytes.
+            merged_roles: match words {
+                Some(WordsPlace::BeforeCalls | WordsPlace::ApartFromResults) => MergedRoles::None,
+                _ => rules.merged_roles,
+            },
             id_scope: if needs_unique { IdScope::Body } else { rules.id_scope },
             calls: if self.strict_calls {
                 CallRule::Strict
             } else {
                 rules.calls
             },
-            words: self
-                .words
-                .filter(|words| fits(*words, rules.place))
-                .unwrap_or(rules.words),
+            words: words.unwrap_or(rules.words),
             ..rules
         }
     }

@@ -305,3 +305,33 @@ fn batches_within_batches() {
         );
     }
 }
+
+/// Malformed calls cost a body built of them no more than its size: many of them, long ones, and quotes in quotes.
+#[test]
+fn malformed_calls() {
+    let wire: Wire = "openai-chat-minimax".parse().expect("a wire");
+    let call = |at: usize, arguments: &str| {
+        format!(r#"{{"id":"call_{at}","type":"function","function":{{"name":"b ad","arguments":"{arguments}"}}}}"#)
+    };
+    let turn = |calls: &str, results: &str| {
+        history(&format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}},{results}"#
+        ))
+    };
+    let result = |at: usize| format!(r#"{{"role":"tool","tool_call_id":"call_{at}","content":"x"}}"#);
+    let fixed = |body: &Bytes, wanted: usize| {
+        let done = mend(body, wire);
+        assert_eq!(count(&done, Action::Fix), wanted);
+        serde_json::from_slice::<&RawValue>(&done.body.to_vec()).expect("valid JSON out");
+    };
+    let many_calls = |size: usize| turn(&many(size, |at| call(at, r#"{\"a\": "#)), &many(size, result));
+    // 10^5 in the larger of the two.
+    is_linear("many malformed calls", 100_000 / TIMES, many_calls, |body| {
+        fixed(body, body.windows(6).filter(|at| at == b"\"b ad\"").count());
+    });
+    // 8 MiB in the larger of the two: quotes and backslashes, which a string in a string doubles.
+    for unit in [r#"\"\\"#, r"\ud83d", "x", r"\u0000"] {
+        let long = |size: usize| turn(&call(0, &unit.repeat(size / unit.len())), &result(0));
+        is_linear("long arguments", 8 * 1024 * 1024 / TIMES, long, |body| fixed(body, 1));
+    }
+}

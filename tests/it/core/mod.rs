@@ -19,4 +19,5 @@ pub(crate) mod repair_policy;
 pub(crate) mod repair_properties;
 pub(crate) mod scanner;
 pub(crate) mod server_rule_cases;
+pub(crate) mod server_rule_properties;
 pub(crate) mod stream_watchers;
