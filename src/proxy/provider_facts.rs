@@ -38,6 +38,8 @@ pub(super) struct ProviderFacts {
     rules: Cache<FactKey, LearnedRules>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
+    /// Conversations that a provider has accepted with text beside calls. Their prefix must not change any more.
+    accepted_shapes: Cache<FactKey, ()>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: Cache<FactKey, Placeholder>,
     /// Callers with such a call to which the client has added a result in place since.
@@ -62,6 +64,7 @@ impl ProviderFacts {
         Self {
             rules: new_cache(),
             has_rules: AtomicBool::new(false),
+            accepted_shapes: new_cache(),
             bound_placeholders: new_cache(),
             overrides: new_cache(),
             droppable_thinking: new_cache(),
@@ -95,6 +98,21 @@ impl ProviderFacts {
     /// Returns the rules that refusals have taught this caller at this upstream for `model`.
     pub(super) fn learned_rules(&self, scope: FactScope<'_>, model: Option<&str>) -> LearnedRules {
         self.rules.get(&scope.rules_key(model)).unwrap_or_default()
+    }
+
+    /// Returns `true` if the provider has accepted this conversation with text beside calls.
+    pub(super) fn has_accepted_shape(&self, conversation: FactKey) -> bool {
+        self.accepted_shapes.contains_key(&conversation)
+    }
+
+    /// Stores that the provider has accepted this conversation with text beside calls.
+    pub(super) fn note_accepted_shape(&self, conversation: FactKey) {
+        self.accepted_shapes.insert(conversation, ());
+    }
+
+    /// Removes the note of [`ProviderFacts::note_accepted_shape`]: the provider has refused the shape since.
+    pub(super) fn forget_accepted_shape(&self, conversation: FactKey) {
+        self.accepted_shapes.invalidate(&conversation);
     }
 
     /// Stores rules that the provider has proven by accepting a body that follows them.
@@ -213,6 +231,11 @@ impl FactScope<'_> {
 
     fn rules_key(self, model: Option<&str>) -> FactKey {
         self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
+    }
+
+    /// Returns the key of a conversation for the shape of its text: its first call and the model.
+    pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8]) -> FactKey {
+        self.fact_key(&[b"shape", model.unwrap_or_default().as_bytes(), first_call])
     }
 
     /// Returns the key of a remote response.

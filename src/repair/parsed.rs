@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     conversation::{
-        CallRowId, Conversation, Finding, Outline, findings,
-        pairing::{Pairing, pair_history},
+        CallRowId, Conversation, Finding, Outline, PartKind, findings,
+        pairing::{Pairing, has_text_beside_calls, pair_history},
         rules::{PairingRules, WordsPlace},
     },
     wire::{NestedRequest, Refusal, Unreadable, Wire, json::validate},
@@ -116,6 +116,15 @@ impl<'b> Parsed<'b> {
     pub(super) fn only_conversation(&self) -> Option<&Conversation<'b>> {
         let first = self.histories.first().filter(|_| !self.is_batch)?;
         Some(&first.conversation)
+    }
+
+    /// Returns the id of the first call, which all requests of one conversation share. `None` for a batch, or without.
+    pub fn first_call_id(&self) -> Option<&[u8]> {
+        let mut parts = self.only_conversation()?.parts.iter();
+        parts.find_map(|part| match &part.kind {
+            PartKind::Call(call) if !call.id.is_empty() => Some(&*call.id),
+            _ => None,
+        })
     }
 
     /// Returns each history's references into provider-side state. Empty for formats without remote calls.
@@ -351,6 +360,12 @@ impl<'b> Paired<'b> {
     pub fn takes_only_results(&self) -> bool {
         let last = self.only_history().and_then(|history| history.pairing.turns.last());
         last.is_some_and(|turn| turn.only_results)
+    }
+
+    /// Returns `true` if text is in a place that some server of the format may refuse.
+    pub fn has_text_beside_calls(&self) -> bool {
+        self.only_history()
+            .is_some_and(|history| has_text_beside_calls(&history.conversation, &history.pairing))
     }
 
     /// Returns the number of messages of the only history. 0 for a batch.

@@ -1,7 +1,10 @@
 //! Text in places where the provider accepts none: behind a call, or with or behind results.
 
 use crate::conversation::{
-    Conversation, Part, PartId, PartKind, Role, pairing::in_turn::PairingWalk, rules::WordsPlace, turns::TurnUnit,
+    Conversation, Part, PartId, PartKind, Role,
+    pairing::{Pairing, in_turn::PairingWalk},
+    rules::WordsPlace,
+    turns::TurnUnit,
 };
 
 /// Text in a place where the provider accepts none. Images and documents count as text.
@@ -41,6 +44,22 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     walk.pairing.misplaced_words = judged
         .filter_map(|index| find(walk.conversation, index, units))
         .collect();
+}
+
+/// Returns `true` if text is in a place that some server of the format may refuse, whatever the rules say.
+pub fn has_text_beside_calls(conversation: &Conversation<'_>, pairing: &Pairing) -> bool {
+    let units = &pairing.units;
+    (0..units.len()).any(|index| {
+        let found = match units[index].role {
+            Role::Assistant => behind_call(conversation, index, units),
+            Role::User => {
+                let beside = beside_result(conversation, index, units);
+                beside.or_else(|| behind_result(conversation, index, units))
+            }
+            Role::Tool | Role::System => None,
+        };
+        found.is_some()
+    })
 }
 
 /// Returns the user's message directly behind a tool message.

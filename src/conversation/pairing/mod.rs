@@ -14,7 +14,7 @@ use crate::conversation::{
 };
 use in_turn::PairingWalk;
 
-pub use misplaced_words::MisplacedWords;
+pub use misplaced_words::{MisplacedWords, has_text_beside_calls};
 
 /// The pairing of one history.
 #[derive(Clone, Debug, Default)]

@@ -44,6 +44,8 @@ pub(super) struct RejectionRecovery {
     learned: LearnedRules,
     /// Model that the request names. `None` if it names none.
     model: Option<String>,
+    /// The conversation, if its text is beside calls as the client wrote it. `None` otherwise.
+    loose_shape: Option<FactKey>,
     /// State of the recovery from refusals other than for bound thinking.
     pairing_stage: PairingStage,
     binding_stage: BindingStage,
@@ -155,6 +157,7 @@ impl RejectionRecovery {
             lookup: sent.lookup,
             learned: sent.learned,
             model: sent.model,
+            loose_shape: sent.loose_shape,
             pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
         }
@@ -203,6 +206,17 @@ impl RejectionRecovery {
             return self.drop_thinking(context);
         }
         None
+    }
+
+    /// Notes the shape of a conversation whose request was accepted. Call it after a success.
+    pub(super) fn note_accepted_shape(&self, facts: &ProviderFacts) {
+        let Some(conversation) = self.loose_shape else { return };
+        // With a rule for its text the body was sent in another shape, and this one was refused.
+        if self.learned.words.is_none() {
+            facts.note_accepted_shape(conversation);
+        } else {
+            facts.forget_accepted_shape(conversation);
+        }
     }
 
     /// Starts over with every result of the client in its place.

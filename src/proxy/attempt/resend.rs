@@ -84,6 +84,9 @@ async fn resend_while_refused(
             fact.store_fact(&path.facts, FactScope { upstream, caller });
         }
     }
+    if let Some(recovery) = attempts.recovery.as_ref().filter(|_| answer.status().is_success()) {
+        recovery.note_accepted_shape(&path.facts);
+    }
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
 }
 

@@ -25,7 +25,7 @@ use crate::{
         exchange_log::ExchangeLog,
         headers::is_signed,
         late_results::{LateResults, LateTexts},
-        provider_facts::FactScope,
+        provider_facts::{FactKey, FactScope},
         rejection::Rejection,
     },
     recall::LedgerBudget,
@@ -56,6 +56,8 @@ struct ReadBody<'b> {
     outline: Outline,
     /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
     learned: LearnedRules,
+    /// The conversation, if its text is beside calls and stays there. `None` otherwise.
+    loose_shape: Option<FactKey>,
 }
 
 /// Repaired body, with the answers that were known for its calls.
@@ -137,25 +139,36 @@ impl BodyRepair<'_> {
         let caller = user.map_or(caller, |user| {
             caller.with_user(&self.path.principal_key, user.as_bytes())
         });
-        let learned = self.learned_rules(caller, plain, &outline);
+        let model = named_model(self.route, plain, &outline);
+        let scope = self.call_memory(caller).scope;
+        let conversation = parsed.first_call_id().map(|id| scope.shape_key(model.as_deref(), id));
+        let learned = self.learned_rules(scope, model.as_deref(), conversation);
         let paired = self.pair_body(caller, learned, parsed)?;
+        let stays = learned.words.is_none() && paired.has_text_beside_calls();
+        let loose_shape = conversation.filter(|_| stays);
         let read = ReadBody {
             plain,
             paired,
             outline,
             learned,
+            loose_shape,
         };
         Ok((caller, read))
     }
 
-    /// Returns what refusals have taught about this upstream and the request's model.
-    fn learned_rules(&self, caller: Caller, plain: &[u8], outline: &Outline) -> LearnedRules {
+    /// Returns what refusals have taught about this upstream and model, as far as it holds for the conversation.
+    fn learned_rules(&self, scope: FactScope<'_>, model: Option<&str>, conversation: Option<FactKey>) -> LearnedRules {
         let facts = &self.path.facts;
         if !facts.has_rules() {
-            return LearnedRules::default();
+            return LearnedRules::NONE;
         }
-        let model = named_model(self.route, plain, outline);
-        facts.learned_rules(self.call_memory(caller).scope, model.as_deref())
+        let learned = facts.learned_rules(scope, model);
+        // Text that moved now would change a prefix that the provider has accepted, and may have cached.
+        let was_accepted = conversation.is_some_and(|conversation| facts.has_accepted_shape(conversation));
+        LearnedRules {
+            words: learned.words.filter(|_| !was_accepted),
+            ..learned
+        }
     }
 
     /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
@@ -289,7 +302,8 @@ impl BodyRepair<'_> {
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results, learned) = (read.plain.clone(), self.late_results(&context), read.learned);
+        let (before, results) = (read.plain.clone(), self.late_results(&context));
+        let (learned, loose_shape) = (read.learned, read.loose_shape);
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
@@ -334,6 +348,7 @@ impl BodyRepair<'_> {
             wire: self.wire,
             learned,
             model: context.model.clone(),
+            loose_shape,
             late_results: results.clone(),
         };
         OutgoingBody {
@@ -379,6 +394,7 @@ impl BodyRepair<'_> {
             mut paired,
             mut outline,
             learned,
+            loose_shape: _,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.

@@ -21,6 +21,7 @@ use crate::{
         credential::{self, ApplyError},
         headers::is_signed,
         late_results::LateResults,
+        provider_facts::FactKey,
     },
     repair::LearnedRules,
     splice::Segments,
@@ -85,6 +86,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) learned: LearnedRules,
     /// Model that the request names. `None` if it names none.
     pub(in crate::proxy) model: Option<String>,
+    /// The conversation, if its text is beside calls as the client wrote it. `None` otherwise.
+    pub(in crate::proxy) loose_shape: Option<FactKey>,
     pub(in crate::proxy) late_results: LateResults,
 }
 

@@ -299,3 +299,50 @@ async fn a_refused_resend_teaches_nothing() {
     assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "none"));
     assert_eq!(upstream.requests()[2].text(), body.to_string());
 }
+
+/// A conversation that the provider has accepted keeps its shape: its prefix may be cached.
+#[tokio::test]
+async fn an_accepted_conversation_keeps_its_shape() {
+    let (accepted, format) = (answer(200, "application/json", "{}"), Format::Anthropic);
+    let rule = refused("messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_7");
+    let answers = [
+        accepted.clone(),
+        rule.clone(),
+        accepted.clone(),
+        accepted.clone(),
+        rule,
+        accepted.clone(),
+        accepted,
+    ];
+    let upstream = Upstream::answering_each(answers).await;
+    let app = app_as(upstream.address, ProviderKind::Anthropic).await;
+    let conversation = |id: &str, more: &[Value]| {
+        let history = messages(&[call(id), text("behind")], &[result(id)]);
+        request(format, "m", &history, more)
+    };
+    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation("toolu_1", &[])).await;
+    assert_eq!(
+        (status, sends.as_str(), repair.as_str()),
+        (200, "1", "none"),
+        "accepted as it is"
+    );
+    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation("toolu_7", &[])).await;
+    assert_eq!(
+        (status, sends.as_str(), repair.as_str()),
+        (200, "2", "rearranged=1"),
+        "taught by another"
+    );
+    let older = conversation("toolu_1", &goes_on());
+    let (status, sends, repair) = ask(&app, "sk-a", format, &older).await;
+    assert_eq!(
+        (status, sends.as_str(), repair.as_str()),
+        (200, "1", "none"),
+        "the older one keeps its prefix"
+    );
+    assert_eq!(upstream.requests()[3].text(), older.to_string());
+    // Once this conversation is refused too, its shape is repaired at once.
+    let (status, sends, repair) = ask(&app, "sk-a", format, &older).await;
+    assert_eq!((status, sends.as_str(), repair.as_str()), (200, "2", "rearranged=1"));
+    let (status, sends, repair) = ask(&app, "sk-a", format, &older).await;
+    assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "rearranged=1"));
+}
