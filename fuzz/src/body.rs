@@ -1,8 +1,8 @@
 //! Reading and repairing a body, as every wire.
 
 use antiphon::{
-    conversation::{Content, Conversation, Message, PartKind},
-    repair::RepairPolicy,
+    conversation::{Content, Conversation, Message, PartKind, rules::WordsPlace},
+    repair::{KnownAnswers, LearnedRules, PairingContext, RepairPolicy, parse, plan},
     splice::Span,
     wire::{Format, Unreadable, Wire},
 };
@@ -49,6 +49,7 @@ pub fn repair(body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     for (_, wire) in Wire::NAMES {
         check_repair(&body, *wire);
+        check_learned(&body, *wire);
     }
 }
 
@@ -65,6 +66,7 @@ pub fn conversations(choices: &[u8]) {
                     .unwrap_or_else(|why| panic!("{wire}: {why}: {}", lossy_text(&body))),
             );
             check_repair(&body, *wire);
+            check_learned(&body, *wire);
             check_verdict(&body, *wire);
         }
     }
@@ -112,6 +114,49 @@ fn check_repair(body: &Bytes, wire: Wire) {
         ),
         Err(why) => panic!("what came out is {why}: {}", told()),
     }
+}
+
+/// Checks the same under a rule that a refusal may teach. The length of the body selects the rule.
+fn check_learned(body: &Bytes, wire: Wire) {
+    let words = |place| LearnedRules {
+        words: Some(place),
+        ..LearnedRules::NONE
+    };
+    let rules = [
+        LearnedRules {
+            strict_calls: true,
+            unique_ids: true,
+            ..LearnedRules::NONE
+        },
+        words(WordsPlace::BeforeCalls),
+        words(WordsPlace::ApartFromResults),
+        words(WordsPlace::Bridged),
+    ];
+    let learned = rules[body.len() % rules.len()];
+    let Some(out) = repair_learned(body, wire, learned) else {
+        return;
+    };
+    let told = || {
+        format!(
+            "{wire} {learned:?}\n--- in\n{}\n--- out\n{}",
+            lossy_text(body),
+            lossy_text(&out)
+        )
+    };
+    assert!(out == body || is_json(&out), "an edit broke the JSON: {}", told());
+    let again = repair_learned(&out, wire, learned);
+    assert!(again.as_ref() == Some(&out), "a second repair adds edits: {}", told());
+}
+
+fn repair_learned(body: &Bytes, wire: Wire, learned: LearnedRules) -> Option<Bytes> {
+    let policy = RepairPolicy::default();
+    let context = PairingContext {
+        learned,
+        ..PairingContext::new(&policy)
+    };
+    let paired = parse(body, wire).ok()?.pair(context);
+    let plan = plan(&paired, &KnownAnswers::default(), &policy).ok()?;
+    Some(plan.splice(&paired, body).ok()?.to_vec().into())
 }
 
 /// A body that the provider accepts is accepted after its repair too.
