@@ -14,6 +14,7 @@ mod error_shape;
 mod facts;
 mod flaw_edits;
 mod format;
+mod interactions;
 mod names;
 mod nested_requests;
 mod plain_text;
@@ -31,7 +32,7 @@ pub(crate) mod quote;
 pub mod watch;
 
 pub use content::CONTENT_DEPTH_MAX;
-pub use detect::{Undetected, detect_wire};
+pub use detect::{Undetected, detect_wire, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::flaw_edits;
 pub use format::Format;
