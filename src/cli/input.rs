@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::wire::{Unreadable, Wire, detect_wire};
+use crate::wire::{Unreadable, Wire, detect_wire, plainly_other_format};
 
 /// Error for an input that cannot be checked. Exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,16 @@ pub(super) enum InputError {
         name: String,
         /// Reason of the failure.
         source: crate::wire::Undetected,
+    },
+    /// The body has members that the named format never has.
+    #[error("{name}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)")]
+    OtherFormat {
+        /// Name of the file.
+        name: String,
+        /// Format that `--wire` names.
+        wire: Wire,
+        /// Format of the body.
+        found: &'static str,
     },
     /// The body does not follow its format. The proxy would forward it unchanged.
     #[error("{name}: unreadable as {wire}: {source}; the proxy would forward it unchanged")]
@@ -64,7 +74,13 @@ pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, I
         Ok(bytes) => Bytes::from(bytes),
         Err(source) => return Err(InputError::Io { name, source }),
     };
-    // `--wire` overrides the detection, since a broken body may look like another format.
+    // A format that cannot be right is refused: its reader would find nothing, and call the body healthy.
+    if let Some(wire) = wire
+        && let Some(found) = plainly_other_format(&body, wire)
+    {
+        return Err(InputError::OtherFormat { name, wire, found });
+    }
+    // Otherwise `--wire` overrides the detection, since a broken body may look like another format.
     match wire.map_or_else(|| detect_wire(&body), Ok) {
         Ok(wire) => Ok(BodyInput { name, body, wire }),
         Err(source) => Err(InputError::Undetected { name, source }),

@@ -41,6 +41,16 @@ impl Format {
         }
     }
 
+    /// Returns the name that the format has in its author's documents, for messages.
+    pub const fn api_name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "Messages",
+            Self::OpenAiChat => "Chat Completions",
+            Self::OpenAiResponses => "Responses",
+            Self::Gemini => "generateContent",
+        }
+    }
+
     /// Returns `true` if a refusal may name calls that exist only in provider-side state.
     pub const fn names_remote_calls(self) -> bool {
         matches!(self, Self::Anthropic | Self::OpenAiResponses)

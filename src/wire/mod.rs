@@ -16,6 +16,7 @@ mod error_shape;
 mod facts;
 mod flaw_edits;
 mod format;
+mod interactions;
 mod names;
 mod nested_requests;
 mod plain_text;
@@ -34,7 +35,7 @@ pub mod watch;
 
 pub(crate) use call_faults::{bad_result_name, declared_names, find_call_fault, judged_name};
 pub use content::CONTENT_DEPTH_MAX;
-pub use detect::{Undetected, detect_wire};
+pub use detect::{Undetected, detect_wire, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
 pub use format::Format;

@@ -12,6 +12,9 @@ pub enum Unreadable {
     /// JSON that does not have the format's shape in the part that is read.
     #[error("not of the format's shape")]
     Shape,
+    /// A body of a format that shares its path or its keys with the expected one, and that is not read.
+    #[error("a body of another format")]
+    OtherFormat,
     /// A body larger than the inspection limit.
     #[error("larger than the inspection limit")]
     TooLarge,
@@ -25,10 +28,11 @@ pub enum Unreadable {
 
 impl Unreadable {
     /// All reasons: the values of the metric label.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::NotJson,
         Self::DuplicateHistory,
         Self::Shape,
+        Self::OtherFormat,
         Self::TooLarge,
         Self::Coding,
         Self::Overlap,
@@ -40,6 +44,7 @@ impl Unreadable {
             Self::NotJson => "not_json",
             Self::DuplicateHistory => "duplicate_history",
             Self::Shape => "shape",
+            Self::OtherFormat => "other_format",
             Self::TooLarge => "too_large",
             Self::Coding => "coding",
             Self::Overlap => "overlap",

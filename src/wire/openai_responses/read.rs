@@ -9,6 +9,7 @@ use crate::{
     splice::Span,
     wire::{
         Dialect, Unreadable, body_fields,
+        interactions::InteractionMarks,
         json::{Cursor, Json, JsonKind},
         openai_responses::items::{DEEPSEEK_TYPES, PAIRED_SHELL_OUTPUT, call_kind, result_kind},
         plain_text,
@@ -32,29 +33,16 @@ pub(crate) fn read_body(body: &[u8], dialect: Dialect) -> Result<Conversation<'_
         item_ids: HashSet::new(),
         shell_call_ids: HashMap::new(),
         compaction_trigger: None,
+        marks: InteractionMarks::default(),
     };
     let mut cursor = Cursor::new(body, 0);
-    cursor.walk_object(|cursor, key| match key {
-        b"input" => reader.read_history(cursor, HistoryKey::Input),
-        b"items" => reader.read_history(cursor, HistoryKey::Items),
-        b"previous_response_id" | b"conversation" => {
-            let value = body_fields::note_field(&mut reader.conversation, key, cursor)?;
-            // Either key refers to a history at the provider, which may contain calls.
-            if json.kind(value) != JsonKind::Null {
-                reader.note_remote_calls();
-                reader.note_remote_state();
-            }
-            Ok(())
-        }
-        b"background" => {
-            // The client fetches a background response later, from the account that made it.
-            if cursor.read_true()? {
-                reader.note_remote_state();
-            }
-            Ok(())
-        }
-        _ => body_fields::note_field(&mut reader.conversation, key, cursor).map(|_| ()),
+    cursor.walk_object(|cursor, key| {
+        reader.marks.note_key(key);
+        reader.read_key(cursor, key)
     })?;
+    if reader.marks.is_interactions() {
+        return Err(Unreadable::OtherFormat);
+    }
     // Only a trigger at the end requests a compaction.
     let last = reader.conversation.messages.len().checked_sub(1);
     reader.conversation.notes.compaction = last.is_some() && reader.compaction_trigger == last;
@@ -87,6 +75,8 @@ struct ResponsesReader<'a> {
     shell_call_ids: HashMap<Text<'a>, Text<'a>>,
     /// The index of the item that requests a compaction.
     compaction_trigger: Option<usize>,
+    /// The marks of Gemini's Interactions.
+    marks: InteractionMarks,
 }
 
 /// The members of an item that pairing needs. Of a repeated key the last counts.
@@ -108,6 +98,31 @@ struct ResponsesItem<'a> {
 }
 
 impl<'a> ResponsesReader<'a> {
+    /// Reads the value of a key at the top of the body.
+    fn read_key(&mut self, cursor: &mut Cursor<'a>, key: &[u8]) -> Result<(), Unreadable> {
+        match key {
+            b"input" => self.read_history(cursor, HistoryKey::Input),
+            b"items" => self.read_history(cursor, HistoryKey::Items),
+            b"previous_response_id" | b"conversation" => {
+                let value = body_fields::note_field(&mut self.conversation, key, cursor)?;
+                // Either key refers to a history at the provider, which may contain calls.
+                if self.json.kind(value) != JsonKind::Null {
+                    self.note_remote_calls();
+                    self.note_remote_state();
+                }
+                Ok(())
+            }
+            b"background" => {
+                // The client fetches a background response later, from the account that made it.
+                if cursor.read_true()? {
+                    self.note_remote_state();
+                }
+                Ok(())
+            }
+            _ => body_fields::note_field(&mut self.conversation, key, cursor).map(|_| ()),
+        }
+    }
+
     fn read_history(&mut self, cursor: &mut Cursor<'a>, history: HistoryKey) -> Result<(), Unreadable> {
         // With two histories it is not certain which one the provider reads.
         if self.history.is_some() {
@@ -129,6 +144,8 @@ impl<'a> ResponsesReader<'a> {
         let span = cursor.walk_object(|cursor, key| item.read_member(json, key, cursor))?;
         let first = self.conversation.parts.len();
         self.note_repeated_id(&item);
+        self.marks
+            .note_item(&item.kind, &item.role, item.call_id_kind.is_some());
         let (role, kind) = self.classify_item(item);
         if let Some(kind) = kind {
             push_part(&mut self.conversation, span, kind);

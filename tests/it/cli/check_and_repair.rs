@@ -10,6 +10,12 @@ const BROKEN: &str = "tests/cases/anthropic/unanswered_user_talks/request.json";
 const REPAIRED: &str = "tests/cases/anthropic/unanswered_user_talks/repaired.json";
 const HEALTHY: &str = "tests/cases/openai-chat/healthy_run_in_any_order/request.json";
 
+/// A body of Gemini's Interactions with an unanswered call, which is no fault that this program can repair.
+const INTERACTION: &[u8] = br#"{"model":"gemini-3.5-flash","store":false,"input":[
+    {"type":"user_input","content":[{"type":"text","text":"go"}]},
+    {"type":"function_call","id":"c1","name":"f","arguments":{"a":1}},
+    {"type":"user_input","content":[{"type":"text","text":"hurry"}]}]}"#;
+
 fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_antiphon"))
         .args(arguments)
@@ -67,6 +73,23 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
             &["check"],
             b"{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]}",
             "Bedrock Converse",
+        ),
+        (&["check"], INTERACTION, "this looks like a Gemini Interactions body"),
+        (&["repair"], INTERACTION, "this looks like a Gemini Interactions body"),
+        (
+            &["check", "--wire", "openai-responses"],
+            INTERACTION,
+            "this is a Gemini Interactions body, and --wire names openai-responses",
+        ),
+        (
+            &["repair", "--wire", "anthropic"],
+            b"{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"a\",\"content\":\"r\"}]}",
+            "this is a Chat Completions body, and --wire names anthropic",
+        ),
+        (
+            &["check", "--wire", "gemini"],
+            b"{\"input\":[]}",
+            "this is a Responses body, and --wire names gemini",
         ),
         (&["check", "no/such/file.json"], b"", "no/such/file.json"),
         (
