@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,19 +24,27 @@ class Agent:
 
     def run(self, direct, through):
         """Asks the provider, or the proxy at `through`."""
-        with tempfile.TemporaryDirectory() as home:
-            command, more = self.start(self.home, Path(home), direct, through)
-            keep = {key: value for key, value in os.environ.items() if not key.startswith(("ANTIPHON_", "XDG_"))}
-            env = keep | {"HOME": home} | more
-            try:
-                done = subprocess.run(
-                    command, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                    timeout=SECONDS, check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return False, f"still running after {SECONDS} s"
-            output = (done.stdout + done.stderr).strip()
-            return done.returncode == 0 and WORDS in done.stdout, output[-500:]
+        # Kept from run to run: opencode takes most of a minute to set up a new one.
+        home = self.home / "homes" / self.name.replace(" ", "-")
+        home.mkdir(parents=True, exist_ok=True)
+        command, more = self.start(self.home, home, direct, through)
+        keep = {key: value for key, value in os.environ.items() if not key.startswith(("ANTIPHON_", "XDG_"))}
+        # opencode looks for its project where the shell says that it is.
+        env = keep | {"HOME": str(home), "PWD": str(home)} | more
+        try:
+            done = subprocess.run(
+                command,
+                cwd=home,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False, f"still running after {SECONDS} s"
+        return done.returncode == 0 and WORDS in done.stdout, (done.stdout + done.stderr).strip()[-500:]
 
 
 def opencode(installed, home, direct, through):
@@ -64,7 +71,7 @@ def pi(api, prefix, version):
         url = f"{through}/{prefix}{version}" if through else f"{direct}{version}"
         provider = {"baseUrl": url, "api": api, "apiKey": "sk-test", "models": [{"id": "m"}]}
         folder = home / ".pi" / "agent"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "models.json").write_text(json.dumps({"providers": {"test": provider}}))
         (folder / "settings.json").write_text(json.dumps({"retry": {"baseDelayMs": 200}}))
         command = str(installed / "node_modules" / ".bin" / "pi")
