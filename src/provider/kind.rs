@@ -146,7 +146,7 @@ impl ProviderKind {
     }
 }
 
-fn host_of(url: &str) -> &str {
+pub(super) fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split_once('/').map_or(rest, |(host, _)| host)
 }

@@ -15,6 +15,7 @@ mod kind;
 mod path;
 mod route;
 mod template;
+mod version;
 
 pub use aws::{aws_region, aws_service};
 pub use endpoint::next_turn_path;
@@ -74,7 +75,8 @@ impl Routes {
     }
 
     /// Finds the route of a request. The target path is the upstream's base path and the client's own path, byte for
-    /// byte, without the prefix. The host is never taken from the request.
+    /// byte, without the prefix. Only a version that the client left out is added. The host is never taken from the
+    /// request.
     pub fn find_route(
         &self,
         method: &Method,
@@ -174,6 +176,8 @@ impl Upstream {
     /// Joins base path and `rest`, without a repetition of the base path.
     fn join_target(&self, rest: &str, query: Option<&str>) -> Option<PathAndQuery> {
         let base = self.base_path.as_str();
+        let versioned = version::add_version(self, rest);
+        let rest = versioned.as_deref().unwrap_or(rest);
         // Clients differ: some base URLs contain the version, some do not.
         let behind_v1 = if rest == "/v1" {
             Some("")

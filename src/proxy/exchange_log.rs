@@ -324,6 +324,11 @@ impl ExchangeLog {
         }
     }
 
+    /// Returns `true` if bytes of the answer wait for the client to read.
+    pub(super) fn is_client_behind(&self) -> bool {
+        self.client_stalled.as_ref().is_some_and(ClientStall::is_write_waiting)
+    }
+
     /// Returns the time at which the exchange began.
     pub(super) const fn start_time(&self) -> Instant {
         self.began_at

@@ -29,14 +29,32 @@ const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
 /// Time for which a client may continue to send after its request was answered.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A flag of a connection: its client has stopped reading. Each request carries it in its extensions.
+/// The client's reading on a connection. Each request carries it in its extensions.
 #[derive(Clone, Debug, Default)]
-pub struct ClientStall(Arc<AtomicBool>);
+pub struct ClientStall(Arc<ClientReading>);
+
+/// State shared by the connection's I/O and its requests.
+#[derive(Debug, Default)]
+struct ClientReading {
+    // Set once the client has stopped reading, and the connection was closed.
+    has_stalled: AtomicBool,
+    // Set while a write waits for the client to read.
+    is_write_waiting: AtomicBool,
+}
 
 impl ClientStall {
     /// Returns `true` if the connection was closed because the client stopped reading.
     pub fn has_stalled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.has_stalled.load(Ordering::Acquire)
+    }
+
+    /// Returns `true` if the last write waits for the client to read. A stall is no longer waited for.
+    pub fn is_write_waiting(&self) -> bool {
+        self.0.is_write_waiting.load(Ordering::Acquire)
+    }
+
+    fn set_write_waiting(&self, waits: bool) {
+        self.0.is_write_waiting.store(waits, Ordering::Release);
     }
 }
 
@@ -96,6 +114,7 @@ impl<T> ClientIo<T> {
 
     /// Fails a write that has waited for longer than the limit.
     fn check_stall<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.stalled.set_write_waiting(written.is_pending());
         // Any progress restarts the timeout: a slow client is fine, a silent one is not.
         if written.is_ready() {
             self.write_timer = None;
@@ -107,7 +126,8 @@ impl<T> ClientIo<T> {
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock::now() + limit)));
         ready!(alarm.as_mut().poll(cx));
         // Set before the error: the exchange reads the flag when it is dropped.
-        self.stalled.0.store(true, Ordering::Release);
+        self.stalled.0.has_stalled.store(true, Ordering::Release);
+        self.stalled.set_write_waiting(false);
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "timeout: the client stopped reading",

@@ -3,6 +3,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+/// The type of error events. In Chat Completions it is not `OpenAI`'s own, but clients compare it in every format.
+const RETRIED_TYPE: &str = "overloaded_error";
+/// The code of Gemini's error events. Clients retry every 5xx, and this is the status of an overload.
+const UNAVAILABLE_STATUS: u16 = 503;
+
 /// Error shape of a client's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorShape {
@@ -55,20 +60,32 @@ impl ErrorShape {
     }
 
     /// Returns an error as an event of a stream that has begun. `None` if the shape has no text events.
-    pub fn error_event(self, status: u16, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
+    ///
+    /// Its type is the one that most clients retry. They stop at other types, such as `api_error` and `timeout_error`.
+    /// `docs/broken-streams.md` lists the clients and their versions.
+    pub fn error_event(self, code: &str, message: &str, request_id: &str) -> Option<Bytes> {
         let text = match self {
             Self::Anthropic => {
-                format!(
-                    "event: error\ndata: {}\n\n",
-                    self.error_body(status, code, message, request_id)
-                )
+                let data = json!({
+                    "type": "error",
+                    "error": { "type": RETRIED_TYPE, "message": message },
+                    "request_id": request_id,
+                });
+                format!("event: error\ndata: {data}\n\n")
             }
             // The SDK reads the fields of an `error` event at its top level.
             Self::Responses => {
                 let data = json!({ "type": "error", "code": code, "message": message, "param": null });
                 format!("event: error\ndata: {data}\n\n")
             }
-            Self::OpenAi | Self::Gemini => format!("data: {}\n\n", self.error_body(status, code, message, request_id)),
+            Self::OpenAi => {
+                let error = json!({ "message": message, "type": RETRIED_TYPE, "param": null, "code": code });
+                format!("data: {}\n\n", json!({ "error": error }))
+            }
+            Self::Gemini => {
+                let body = self.error_body(UNAVAILABLE_STATUS, code, message, request_id);
+                format!("data: {body}\n\n")
+            }
             // Its streams are binary frames with checksums.
             Self::Bedrock => return None,
         };

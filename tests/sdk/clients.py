@@ -112,6 +112,7 @@ PYTHON = [
     Client("http gemini", "gemini", gemini_array, ways=("array",)),
 ]
 
+AI_SDK = "node ai-sdk anthropic"
 NODE = {
     "node anthropic": "messages",
     "node openai chat": "chat",
@@ -131,7 +132,8 @@ def node_clients(home):
 
     def asker(format_):
         def ask(base, request, way):
-            question = {"format": format_, "base": base, "request": request, "way": way}
+            retries = SETTINGS["max_retries"]
+            question = {"format": format_, "base": base, "request": request, "way": way, "retries": retries}
             print(json.dumps(question), file=process.stdin, flush=True)
             answer = json.loads(process.stdout.readline() or '{"failed": "node has ended"}')
             if "refused" in answer:
@@ -143,7 +145,7 @@ def node_clients(home):
         return ask
 
     try:
-        yield [Client(name, format_, asker(format_)) for name, format_ in NODE.items()]
+        yield [Client(name, format_, asker(format_)) for name, format_ in (NODE | {AI_SDK: "ai"}).items()]
     finally:
         process.kill()
         process.communicate()

@@ -3,8 +3,9 @@
 
     python3 tests/sdk/run.py [PATH OF THE BINARY]      default: $ANTIPHON_BIN, else target/debug/antiphon
     python3 tests/sdk/run.py --direct-only             the provider and the SDKs alone
+    python3 tests/sdk/run.py --agents                  also opencode and pi, which takes some minutes more
 
-Installs the SDKs below target/: sdk-venv, sdk-node. The last line is `N passed, N failed`; it exits with 1 if any
+Installs the SDKs below target/: sdk-venv, sdk-node, and sdk-agents (600 MB). The last line is `N passed, N failed`; it exits with 1 if any
 failed, and with 0 and a line `skipped: …` if the SDKs cannot be installed. The Node SDKs are skipped alone.
 """
 
@@ -16,8 +17,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from clients import PYTHON, Refused, node_clients
+from agents import installed_agents
+from clients import AI_SDK, PYTHON, Refused, node_clients
 from conversations import FORMATS
+from cut_checks import check_agents, check_cuts, check_printed_urls
 from install import TARGET, node_sdks, python_sdks
 from running import antiphon, fetch
 from strict.reply import WORDS
@@ -125,18 +128,26 @@ def report(checks, tally):
 def main():
     for key in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         os.environ.pop(key, None)
-    arguments = [argument for argument in sys.argv[1:] if argument != "--direct-only"]
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     binary = Path(arguments[0] if arguments else os.environ.get("ANTIPHON_BIN") or TARGET / "debug" / "antiphon")
     upstreams = dict.fromkeys(format_.upstream for format_ in FORMATS.values())
     tally = [0, 0]
     with StrictProvider() as provider, node_clients(os.environ.get(NODE_HOME)) as node:
-        clients = PYTHON + node
+        clients = PYTHON + [client for client in node if client.name != AI_SDK]
+        ai_sdk = [client for client in node if client.name == AI_SDK]
         report(check_direct(clients, provider), tally)
         if "--direct-only" not in sys.argv:
             try:
                 with antiphon(binary.resolve(), upstreams, provider) as (base, admin):
                     report(check_through(clients, provider, base), tally)
                     report(check_metrics(clients, admin), tally)
+                    report(check_cuts(clients, provider, base), tally)
+                    for client in ai_sdk:
+                        report(check_printed_urls(client, provider, base), tally)
+                    if "--agents" in sys.argv:
+                        report(check_agents(installed_agents(), provider, base), tally)
+                    else:
+                        print("skipped: the agents: they run with --agents")
             except (OSError, RuntimeError) as error:
                 report([("antiphon runs", str(error))], tally)
             report(check_still(), tally)

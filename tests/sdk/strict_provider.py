@@ -5,12 +5,14 @@ else, and keeps the exact bytes of every request. `python strict_provider.py [PO
 """
 
 import json
+import socket
 import sys
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from strict import format_of
+from strict.cuts import CLEAN, cut
 from strict.reply import Refusal, whole
 
 
@@ -50,7 +52,11 @@ class Handler(BaseHTTPRequestHandler):
         body = self.read_body()
         status, reply = judge(self.path, body)
         self.server.seen.append(Seen(self.path, dict(self.headers), body, status))
-        self.send(status, reply)
+        place = self.server.take_cut(body) if status == 200 else None
+        if place:
+            self.send_cut(reply, place)
+        else:
+            self.send(status, reply)
 
     def do_GET(self):
         """Nothing can be read here."""
@@ -71,20 +77,37 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status, reply):
         """One answer: of a known length, or in chunks, a frame each."""
-        frames = [frame.encode() for frame in reply.frames]
+        self.send_head(status, reply)
+        self.send_frames(reply, reply.frames)
+        if reply.streamed:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def send_cut(self, reply, place):
+        """An answer up to a place; then the connection breaks, or the body ends as if nothing were missing."""
+        frames = cut(reply, place, format_of(self.path.split("?")[0]))
+        if frames is not None:
+            self.send_head(200, reply)
+            self.send_frames(reply, frames)
+        if place == CLEAN:
+            self.wfile.write(b"0\r\n\r\n")
+            return
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def send_head(self, status, reply):
         self.send_response(status)
         self.send_header("content-type", reply.content_type)
-        if not reply.streamed:
-            self.send_header("content-length", str(sum(map(len, frames))))
-            self.end_headers()
-            self.wfile.write(b"".join(frames))
-            return
-        self.send_header("transfer-encoding", "chunked")
+        if reply.streamed:
+            self.send_header("transfer-encoding", "chunked")
+        else:
+            self.send_header("content-length", str(sum(len(frame.encode()) for frame in reply.frames)))
         self.end_headers()
-        for frame in frames:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
+
+    def send_frames(self, reply, frames):
+        for frame in map(str.encode, frames):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame) if reply.streamed else frame)
             self.wfile.flush()
-        self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_):
         """Silent."""
@@ -98,6 +121,28 @@ class StrictProvider(ThreadingHTTPServer):
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), Handler)
         self.seen = []
+        self.next_cut = None
+        self.lock = threading.Lock()
+
+    def cut(self, place, only_with_tools=False):
+        """Breaks the next answer at a place. Agents ask for titles beside the turn, without tools."""
+        with self.lock:
+            self.next_cut = (place, only_with_tools)
+
+    def take_cut(self, body):
+        """The place at which this answer breaks, if it is the one."""
+        with self.lock:
+            place, only_with_tools = self.next_cut or (None, False)
+            if not place or (only_with_tools and not json.loads(body).get("tools")):
+                return None
+            self.next_cut = None
+            return place
+
+    def uncut(self):
+        """Takes back a break that did not happen; whether there was one."""
+        with self.lock:
+            left, self.next_cut = self.next_cut, None
+            return left is not None
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()

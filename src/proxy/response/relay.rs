@@ -1,6 +1,7 @@
 //! Relay of an answer's body to the client: every byte unchanged and without delay.
 //!
-//! A stream that broke never ends cleanly: the client gets an error event if possible, then a broken connection.
+//! An answer that broke never ends cleanly. If the provider's connection broke, the client's breaks in the same way, and
+//! its own retry works as without the proxy. If the proxy ends the stream, or its end is missing, an error event tells why.
 
 use std::{
     pin::Pin,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -30,8 +31,12 @@ use crate::{
     },
 };
 
-/// Time for the error event to reach the client before the connection is cut.
+/// Time for the last bytes to reach the client before the connection is cut.
 const CLOSE_DELAY: Duration = Duration::from_millis(10);
+/// The beginning of every message of an error event.
+///
+/// opencode, pi, continue, Hermes and `LiteLLM` retry on this word: see the table in `docs/broken-streams.md`.
+const RETRIED_PREFIX: &str = "Overloaded: ";
 
 /// The failure of an answer's body before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,17 +44,10 @@ const CLOSE_DELAY: Duration = Duration::from_millis(10);
 pub struct RelayError(pub Verdict);
 
 impl RelayError {
-    const fn status(self) -> StatusCode {
-        match self.0.class {
-            Class::Broken => StatusCode::BAD_GATEWAY,
-            _ => StatusCode::GATEWAY_TIMEOUT,
-        }
-    }
-
+    /// Returns the message of the error event: the cause, behind the word that most clients retry on.
     fn client_message(self, tool: Option<&RunningTool>) -> String {
         let text = match (self.0.class, self.0.code) {
-            (Class::Broken, "incomplete_stream") => "the stream ended before the answer was complete; try again",
-            (Class::Broken, _) => "the connection to the provider failed in the middle of the answer; try again",
+            (Class::Broken, _) => "the stream ended before the answer was complete; try again",
             (Class::ServerTool, _) => "timeout: a tool that the provider runs gave no sign for too long; try again",
             (Class::Compaction, _) => "timeout: the provider's compaction of the history took too long; try again",
             (Class::Parked { .. }, _) => "timeout: the provider did not begin to answer; try again",
@@ -57,8 +55,13 @@ impl RelayError {
             _ => "timeout: the provider fell silent in the middle of the answer; try again",
         };
         match tool {
-            Some(tool) => format!("{text} ({} {}, {} s)", tool.name, tool.id, tool.age.as_secs()),
-            None => text.to_owned(),
+            Some(tool) => format!(
+                "{RETRIED_PREFIX}{text} ({} {}, {} s)",
+                tool.name,
+                tool.id,
+                tool.age.as_secs()
+            ),
+            None => format!("{RETRIED_PREFIX}{text}"),
         }
     }
 }
@@ -131,7 +134,7 @@ impl Body for AnswerBody {
 pub(super) enum RelayState {
     /// The provider's body is relayed.
     Relaying(CoalescedBody),
-    /// The error event was sent. The error follows at this time, and cuts the connection.
+    /// Everything was passed on. The error follows at this time, and cuts the connection.
     Closing(RelayError, Instant),
     /// The body has ended.
     Done,
@@ -207,6 +210,11 @@ impl Relay {
             RelayState::Closing(error, at) => {
                 let (error, at) = (*error, *at);
                 ready!(self.timer.poll(at, cx));
+                if self.log.is_client_behind() {
+                    // The server drops bytes that it has not yet written, and a slow client must still get them.
+                    self.state = RelayState::Closing(error, clock::now() + CLOSE_DELAY);
+                    return self.poll_relay(cx);
+                }
                 self.state = RelayState::Done;
                 Poll::Ready(Some(Err(error)))
             }
@@ -218,9 +226,9 @@ impl Relay {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.record_frame(frame)))),
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "the connection to the provider failed in the middle of the answer");
-                    self.finish_body(true)
+                    self.finish_broken_body(cx)
                 }
-                Poll::Ready(None) => self.finish_body(false),
+                Poll::Ready(None) => self.finish_body(cx),
                 // Checked only after a poll of the body: bytes that have arrived always come before a timeout.
                 Poll::Pending => {
                     let watched = self.announcing_facts().is_some();
@@ -228,10 +236,10 @@ impl Relay {
                     ready!(self.timer.poll(Instant::from_std(at), cx));
                     if self.has_announced_end() {
                         // The answer is complete. A provider that does not close the connection has not failed.
-                        return self.finish_body(false);
+                        return self.finish_body(cx);
                     }
                     let state = self.timeouts.state();
-                    self.fail_stream(classify(Observation::TimedOut { timeout: clock, state }))
+                    self.fail_stream(classify(Observation::TimedOut { timeout: clock, state }), cx)
                 }
             },
         }
@@ -273,7 +281,7 @@ impl Relay {
         ))
     }
 
-    /// Judges the end of the provider's body. `broken` is `true` if the connection failed.
+    /// Judges the end of the provider's body. `broken` is `true` if the connection failed before the answer was complete.
     fn end_verdict(&self, broken: bool) -> Verdict {
         if let Some(said) = self.stream_error() {
             return classify(Observation::StreamError {
@@ -283,24 +291,45 @@ impl Relay {
         }
         classify(Observation::BodyEnded {
             is_complete: self.may_end(),
-            // After its announced end the answer is complete, so a broken connection loses nothing.
-            is_broken: broken && !self.has_announced_end(),
+            is_broken: broken,
         })
     }
 
     /// Handles the end of the provider's body.
-    fn finish_body(&mut self, broken: bool) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    fn finish_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
         }
         // After `finish`, which may still find an event at the very end.
-        let verdict = self.end_verdict(broken);
+        let verdict = self.end_verdict(false);
         if verdict.class == Class::Broken {
-            return self.fail_stream(verdict);
+            return self.fail_stream(verdict, cx);
         }
         self.end_log(verdict);
         self.state = RelayState::Done;
         Poll::Ready(None)
+    }
+
+    /// Handles a failure of the provider's connection.
+    fn finish_broken_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.finish();
+        }
+        if self.has_last_event() {
+            // Behind the last event nothing can be missing, so the client's answer ends well.
+            return self.finish_body(cx);
+        }
+        // No error event: clients retry a broken connection by themselves, and many of them stop at an error.
+        let verdict = self.end_verdict(true);
+        self.end_failed_log(verdict);
+        self.cut_connection(verdict, cx)
+    }
+
+    /// Returns `true` if the event that ends every answer of the format has come, and it is no error.
+    fn has_last_event(&self) -> bool {
+        // A stop reason is not enough: Chat Completions sends the usage and other choices behind it.
+        self.announcing_facts()
+            .is_some_and(|(_, facts)| facts.terminal && facts.error.is_none())
     }
 
     /// Ends the log with the watcher's facts. Only the first end counts.
@@ -323,25 +352,30 @@ impl Relay {
         }
     }
 
-    /// Ends the answer with an error: an error event first if one fits, then a cut of the connection.
-    fn fail_stream(&mut self, verdict: Verdict) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        let error = RelayError(verdict);
+    /// Ends the log of an answer that failed, and names the tool that the provider was running. Returns that tool.
+    fn end_failed_log(&mut self, verdict: Verdict) -> Option<RunningTool> {
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let tool = facts.and_then(|facts| self.timeouts.running_tool(facts, clock::std_now()));
-        let message = error.client_message(tool.as_ref());
-        self.log.event.running_tool = tool;
+        self.log.event.running_tool.clone_from(&tool);
         self.end_log(verdict);
-        // Drops the provider's body, which cancels the answer there.
-        self.state = RelayState::Done;
+        tool
+    }
+
+    /// Ends the answer with an error: an error event first if one fits, then a cut of the connection.
+    fn fail_stream(
+        &mut self,
+        verdict: Verdict,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let tool = self.end_failed_log(verdict);
+        let message = RelayError(verdict).client_message(tool.as_ref());
         let id = &self.log.event.request_id;
         let event = self
             .shape
-            .and_then(|shape| shape.error_event(error.status().as_u16(), verdict.code, &message, id));
+            .and_then(|shape| shape.error_event(verdict.code, &message, id));
         let Some(event) = event else {
-            return Poll::Ready(Some(Err(error)));
+            return self.cut_connection(verdict, cx);
         };
-        // The cut waits: the server would drop an event that it has not yet written.
-        self.state = RelayState::Closing(error, clock::now() + CLOSE_DELAY);
         // A partial event is ended first, or the client would read the error as its continuation.
         let open = self
             .watcher
@@ -349,7 +383,20 @@ impl Relay {
             .is_some_and(|watcher| !watcher.is_between_events());
         let mut data = BytesMut::from(if open { &b"\n\n"[..] } else { &[] });
         data.extend_from_slice(&event);
+        self.state = RelayState::Closing(RelayError(verdict), clock::now() + CLOSE_DELAY);
         Poll::Ready(Some(Ok(Frame::data(data.freeze()))))
+    }
+
+    /// Cuts the client's connection, once it got everything that was passed on.
+    fn cut_connection(
+        &mut self,
+        verdict: Verdict,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        // Replaces the provider's body, which cancels the answer there.
+        self.state = RelayState::Closing(RelayError(verdict), clock::now() + CLOSE_DELAY);
+        // The cut waits: the server would drop bytes that it has not yet written.
+        self.poll_relay(cx)
     }
 }
 

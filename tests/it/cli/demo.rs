@@ -82,7 +82,7 @@ const LINES: [&[&str]; 5] = [
         "keys that are left: 0",
         "asked by hand: key-a: 200, key-b: 200",
         "with 200 x-antiphon-profile: key-",
-        "error event: timeout: a tool that the provider runs gave no sign for too long",
+        "error event: Overloaded: timeout: a tool that the provider runs gave no sign for too long",
         "/admin/v1/profiles: key-a ready, key-b ready",
         "with 504",
         "x-antiphon-fault: provider, x-antiphon-phase: headers",

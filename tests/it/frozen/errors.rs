@@ -178,16 +178,12 @@ fn types_of_statuses_and_stream_errors_are_pinned() {
     let mut facts = Vec::new();
     let statuses = [400, 401, 403, 404, 405, 408, 413, 417, 426, 429, 500, 502, 503, 504];
     for (name, shape) in SHAPES {
+        let event = shape.error_event("CODE", "*", "ID");
+        let event = event.map(|event| format!("{:?}", String::from_utf8(event.to_vec()).unwrap()));
+        facts.push(format!("event {name} {}", event.as_deref().unwrap_or("-")));
         for status in statuses.map(|status| StatusCode::from_u16(status).unwrap()) {
             let body = shape.error_body(status.as_u16(), "CODE", "*", "ID");
             facts.push(format!("body {name} {} {body}", status.as_u16()));
-            let event = shape.error_event(status.as_u16(), "CODE", "*", "ID");
-            let event = event.map(|event| format!("{:?}", String::from_utf8(event.to_vec()).unwrap()));
-            facts.push(format!(
-                "event {name} {} {}",
-                status.as_u16(),
-                event.as_deref().unwrap_or("-")
-            ));
             if let Some(kind) = shape.error_type_header(status.as_u16()) {
                 facts.push(format!("x-amzn-errortype {name} {} {kind}", status.as_u16()));
             }

@@ -9,6 +9,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
 use crate::{frozen::golden::same_lines, proxy::routes};
 
 const PATHS: &[&str] = &[
+    "/messages",
+    "/messages/count_tokens",
+    "/chat/completions",
+    "/responses",
+    "/models/m:generateContent",
     "/v1/messages",
     "/v1/messages/count_tokens",
     "/v1/messages/batches",

@@ -146,12 +146,13 @@ const NONE: &str = "format=\"anthropic\",stop=\"none\"";
 async fn a_stream_without_an_end_is_counted_without_a_stop() {
     let body = "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"id\":\"t\"}}\n\n";
     let whole = String::from_utf8(chunk(body)).unwrap();
-    // A clean end and a break look equally broken to the client.
-    for end in ["0\r\n\r\n", ""] {
+    // A clean end becomes an error event, and a break stays one.
+    for (end, has_event) in [("0\r\n\r\n", true), ("", false)] {
         let (_upstream, app) = with_answer(format!("{SSE}{whole}{end}")).await;
         let got = app.ask(post("/anthropic/v1/messages", "{}")).await;
         assert!(got.text().starts_with(body));
-        assert!(!got.complete && got.text().contains("event: error"));
+        assert!(!got.complete);
+        assert_eq!(got.text().contains("event: error"), has_event);
         counts(&app, "stream_ends", NONE, 1).await;
         counts(&app, "calls_emitted", ANTHROPIC, 1).await;
     }

@@ -28,6 +28,10 @@ fn everything() -> Routes {
         "local=http://127.0.0.1:8000/v1",
         "grocery=https://llm.example/openai/v1/",
         "work=https://api.anthropic.com",
+        "path=https://api.anthropic.com/llm",
+        "based=https://api.anthropic.com/llm/v1",
+        "region=https://eu.api.openai.com",
+        "codex=https://chatgpt.com/backend-api/codex",
         "minimax=https://gateway.example",
         "china=https://api.minimaxi.com/anthropic",
         "west=https://api-uw.minimax.io",
@@ -74,6 +78,67 @@ fn check(rows: &[(&str, &[&str], &str)]) {
         })
         .collect();
     assert!(wrong.is_empty(), "{} rows\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The AI SDK, opencode and continue leave the version to the base URL, and the base URLs of others have none.
+#[test]
+fn a_version_that_the_client_left_out_is_added_once() {
+    #[rustfmt::skip]
+    check(&[
+        ("/anthropic/messages", &[], "anthropic /v1/messages anthropic"),
+        ("/anthropic/messages?beta=true", &[], "anthropic /v1/messages?beta=true anthropic"),
+        ("/anthropic/messages/count_tokens", &[], "anthropic /v1/messages/count_tokens anthropic"),
+        ("/anthropic/messages/batches", &[], "anthropic /v1/messages/batches anthropic"),
+        ("GET /anthropic/messages/batches/b/results", &[], "anthropic /v1/messages/batches/b/results -"),
+        ("GET /anthropic/models", &[], "anthropic /v1/models -"),
+        ("GET /anthropic/models/claude", &[], "anthropic /v1/models/claude -"),
+        ("/anthropic/v1/messages", &[], "anthropic /v1/messages anthropic"),
+        ("/anthropic/v1/v1/messages", &[], "anthropic /v1/v1/messages anthropic"),
+        ("/work/messages", &[], "work /v1/messages anthropic"),
+        ("/path/messages", &[], "path /llm/v1/messages anthropic"),
+        ("/path/v1/messages", &[], "path /llm/v1/messages anthropic"),
+        ("/path/llm/messages", &[], "path /llm/v1/messages anthropic"),
+        ("/path/llm/v1/messages", &[], "path /llm/v1/messages anthropic"),
+        ("/based/messages", &[], "based /llm/v1/messages anthropic"),
+        ("/based/v1/messages", &[], "based /llm/v1/messages anthropic"),
+        ("/openai/chat/completions", &[], "openai /v1/chat/completions openai-chat"),
+        ("/openai/responses", &[], "openai /v1/responses openai-responses"),
+        ("/openai/responses/compact", &[], "openai /v1/responses/compact openai-responses"),
+        ("/openai/conversations/c/items", &[], "openai /v1/conversations/c/items openai-responses"),
+        ("/openai/embeddings", &[], "openai /v1/embeddings -"),
+        ("GET /openai/models", &[], "openai /v1/models -"),
+        ("GET /openai/responses/resp_1", &[], "openai /v1/responses/resp_1 -"),
+        ("/region/chat/completions", &[], "region /v1/chat/completions openai-chat-compatible"),
+        ("/mistral/chat/completions", &[], "mistral /v1/chat/completions openai-chat-mistral"),
+        ("/xai/responses", &[], "xai /v1/responses openai-responses-compatible"),
+        ("/groq/openai/chat/completions", &[], "groq /openai/v1/chat/completions openai-chat-compatible"),
+        ("/openrouter/chat/completions", &[], "openrouter /api/v1/chat/completions openai-chat-compatible"),
+        ("/openrouter/api/chat/completions", &[], "openrouter /api/v1/chat/completions openai-chat-compatible"),
+        ("/moonshot/chat/completions", &[], "moonshot /v1/chat/completions openai-chat-compatible"),
+        ("/moonshot/anthropic/messages", &[], "moonshot /anthropic/v1/messages anthropic-compatible"),
+        ("/gemini/models/m:streamGenerateContent?alt=sse", &[], "gemini /v1beta/models/m:streamGenerateContent?alt=sse gemini"),
+        ("GET /gemini/models", &[], "gemini /v1beta/models -"),
+        ("/gemini/openai/chat/completions", &[], "gemini /v1beta/openai/chat/completions openai-chat-compatible"),
+        ("/gemini/v1/models/m:generateContent", &[], "gemini /v1/models/m:generateContent gemini"),
+        ("/gemini/v1internal:generateContent", &[], "gemini /v1internal:generateContent gemini"),
+    ]);
+}
+
+/// These have a meaning without a version, or none is known.
+#[test]
+fn no_version_is_added_where_none_belongs() {
+    #[rustfmt::skip]
+    check(&[
+        ("HEAD /anthropic", &[], "anthropic / -"),
+        ("GET /anthropic/api/oauth/profile", &[], "anthropic /api/oauth/profile -"),
+        ("/anthropic/messagesx", &[], "anthropic /messagesx -"),
+        ("/deepseek/chat/completions", &[], "deepseek /chat/completions openai-chat-deepseek"),
+        ("/codex/responses", &[], "codex /backend-api/codex/responses openai-responses-compatible"),
+        ("/like/chat/completions", &[], "like /chat/completions openai-chat-compatible"),
+        ("/local/chat/completions", &[], "local /v1/chat/completions openai-chat-compatible"),
+        ("/azure/openai/responses?api-version=preview", &[], "azure /openai/responses?api-version=preview openai-responses"),
+        ("/messages", &[], "404"),
+    ]);
 }
 
 #[test]

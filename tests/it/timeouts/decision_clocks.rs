@@ -26,7 +26,7 @@ fn script(parts: &[Vec<Step>]) -> Vec<Step> {
 /// Returns a row that ends with a stall of this kind, cut in the shape of Messages.
 fn silent(name: &'static str, parts: &[Vec<Step>], kind: Kind, second: u64) -> Row {
     let (log, counts, endpoint) = kind.words();
-    let answer = format!("200 cut timeout_error n1 @{second}").leak();
+    let answer = format!("200 cut overloaded_error n1 @{second}").leak();
     let want: Seen = [answer, "A@0", log, counts, "-", endpoint];
     Row::new(name, [script(parts)], want)
 }
@@ -322,11 +322,11 @@ async fn a_server_tool_in_one_lane_does_not_affect_another() {
     for (other, wanted) in [
         (
             script(&[vec![say(start()), say(text_start(0))], alive(&ping())]),
-            "200 cut timeout_error n1 @241",
+            "200 cut overloaded_error n1 @241",
         ),
         (
             script(&[vec![say(start()), say(server_tool(0, "t"))], alive(&ping())]),
-            "200 cut timeout_error n1 @901",
+            "200 cut overloaded_error n1 @901",
         ),
     ] {
         let world = profiled(|_| ());
@@ -342,7 +342,7 @@ async fn a_server_tool_in_one_lane_does_not_affect_another() {
         let (first, second): (Answer, Answer) = tokio::join!(first.answer(), second.answer());
         assert_eq!(
             (got(&first).as_str(), got(&second).as_str()),
-            ("200 cut timeout_error n1 @900", wanted)
+            ("200 cut overloaded_error n1 @900", wanted)
         );
     }
 }
@@ -368,31 +368,31 @@ async fn without_heartbeats_the_state_timeout_replaces_the_socket_timeout() {
             "Gemini: words",
             GEMINI,
             vec![gemini::text("a")],
-            ["200 cut DEADLINE_EXCEEDED n1 @240", ""],
+            ["200 cut UNAVAILABLE n1 @240", ""],
         ),
         row(
             "Gemini: code runs",
             GEMINI,
             vec![gemini::server_tool()],
-            ["200 cut DEADLINE_EXCEEDED n1 @900", "tool"],
+            ["200 cut UNAVAILABLE n1 @900", "tool"],
         ),
         row(
             "Gemini: code has run",
             GEMINI,
             vec![gemini::server_tool(), gemini::server_result()],
-            ["200 cut DEADLINE_EXCEEDED n1 @240", ""],
+            ["200 cut UNAVAILABLE n1 @240", ""],
         ),
         row(
             "Gemini: reasoning",
             GEMINI,
             vec![gemini::reasoning("hm")],
-            ["200 cut DEADLINE_EXCEEDED n1 @600", ""],
+            ["200 cut UNAVAILABLE n1 @600", ""],
         ),
         row(
             "Gemini: nothing",
             GEMINI,
             vec![],
-            ["200 cut DEADLINE_EXCEEDED n1 @600", "parked"],
+            ["200 cut UNAVAILABLE n1 @600", "parked"],
         ),
         row(
             "Chat: words",
@@ -493,7 +493,7 @@ async fn a_compaction_request_gets_the_compaction_timeout() {
         } else {
             (Stalled, 240, "answer_stalled")
         };
-        let code = if is_messages { "timeout_error" } else { code };
+        let code = if is_messages { "overloaded_error" } else { code };
         let mut row = silent(name, &[begun, alive(&sign)], kind, second).ask(ask.clone());
         let answer: &str = format!("200 cut {code} n1 @{second}").leak();
         row.want.iter_mut().for_each(|want| want[0] = answer);
@@ -583,7 +583,7 @@ async fn a_client_with_a_shorter_timeout_is_answered_before_it() {
 async fn an_exchange_ends_after_an_hour_in_any_state() {
     let deadline = |name, parts: &[Vec<Step>]| {
         let want = [
-            "200 cut timeout_error n1 @3600",
+            "200 cut overloaded_error n1 @3600",
             "A@0",
             "proxy body deadline",
             "deadline=1",
@@ -609,7 +609,7 @@ async fn an_exchange_ends_after_an_hour_in_any_state() {
             "another limit",
             [script(&[vec![say(text_start(0)), Step::Hang]])],
             [
-                "200 cut timeout_error n1 @100",
+                "200 cut overloaded_error n1 @100",
                 "A@0",
                 "proxy body deadline",
                 "deadline=1",

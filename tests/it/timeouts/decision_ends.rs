@@ -142,7 +142,7 @@ async fn failures_after_the_end_change_nothing() {
             "without the end",
             [vec![sse(), say(text_start(0)), wait(5), Step::Reset]],
             [
-                "200 cut api_error n1 @5",
+                "200 cut bare n1 @5",
                 "A@0",
                 "network body answer_broken",
                 "broken=1",
@@ -183,7 +183,7 @@ async fn repeated_tool_results_never_count_below_zero() {
             (vec![server_tool(20, "s")], 900, tool),
             (vec![], 240, stalled),
         ] {
-            let answer: &str = format!("200 cut timeout_error n1 @{second}").leak();
+            let answer: &str = format!("200 cut overloaded_error n1 @{second}").leak();
             rows.push(Row::new(
                 "results",
                 [events(last)],
@@ -201,7 +201,14 @@ async fn repeated_tool_results_never_count_below_zero() {
         rows.push(Row::new(
             "stops",
             [again],
-            ["200 cut timeout_error n1 @600", sends, log, counts, profiles, endpoint],
+            [
+                "200 cut overloaded_error n1 @600",
+                sends,
+                log,
+                counts,
+                profiles,
+                endpoint,
+            ],
         ));
     }
     play(rows).await;
@@ -232,7 +239,11 @@ async fn state_never_crosses_exchanges() {
         assert_eq!(got(&client.answer().await), "200 whole n1 @0", "{name}");
         client.send(lane().bytes()).await;
         // The default timeout, not 900, 600 or 90 s.
-        assert_eq!(got(&client.answer().await), "200 cut timeout_error n1 @240", "{name}");
+        assert_eq!(
+            got(&client.answer().await),
+            "200 cut overloaded_error n1 @240",
+            "{name}"
+        );
         assert_eq!(world.connections().len(), 1, "{name}: the same connection");
         assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1), "{name}");
     }
@@ -243,7 +254,10 @@ async fn consecutive_stalls_are_judged_separately() {
     let world = profiled(|_| ());
     let lane = || Ask::messages().field("x-claude-code-session-id", "d2e70091-3007-41a3-a916-cb8b0d3098de");
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
-    assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @900");
+    assert_eq!(
+        got(&world.ask(lane().bytes()).await),
+        "200 cut overloaded_error n1 @900"
+    );
     assert_eq!(
         (cooldowns(&world).as_str(), failures(&world)),
         ("-", 0),
@@ -251,13 +265,19 @@ async fn consecutive_stalls_are_judged_separately() {
     );
     world.until(secs(1000)).await;
     world.script([vec![sse(), say(text_start(0))], alive(4000)].concat());
-    assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @1240");
+    assert_eq!(
+        got(&world.ask(lane().bytes()).await),
+        "200 cut overloaded_error n1 @1240"
+    );
     assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1));
     // The reverse order.
     world.until(secs(2000)).await;
     let before = pool_state(&world);
     world.script([vec![sse(), say(server_tool(0, "s"))], alive(4000)].concat());
-    assert_eq!(got(&world.ask(lane().bytes()).await), "200 cut timeout_error n1 @2900");
+    assert_eq!(
+        got(&world.ask(lane().bytes()).await),
+        "200 cut overloaded_error n1 @2900"
+    );
     assert_eq!(pool_state(&world), before);
 }
 

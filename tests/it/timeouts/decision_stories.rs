@@ -115,7 +115,7 @@ async fn an_endless_compaction_changes_no_state() {
         let answer = ask(&world, session(number)).await;
         assert_eq!(
             got(&answer),
-            format!("200 cut timeout_error n1 @{}", 1000 * number + 900)
+            format!("200 cut overloaded_error n1 @{}", 1000 * number + 900)
         );
         assert_eq!(pool_state(&world), before);
     }
@@ -219,7 +219,7 @@ async fn a_timeout_in_a_header_is_answered_in_time() {
 async fn a_stall_is_not_a_rate_limit() {
     let world = profiled(|builder: &mut Builder| builder.proxy.timeouts.gate = secs(0));
     world.script(vec![sse(), say(text_start(0)), Step::Hang]);
-    assert_eq!(got(&ask(&world, session(0)).await), "200 cut timeout_error n1 @240");
+    assert_eq!(got(&ask(&world, session(0)).await), "200 cut overloaded_error n1 @240");
     assert_eq!(cooldowns(&world), "-");
     world.until(secs(300)).await;
     world.script(vec![

@@ -232,7 +232,7 @@ async fn a_parked_request_is_resent_once_if_possible() {
             "7: behind the gate",
             [parked()],
             [
-                "200 cut timeout_error n1 @120",
+                "200 cut overloaded_error n1 @120",
                 "A@0",
                 "provider body parked",
                 "parked=1 stall:provider=1",
@@ -253,7 +253,7 @@ async fn a_parked_request_is_resent_once_if_possible() {
             ],
         ))
         .own([
-            "200 cut timeout_error n1 @120",
+            "200 cut overloaded_error n1 @120",
             "A@0",
             "provider body parked",
             "parked=1 stall:provider=1",
@@ -316,43 +316,43 @@ async fn a_stalled_stream_causes_no_cooldown_and_uses_the_timeout_of_its_state()
         stalled(
             "10: silence",
             text_and([wait(100), say(text(0, "b")), Step::Hang]),
-            "200 cut timeout_error n1 @340",
+            "200 cut overloaded_error n1 @340",
         ),
         stalled(
             "10: silence of a socket that had shown signs of life",
             text_and([say(ping()), wait(80), say(ping()), Step::Hang]),
-            "200 cut timeout_error n1 @170",
+            "200 cut overloaded_error n1 @170",
         ),
         stalled(
             "10: the same, with a tool in flight",
             stream([say(server_tool(0, "s")), say(ping()), Step::Hang]),
-            "200 cut timeout_error n1 @90",
+            "200 cut overloaded_error n1 @90",
         ),
         stalled(
             "10: the same, while compacting",
             stream([say(compaction_start(0)), say(ping()), Step::Hang]),
-            "200 cut timeout_error n1 @90",
+            "200 cut overloaded_error n1 @90",
         ),
         stalled(
             "11: signs of life alone",
             text_and(every_ten(&ping(), 4000)),
-            "200 cut timeout_error n1 @240",
+            "200 cut overloaded_error n1 @240",
         ),
         stalled(
             "12: the same, with reasoning open",
             stream([vec![say(reasoning_start(0))], every_ten(&ping(), 4000)].concat()),
-            "200 cut timeout_error n1 @600",
+            "200 cut overloaded_error n1 @600",
         ),
         excused(
             "13: the same, with a tool in flight",
             stream([vec![say(server_tool(0, "s"))], every_ten(&ping(), 4000)].concat()),
-            "200 cut timeout_error n1 @900",
+            "200 cut overloaded_error n1 @900",
             tool,
         ),
         excused(
             "14: the same, while compacting",
             stream([vec![say(compaction_start(0))], every_ten(&ping(), 4000)].concat()),
-            "200 cut timeout_error n1 @900",
+            "200 cut overloaded_error n1 @900",
             compacting,
         ),
         stalled(
@@ -364,7 +364,7 @@ async fn a_stalled_stream_causes_no_cooldown_and_uses_the_timeout_of_its_state()
         stalled(
             "10: Gemini",
             vec![sse(), say(gemini::text("a")), Step::Hang],
-            "200 cut DEADLINE_EXCEEDED n1 @240",
+            "200 cut UNAVAILABLE n1 @240",
         )
         .ask(Ask::of("/gemini/v1beta/models/m:streamGenerateContent?alt=sse")),
         stalled(
@@ -396,7 +396,7 @@ async fn a_broken_stream_is_resent_only_before_it_has_begun() {
             name,
             [text_and([wait(20), last])],
             [
-                "200 cut api_error n1 @20",
+                "200 cut bare n1 @20",
                 "A@0",
                 "network body answer_broken",
                 "broken=1",
@@ -405,7 +405,7 @@ async fn a_broken_stream_is_resent_only_before_it_has_begun() {
             ],
         )
     };
-    let early = |name, last: Step, counts: [&'static str; 2]| {
+    let early = |name, last: Step, cut: &'static str, counts: [&'static str; 2]| {
         Row::new(
             name,
             [stream([wait(3), last]), whole()],
@@ -418,14 +418,14 @@ async fn a_broken_stream_is_resent_only_before_it_has_begun() {
                 "works",
             ],
         )
-        .own(["200 cut api_error n1 @3", "A@0", counts[0], counts[1], "-", "+1"])
+        .own([cut, "A@0", counts[0], counts[1], "-", "+1"])
     };
     play(vec![
         Row::new(
             "15: an end that is none",
             [text_and([wait(20), Step::End])],
             [
-                "200 cut api_error n1 @20",
+                "200 cut overloaded_error n1 @20",
                 "A@0",
                 "network body incomplete_stream",
                 "broken=1",
@@ -438,11 +438,13 @@ async fn a_broken_stream_is_resent_only_before_it_has_begun() {
         early(
             "15: before the commit",
             Step::End,
+            "200 cut overloaded_error n1 @3",
             ["network body incomplete_stream", "broken=1"],
         ),
         early(
             "16: before the commit",
             Step::Reset,
+            "200 cut bare n1 @3",
             ["network body answer_broken", "broken=1"],
         ),
         Row::new(
@@ -458,7 +460,7 @@ async fn a_broken_stream_is_resent_only_before_it_has_begun() {
             ],
         )
         .own([
-            "200 cut api_error n1 @0",
+            "200 cut overloaded_error n1 @0",
             "A@0",
             "network body incomplete_stream",
             "broken=1",
@@ -553,7 +555,7 @@ async fn an_exchange_ends_after_an_hour_without_blame() {
         "25: words without end",
         [text_and((0..100).flat_map(|_| [wait(200), say(text(0, "b"))]))],
         [
-            "200 cut timeout_error n1 @3600",
+            "200 cut overloaded_error n1 @3600",
             "A@0",
             "proxy body deadline",
             "deadline=1",

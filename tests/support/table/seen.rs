@@ -22,7 +22,7 @@ use super::{
     MODEL,
 };
 
-/// Pause between the proxy's error event and the cut.
+/// Pause between the last byte of an answer and the cut.
 const FAREWELL: Duration = Duration::from_millis(10);
 
 /// Returns an answer as text: status, end, author of the error, sends, and time.
@@ -65,11 +65,13 @@ pub fn got(answer: &Answer) -> String {
     for end in ["message_stop", "[DONE]", "response.completed", "finishReason"] {
         assert!(!text.contains(end), "an end was made up: {text}");
     }
-    let cut = answer.pieces.last().unwrap().at;
+    let cut = answer.ended_at.saturating_sub(FAREWELL);
     if !code.is_empty() {
         let typed = text.contains("event: ");
         assert_eq!(last.starts_with("event: error\n"), typed, "{last}");
-        assert_at(answer.ended_at, cut + FAREWELL);
+        assert_at(answer.pieces.last().unwrap().at, cut);
+        // The word that clients retry on.
+        assert!(last.contains("\"message\":\"Overloaded: "), "{last}");
     }
     let code = if code.is_empty() { "bare" } else { &code };
     format!("{status} cut {code}{sends} {}", at(cut))
