@@ -71,8 +71,8 @@ def check_agents(agents, provider, base):
                     break
             else:
                 wrong = f"finished directly, not through antiphon: {output}" if ends[0] and not ends[1] else ""
-                words = "finished" if ends[1] else "not finished, directly neither"
-                yield f"{agent.name} cut: {place} ({words})", wrong
+                words = ["finished" if end else "not finished" for end in ends]
+                yield f"{agent.name} cut: {place} (directly {words[0]}, through antiphon {words[1]})", wrong
 
 
 def check_printed_urls(client, provider, base):
