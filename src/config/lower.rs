@@ -335,6 +335,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             late: lowering.file.repair.late.into(),
             least_safe: lowering.file.repair.least.into(),
             hygiene: lowering.file.repair.hygiene,
+            continuity: lowering.file.repair.continuity,
             tiers,
             // Learned from a provider's refusal, never configured.
             unique_ids: false,

@@ -32,11 +32,13 @@ pub enum FindingKind {
     MisplacedWords,
     /// Hygiene: a field whose value the provider rejects.
     Field,
+    /// Reasoning, a signature or a container that an answer carried, and that the client has dropped.
+    LostContinuity,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -49,6 +51,7 @@ impl FindingKind {
         Self::Headless,
         Self::MisplacedWords,
         Self::Field,
+        Self::LostContinuity,
     ];
 
     /// Returns the stable name: lower case, underscores.
@@ -66,6 +69,7 @@ impl FindingKind {
             Self::Headless => "headless",
             Self::MisplacedWords => "misplaced_words",
             Self::Field => "field",
+            Self::LostContinuity => "lost_continuity",
         }
     }
 
@@ -86,6 +90,7 @@ impl FindingKind {
                 "text is where this provider accepts none: behind a tool call, or beside tool results"
             }
             Self::Field => "the provider rejects the value of this field",
+            Self::LostContinuity => "the provider wants back what its answer carried with this call, and it is missing",
         }
     }
 }

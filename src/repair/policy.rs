@@ -74,6 +74,8 @@ pub struct RepairPolicy {
     pub least_safe: Applicability,
     /// `true` if `Field` findings are reported and fixed.
     pub hygiene: bool,
+    /// `true` if values of earlier answers that the client has dropped are put back.
+    pub continuity: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
     /// Treatment of a real result in the body whose call was given a placeholder in an earlier request.
@@ -96,6 +98,7 @@ impl Default for RepairPolicy {
         Self {
             least_safe: Applicability::Lossy,
             hygiene: true,
+            continuity: true,
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
             unique_ids: false,

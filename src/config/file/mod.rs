@@ -111,6 +111,8 @@ section! {
         pub least: LeastName = LeastName::Lossy,
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
         pub hygiene: bool = true,
+        /// Puts back what an answer carried and the client has dropped: reasoning, thought signatures, containers.
+        pub continuity: bool = true,
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
         pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.

@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::{CallAnswers, PendingPins, call_answers},
+    unedited::report_unedited,
 };
 use crate::{
     auth::Caller,
@@ -20,13 +21,13 @@ use crate::{
     proxy::{
         catch_core_panic::catch_core_panic,
         client_body::{ClientBody, CollectedBody},
+        continuity::{ContinuityPlan, RequestContinuity},
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
         headers::is_signed,
         late_results::{LateResults, LateTexts},
         provider_facts::FactScope,
-        rejection::Rejection,
     },
     recall::LedgerBudget,
     repair::{
@@ -62,6 +63,8 @@ struct RepairedBody {
     body: Segments,
     report: RepairReport,
     texts: LateTexts,
+    /// `true` if `plain` contains values that the client had dropped.
+    is_continued: bool,
     lookup: CallLookup,
     pins: Option<PendingPins>,
 }
@@ -182,7 +185,7 @@ impl BodyRepair<'_> {
         raw: &Bytes,
         coding: ContentCoding,
         read: ReadBody<'_>,
-        ledger_budget: LedgerBudget,
+        mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
@@ -190,36 +193,29 @@ impl BodyRepair<'_> {
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
+        let mut continuity = self.continuity(&context, &read, mode);
         if mode == Mode::Repair {
-            return Ok(self.repair_body(raw, coding, read, context, ledger_budget, log).await);
+            let repaired = self.repair_body(raw, coding, read, context, continuity, ledger_budget, log);
+            return Ok(repaired.await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
-        let report = report.map(|plan| plan.report).unwrap_or_default();
+        let mut report = report.map(|plan| plan.report).unwrap_or_default();
+        if let Some(continuity) = &mut continuity {
+            let (path, route, paired) = (self.path, self.route, &read.paired);
+            let work = async |deadline| continuity.plan_values(path, route, &context, paired, deadline).await;
+            drop(ledger_budget.spend(work).await);
+            continuity.add_to_report(&mut report);
+        }
         log.event.unreadable = report.unread;
         if !report.findings.is_empty() {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
-        // Strict: every body with findings is an error for the client, never sent and never edited.
-        if mode == Mode::Strict && !report.findings.is_empty() {
-            log.event.is_rejected = true;
-            log.repair_header = Some(HeaderValue::from_static("rejected"));
-            let findings = report.findings.clone();
-            log.event.report = Some(report.without_actions());
-            return Err(ProxyError::Rejected(Rejection {
-                findings,
-                format: self.wire.format,
-            }));
-        }
-        log.event.report = Some(report.without_actions());
-        let words = match (mode, is_signed) {
-            (Mode::Observe, true) => "observed; reason=signed",
-            (Mode::Observe, false) => "observed",
-            // Strict, and without findings.
-            _ => "none",
-        };
-        log.repair_header = Some(HeaderValue::from_static(words));
-        Ok(self.original_body(raw, read, context, ledger_budget))
+        report_unedited(report, mode, is_signed, self.wire, log)?;
+        Ok(OutgoingBody {
+            continuity,
+            ..self.original_body(raw, read, context, ledger_budget)
+        })
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
@@ -260,12 +256,13 @@ impl BodyRepair<'_> {
         raw: &Bytes,
         coding: ContentCoding,
         read: ReadBody<'_>,
-        context: RequestContext,
+        mut context: RequestContext,
+        mut continuity: Option<RequestContinuity>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), self.late_results(&context));
-        let work = |deadline| self.answer_calls(read, &context, &results, deadline);
+        let work = |deadline| self.answer_calls(read, &context, &results, continuity.as_mut(), deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
@@ -280,9 +277,14 @@ impl BodyRepair<'_> {
             body,
             mut report,
             texts,
+            is_continued,
             lookup,
             mut pins,
         } = repaired;
+        if let Some(continuity) = &continuity {
+            continuity.bind_context(&mut context);
+            continuity.add_to_report(&mut report);
+        }
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
             pins.ledger_budget = ledger_budget;
@@ -300,7 +302,7 @@ impl BodyRepair<'_> {
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
         log.event.report = Some(report);
         // Without any edit the client's own bytes are sent, compressed as they were.
-        let is_untouched = body.is_original() && texts.count == 0;
+        let is_untouched = body.is_original() && texts.count == 0 && !is_continued;
         let sent = SentBody {
             plain,
             ends_with_late: texts.is_at_end,
@@ -320,6 +322,7 @@ impl BodyRepair<'_> {
             sent_body: Some(sent),
             pins,
             late_results: results.late.is_used().then_some(results),
+            continuity,
             needs_binding_beta: asks_for_binding_controls,
             context,
         }
@@ -345,6 +348,7 @@ impl BodyRepair<'_> {
         read: ReadBody<'_>,
         context: &RequestContext,
         results: &LateResults,
+        mut continuity: Option<&mut RequestContinuity>,
         deadline: Instant,
     ) -> Result<RepairedBody, Unreadable> {
         let ReadBody {
@@ -360,17 +364,27 @@ impl BodyRepair<'_> {
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
+        // Keys of values are made from the client's own bytes, so the search comes before any edit.
+        let mut values = ContinuityPlan::default();
+        if let Some(continuity) = &mut continuity {
+            let work = continuity.plan_values(self.path, self.route, context, &paired, deadline);
+            values = work.await;
+        }
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
         let late = results.insert_late_texts(&plain, &paired, &outline, asks, deadline);
         let late_body;
         if let Some(late) = late.await {
             late_body = late.body;
-            // The bytes have changed: the only second parse of a request. If it fails, late texts are left out.
-            if let Ok(again) = catch_read(|| parse(&late_body, self.wire))
-                && let Ok(mut again) = self.pair_body(caller, again)
-            {
-                again.set_conversation(conversation);
+            // The bytes have changed. If they cannot be read again, late texts are left out.
+            if let Some(again) = self.pair_again(caller, &late_body, conversation) {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
+            }
+        }
+        let (continued_body, mut is_continued) = (values.apply(&paired, &plain), false);
+        if let (Some(body), Some(continuity)) = (&continued_body, continuity) {
+            match self.pair_again(caller, body, conversation) {
+                Some(again) => (paired, plain, is_continued) = (again, body.clone(), true),
+                None => continuity.cancel(),
             }
         }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
@@ -384,8 +398,8 @@ impl BodyRepair<'_> {
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             self.record_pins(&answers, &lookup);
-            if texts.count > 0 {
-                // Late texts have moved the spans of the first outline.
+            if texts.count > 0 || is_continued {
+                // These edits have moved the spans of the first outline.
                 outline = paired.outline();
             }
         }
@@ -404,9 +418,32 @@ impl BodyRepair<'_> {
             body,
             report: plan.report,
             texts,
+            is_continued,
             lookup,
             pins,
         })
+    }
+
+    /// Parses and pairs a body that the proxy has changed. `None` if that fails.
+    fn pair_again<'b>(&self, caller: Caller, body: &'b Bytes, conversation: Option<[u8; 32]>) -> Option<Paired<'b>> {
+        let parsed = catch_read(|| parse(body, self.wire)).ok()?;
+        let mut paired = self.pair_body(caller, parsed).ok()?;
+        paired.set_conversation(conversation);
+        Some(paired)
+    }
+
+    /// Returns the continuity of this request. Strict and observe mode only report what is missing.
+    fn continuity(&self, context: &RequestContext, read: &ReadBody<'_>, mode: Mode) -> Option<RequestContinuity> {
+        let may_pin = mode == Mode::Repair && self.asks_for_turn(context);
+        RequestContinuity::new(
+            self.path,
+            self.route,
+            self.wire,
+            context,
+            may_pin,
+            read.plain,
+            &read.paired,
+        )
     }
 
     /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
