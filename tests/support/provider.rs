@@ -33,13 +33,30 @@ impl Provider {
         Self::serving(&[], true).await
     }
 
+    /// Starts a provider that thinks, and judges the formats of `wires` by further rules of a kind of server.
+    pub async fn ruled(wires: &[Wire], rules: judge::ServerRules) -> Self {
+        Self::with_settings(Settings {
+            dialects: wires.iter().map(|wire| judge::reading(*wire)).collect(),
+            thinks: true,
+            rules,
+            ..Settings::default()
+        })
+        .await
+    }
+
     async fn serving(wires: &[Wire], binds_thinking: bool) -> Self {
-        let inner = strict_provider::Provider::new(Settings {
+        Self::with_settings(Settings {
             dialects: wires.iter().map(|wire| judge::reading(*wire)).collect(),
             binds_thinking,
             recording: Recording::All,
             ..Settings::default()
-        });
+        })
+        .await
+    }
+
+    /// Starts a provider with any settings.
+    pub async fn with_settings(settings: Settings) -> Self {
+        let inner = strict_provider::Provider::new(settings);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, task) = inner.serve(listener).unwrap();
         Self { address, inner, task }
@@ -58,6 +75,16 @@ impl Provider {
     /// Queues the reply to the next accepted request without one. With an empty queue the model returns a short text.
     pub fn reply(&self, reply: Reply) {
         self.inner.reply(reply);
+    }
+
+    /// Loses the prompt cache: every turn so far is cold.
+    pub fn restart_cache(&self) {
+        self.inner.restart_cache();
+    }
+
+    /// Changes what the server counts as its own.
+    pub fn remember(&self, change: impl FnOnce(&mut judge::ServerMemory)) {
+        self.inner.remember(change);
     }
 
     /// Returns every request so far, in order of their answers.

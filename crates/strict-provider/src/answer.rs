@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{Reply, ToolCall};
+use crate::{
+    Reply, ToolCall,
+    thought::{ChatThought, Thought},
+};
 
 /// Creation time in every answer, in seconds since 1970.
 const CREATED: u64 = 1_700_000_000;
@@ -12,18 +15,22 @@ const CREATED: u64 = 1_700_000_000;
 pub(crate) struct Answer<'a> {
     /// Number of the answer, from 1.
     pub(crate) number: usize,
+    /// Its id in Responses.
+    pub(crate) response_id: &'a str,
     /// The requested model.
     pub(crate) model: &'a str,
     /// Thinking block before the reply. `None` if the model does not think.
     pub(crate) thinking: Option<&'a Value>,
+    /// The thought before the reply. `None` if the model does not think, or binds its thinking.
+    pub(crate) thought: Option<&'a Thought>,
+    /// Its place in Chat Completions.
+    pub(crate) chat_thought: ChatThought,
     /// The reply.
     pub(crate) reply: &'a Reply,
 }
 
-/// Returns the id of the Responses answer with this number.
-pub(crate) fn response_id(number: usize) -> String {
-    format!("resp_{number:08}")
-}
+/// Expiry of every container.
+const CONTAINER_EXPIRY: &str = "2030-01-01T00:00:00Z";
 
 impl Answer<'_> {
     fn text(&self) -> Option<&str> {
@@ -41,11 +48,19 @@ impl Answer<'_> {
     /// Returns a Messages answer.
     pub(crate) fn message(&self) -> Value {
         let text = self.text().map(|words| json!({"type": "text", "text": words}));
-        let call = |call: &ToolCall| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input});
-        let thinking = self.thinking.cloned();
+        let program = self.reply.container().map(|_| self.program());
+        let call = |call: &ToolCall| {
+            let mut block = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input});
+            if let Some(program) = &program {
+                block["caller"] = json!({"type": "code_execution_20260120", "tool_id": program["id"]});
+            }
+            block
+        };
+        let thinking = self.thinking.cloned().or_else(|| self.thought.map(Thought::block));
         let content: Vec<Value> = thinking
             .into_iter()
             .chain(text)
+            .chain(program.clone())
             .chain(self.calls().iter().map(call))
             .collect();
         let stop = if self.calls().is_empty() {
@@ -53,16 +68,31 @@ impl Answer<'_> {
         } else {
             "tool_use"
         };
-        json!({
+        let mut message = json!({
             "id": self.id("msg"), "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": stop, "stop_sequence": null, "usage": {"input_tokens": 12, "output_tokens": 4},
-        })
+        });
+        if let Some(container) = self.container() {
+            message["container"] = container;
+        }
+        message
+    }
+
+    /// Returns the code execution that makes the reply's calls.
+    fn program(&self) -> Value {
+        json!({"type": "server_tool_use", "id": self.id("srvtoolu"), "name": "code_execution", "input": {"code": "f()"}})
+    }
+
+    fn container(&self) -> Option<Value> {
+        let id = self.reply.container()?;
+        Some(json!({"id": id, "expires_at": CONTAINER_EXPIRY}))
     }
 
     /// Returns a Messages answer as a stream.
     pub(crate) fn message_events(&self) -> Vec<String> {
         let mut opening = self.message();
         let stop = opening["stop_reason"].take();
+        let container = opening.get_mut("container").map(Value::take);
         let blocks = std::mem::replace(&mut opening["content"], json!([]));
         let mut events = vec![named(&json!({"type": "message_start", "message": opening}))];
         for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
@@ -77,7 +107,11 @@ impl Answer<'_> {
             events.extend(deltas.into_iter().map(delta));
             events.push(named(&json!({"type": "content_block_stop", "index": index})));
         }
-        let delta = json!({"stop_reason": stop, "stop_sequence": null});
+        let mut delta = json!({"stop_reason": stop, "stop_sequence": null});
+        // A stream names the container only at its end.
+        if let Some(container) = container {
+            delta["container"] = container;
+        }
         events.push(named(
             &json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 4}}),
         ));
@@ -103,6 +137,9 @@ impl Answer<'_> {
         if !self.calls().is_empty() {
             message["tool_calls"] = self.tool_calls(false);
         }
+        if let Some(words) = self.chat_reasoning() {
+            message["reasoning_content"] = words.into();
+        }
         json!({
             "id": self.id("chatcmpl"), "object": "chat.completion", "created": CREATED, "model": self.model,
             "choices": [{"index": 0, "message": message, "finish_reason": self.finish(), "logprobs": null}],
@@ -119,6 +156,8 @@ impl Answer<'_> {
             }))
         };
         let mut events = vec![chunk(json!({"role": "assistant", "content": ""}), Value::Null)];
+        let thought = self.chat_reasoning().map(halves).into_iter().flatten();
+        events.extend(thought.map(|half| chunk(json!({"content": null, "reasoning_content": half}), Value::Null)));
         let halves = self.text().map(halves).into_iter().flatten();
         events.extend(halves.map(|half| chunk(json!({"content": half}), Value::Null)));
         if !self.calls().is_empty() {
@@ -133,12 +172,27 @@ impl Answer<'_> {
         if self.calls().is_empty() { "stop" } else { "tool_calls" }
     }
 
+    /// Returns the thought as `reasoning_content`, if it belongs there.
+    fn chat_reasoning(&self) -> Option<&str> {
+        let thought = self.thought.filter(|_| self.chat_thought == ChatThought::Content)?;
+        Some(&thought.words)
+    }
+
+    /// Returns the signature beside the first call, if it belongs there.
+    fn google_extra(&self) -> Option<Value> {
+        let thought = self.thought.filter(|_| self.chat_thought == ChatThought::GoogleExtra)?;
+        Some(json!({"google": {"thought_signature": thought.seal}}))
+    }
+
     fn tool_calls(&self, numbered: bool) -> Value {
         let call = |(index, call): (usize, &ToolCall)| {
             let function = json!({"name": call.name, "arguments": call.input.to_string()});
             let mut call = json!({"id": call.id, "type": "function", "function": function});
             if numbered {
                 call["index"] = index.into();
+            }
+            if let Some(extra) = self.google_extra().filter(|_| index == 0) {
+                call["extra_content"] = extra;
             }
             call
         };
@@ -148,7 +202,7 @@ impl Answer<'_> {
     /// Returns a Responses answer.
     pub(crate) fn response(&self) -> Value {
         json!({
-            "id": response_id(self.number), "object": "response", "created_at": CREATED, "status": "completed",
+            "id": self.response_id, "object": "response", "created_at": CREATED, "status": "completed",
             "model": self.model,
             "error": null, "incomplete_details": null, "output": self.items(),
             "usage": {"input_tokens": 12, "output_tokens": 4, "total_tokens": 16},
@@ -176,8 +230,10 @@ impl Answer<'_> {
                 "arguments": call.input.to_string(), "status": "completed",
             })
         };
-        message
+        let reasoning = self.thought.map(|thought| thought.item(&self.id("rs")));
+        reasoning
             .into_iter()
+            .chain(message)
             .chain(self.calls().iter().enumerate().map(call))
             .collect()
     }
@@ -190,6 +246,12 @@ impl Answer<'_> {
         let mut data = vec![json!({"type": "response.created", "response": opening})];
         for (index, item) in self.items().into_iter().enumerate() {
             let mut start = item.clone();
+            if item["type"] == "reasoning" {
+                start["encrypted_content"] = "".into();
+                data.push(json!({"type": "response.output_item.added", "output_index": index, "item": start}));
+                data.push(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
+                continue;
+            }
             start["status"] = "in_progress".into();
             let (kind, key, text) = if item["type"] == "message" {
                 start["content"] = json!([]);
@@ -232,11 +294,19 @@ impl Answer<'_> {
     /// Returns a Gemini answer.
     pub(crate) fn candidates(&self) -> Value {
         let text = self.text().map(|words| json!({"text": words}));
-        let call = |call: &ToolCall| {
+        let call = |(index, call): (usize, &ToolCall)| {
             let function = json!({"id": call.id, "name": call.name, "args": call.input});
-            json!({"functionCall": function, "thoughtSignature": "QUFB"})
+            match self.thought {
+                // Only the first of parallel calls is signed.
+                Some(thought) if index == 0 => json!({"functionCall": function, "thoughtSignature": thought.seal}),
+                Some(_) => json!({"functionCall": function}),
+                None => json!({"functionCall": function, "thoughtSignature": "QUFB"}),
+            }
         };
-        let parts: Vec<Value> = text.into_iter().chain(self.calls().iter().map(call)).collect();
+        let parts: Vec<Value> = text
+            .into_iter()
+            .chain(self.calls().iter().enumerate().map(call))
+            .collect();
         json!({
             "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
             "modelVersion": self.model, "responseId": format!("resp-{:08}", self.number),

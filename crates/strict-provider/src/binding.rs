@@ -95,11 +95,7 @@ impl Block<'_> {
              conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to \"drop_block\".{note}",
             self.message, self.index
         );
-        Refusal {
-            status: 400,
-            message,
-            ids: Vec::new(),
-        }
+        Refusal::plain(message)
     }
 }
 

@@ -17,6 +17,8 @@ mod paths;
 mod provider;
 #[cfg(feature = "server")]
 mod reply;
+#[cfg(feature = "server")]
+mod thought;
 
 #[cfg(feature = "server")]
 pub use provider::{Provider, ReceivedRequest, Recording, ResponseBody, Settings};

@@ -21,8 +21,11 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::{
     Dialect, Format, Reply,
     answer::{self, Answer},
-    binding, judge, model,
+    binding,
+    judge::{self, ServerMemory, ServerRules},
+    model,
     paths::{self, Endpoint, Wants},
+    thought::{ChatThought, Maker, Thought},
 };
 
 /// Largest request body in bytes: Anthropic's limit.
@@ -66,6 +69,11 @@ pub struct Settings {
     pub dialects: Vec<(Format, Dialect)>,
     /// `true` if the model thinks before each message and binds that to the prefix (Messages only).
     pub binds_thinking: bool,
+    /// `true` if the model thinks before each message, and signs or encrypts that as its provider does. A thought is
+    /// bound to no prefix.
+    pub thinks: bool,
+    /// Rules of the server beyond the pairing rules. Off by default.
+    pub rules: ServerRules,
     /// The requests to record.
     pub recording: Recording,
     /// `true` if the model calls offered tools by itself. Otherwise it returns a short text.
@@ -79,6 +87,8 @@ impl Default for Settings {
         Self {
             dialects: Vec::new(),
             binds_thinking: false,
+            thinks: false,
+            rules: ServerRules::default(),
             recording: Recording::All,
             calls_tools: false,
             run: String::new(),
@@ -95,6 +105,7 @@ pub struct Provider {
 #[derive(Debug)]
 struct Inner {
     settings: Settings,
+    maker: Maker,
     state: Mutex<State>,
 }
 
@@ -111,6 +122,8 @@ struct State {
     /// Responses: the calls of each response, which the next request must answer.
     open_responses: HashMap<String, Vec<String>>,
     open_order: VecDeque<String>,
+    /// What the rules of the server depend on.
+    memory: ServerMemory,
 }
 
 impl Provider {
@@ -119,6 +132,7 @@ impl Provider {
         Self {
             inner: Arc::new(Inner {
                 settings,
+                maker: Maker::new(),
                 state: Mutex::default(),
             }),
         }
@@ -142,6 +156,16 @@ impl Provider {
     /// Removes the pending replies of a credential.
     pub fn clear_replies(&self, credential: &str) {
         self.state().script_of.remove(credential);
+    }
+
+    /// Loses the prompt cache. Every turn so far is cold then, as it is after its lifetime or a compaction.
+    pub fn restart_cache(&self) {
+        self.state().memory.clear_cache();
+    }
+
+    /// Changes what the server remembers: a test may name signatures and responses that it counts as its own.
+    pub fn remember(&self, change: impl FnOnce(&mut ServerMemory)) {
+        change(&mut self.state().memory);
     }
 
     /// Returns every recorded request, in order of their answers.
@@ -254,8 +278,9 @@ impl Provider {
         };
         if let Err(refused) = self.judge(&endpoint, headers, &body) {
             let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
-            return refusal(format, status, &refused.message);
+            return with_code(refusal(format, status, &refused.message), &refused);
         }
+        self.state().memory.add_accepted(format, &body);
         match endpoint.wants {
             Wants::Count => return token_count(format, &body),
             Wants::Kept => return stored(format),
@@ -285,15 +310,16 @@ impl Provider {
             let items = json!({"input": body["items"], "conversation": id});
             return judge::openai_responses(&items);
         }
+        let mut rules = self.inner.settings.rules;
         if endpoint.model.is_some_and(|model| model.contains("gemini-3")) {
-            return judge::gemini_signed(body);
+            rules.reasoning.get_or_insert(judge::ReasoningRule::Gemini);
         }
         let dialects = self.inner.settings.dialects.iter();
         let listed = dialects
             .filter(|(format, _)| *format == endpoint.format)
             .map(|(_, dialect)| *dialect);
         let dialect = listed.into_iter().next().unwrap_or(Dialect::Author);
-        judge::judge_of(endpoint.format, dialect)(body)?;
+        judge::judge_with(endpoint.format, dialect, &rules, &self.state().memory, body)?;
         self.judge_open_response(body)?;
         if !self.inner.settings.binds_thinking || endpoint.format != Format::Messages {
             return Ok(());
@@ -315,11 +341,10 @@ impl Provider {
         let is_open = |call: &&String| !results.iter().any(|item| item["call_id"] == ***call);
         match calls.iter().find(is_open) {
             None => Ok(()),
-            Some(id) => Err(judge::Refusal {
-                status: 400,
-                message: format!("No tool output found for function call {id}."),
-                ids: vec![id.clone()],
-            }),
+            Some(id) => Err(judge::Refusal::new(
+                format!("No tool output found for function call {id}."),
+                [id.clone()],
+            )),
         }
     }
 
@@ -330,14 +355,20 @@ impl Provider {
         let model = endpoint.model.or_else(|| body.get("model").and_then(Value::as_str));
         let streams = body.get("stream").and_then(Value::as_bool).unwrap_or(false);
         if format == Format::Responses && !reply.calls().is_empty() {
-            self.remember_calls(answer::response_id(number), reply);
+            self.remember_calls(self.response_id(number), reply);
         }
+        let thought = self.think(format, number);
+        self.remember_reply(format, number, body, reply);
         let thinking = self.inner.settings.binds_thinking;
         let thinking = thinking.then(|| binding::thinking(body, &format!("thought {number}")));
+        let response_id = self.response_id(number);
         let answer = Answer {
             number,
+            response_id: &response_id,
             model: model.unwrap_or("model"),
             thinking: thinking.as_ref(),
+            thought: thought.as_ref(),
+            chat_thought: ChatThought::of_rule(self.inner.settings.rules.reasoning),
             reply,
         };
         let payload = match (reply, format, endpoint.wants, streams) {
@@ -365,6 +396,35 @@ impl Provider {
         Outcome {
             status: StatusCode::OK,
             payload,
+        }
+    }
+
+    /// Returns the id of the Responses answer with this number. A server that knows its own ids shares none with others.
+    fn response_id(&self, number: usize) -> String {
+        if self.inner.settings.rules.made_here {
+            return self.inner.maker.response_id(number);
+        }
+        format!("resp_{number:08}")
+    }
+
+    /// Thinks before an answer, and remembers the seal as made here.
+    fn think(&self, format: Format, number: usize) -> Option<Thought> {
+        if !self.inner.settings.thinks {
+            return None;
+        }
+        let thought = self.inner.maker.think(format, number);
+        self.state().memory.add_seal(&thought.seal);
+        Some(thought)
+    }
+
+    /// Remembers a reply: its calls are in the cache, and its response can be continued if it is stored.
+    fn remember_reply(&self, format: Format, number: usize, body: &Value, reply: &Reply) {
+        let mut state = self.state();
+        for call in reply.calls() {
+            state.memory.add_cached(&call.id);
+        }
+        if format == Format::Responses && body.get("store") != Some(&Value::Bool(false)) {
+            state.memory.add_response(&self.response_id(number));
         }
     }
 
@@ -465,6 +525,21 @@ fn refusal(format: Format, status: StatusCode, text: &str) -> Outcome {
         status,
         payload: Payload::Json(error),
     }
+}
+
+/// Adds the provider's own code and type to an error.
+fn with_code(mut outcome: Outcome, refused: &judge::Refusal) -> Outcome {
+    if let Payload::Json(body) = &mut outcome.payload
+        && let Some(error) = body.get_mut("error")
+    {
+        if let Some(code) = refused.code {
+            error["code"] = code.into();
+        }
+        if let Some(kind) = refused.kind {
+            error["type"] = kind.into();
+        }
+    }
+    outcome
 }
 
 /// Returns a 404 in the shape that the client probably expects.

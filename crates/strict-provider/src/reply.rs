@@ -9,6 +9,8 @@ pub enum Reply {
     Text(String),
     /// One or more tool calls.
     Calls(Vec<ToolCall>),
+    /// Calls of a code execution that waits for them, in this container. Messages only: elsewhere they are plain calls.
+    ProgramCalls(String, Vec<ToolCall>),
     /// A search at the provider that never ends, with pings meanwhile. Messages only.
     EndlessSearch,
     /// No answer, not even a response head.
@@ -31,10 +33,18 @@ impl Reply {
         }
     }
 
+    /// Returns the container of the reply's code execution.
+    pub(crate) fn container(&self) -> Option<&str> {
+        match self {
+            Self::ProgramCalls(container, _) => Some(container),
+            _ => None,
+        }
+    }
+
     /// Returns the tool calls of the reply.
     pub(crate) fn calls(&self) -> &[ToolCall] {
         match self {
-            Self::Calls(calls) => calls,
+            Self::Calls(calls) | Self::ProgramCalls(_, calls) => calls,
             _ => &[],
         }
     }

@@ -18,4 +18,5 @@ pub(crate) mod refusal_texts;
 pub(crate) mod repair_policy;
 pub(crate) mod repair_properties;
 pub(crate) mod scanner;
+pub(crate) mod server_rule_cases;
 pub(crate) mod stream_watchers;

@@ -31,6 +31,7 @@ pub(crate) mod routes;
 pub(crate) mod sessions;
 pub(crate) mod smuggling;
 pub(crate) mod streaming;
+pub(crate) mod strict_memory;
 pub(crate) mod strict_provider;
 pub(crate) mod swapped_callers;
 pub(crate) mod worked_sequences;

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::Dialect;
+
 use super::{Refusal, Verdict, contents, history::batch, messages, refuse, refuse_plainly};
 
 /// The requirements of one reader of the format.
@@ -18,6 +20,8 @@ pub(super) struct Rules {
     careful: bool,
     /// `true` if text may follow a call in its message.
     text_after_call: bool,
+    /// `true` if any other block may follow a call in its message.
+    block_after_call: bool,
     /// `true` if a message with results may contain other blocks too.
     text_beside_results: bool,
 }
@@ -28,6 +32,7 @@ impl Rules {
         id_pattern: true,
         careful: true,
         text_after_call: true,
+        block_after_call: true,
         text_beside_results: true,
     };
     pub(super) const BEDROCK: Self = Self {
@@ -50,6 +55,27 @@ impl Rules {
         text_beside_results: false,
         ..Self::STANDARD
     };
+
+    /// Returns the rules of a dialect.
+    pub(super) const fn of_dialect(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Author => Self::STANDARD,
+            Dialect::Bedrock => Self::BEDROCK,
+            Dialect::DeepSeek => Self::DEEPSEEK,
+            Dialect::MiniMax => Self::MINIMAX,
+            Dialect::Mistral | Dialect::Xai | Dialect::Compatible => Self::COMPATIBLE,
+        }
+    }
+
+    /// Returns these rules with calls at the end of their message, and with nothing beside results.
+    pub(super) const fn and_strictly(self, calls_last: bool, only_results: bool) -> Self {
+        Self {
+            text_after_call: self.text_after_call && !calls_last,
+            block_after_call: self.block_after_call && !calls_last,
+            text_beside_results: self.text_beside_results && !only_results,
+            ..self
+        }
+    }
 }
 
 /// A block and its place. String content is one text block.
@@ -347,12 +373,12 @@ fn check_calls(turn: &Turn<'_>, next: Option<&Turn<'_>>, rules: &Rules) -> Verdi
         .map(|call| call.str("id"))
         .filter(|id| !answers.contains(id))
         .collect();
-    let behind = turn
-        .blocks
-        .iter()
-        .skip_while(|block| !block.is_call())
-        .find(|b| matches!(b.kind, "text" | "image" | "document"));
-    if open.is_empty() && !rules.text_after_call && behind.is_some() {
+    let is_behind = |block: &&Block<'_>| {
+        let is_text = matches!(block.kind, "text" | "image" | "document");
+        (is_text && !rules.text_after_call) || (!block.is_call() && !rules.block_after_call)
+    };
+    let behind = turn.blocks.iter().skip_while(|block| !block.is_call()).find(is_behind);
+    if open.is_empty() && behind.is_some() {
         open = turn.calls().map(|call| call.str("id")).collect();
     }
     if !open.is_empty() {

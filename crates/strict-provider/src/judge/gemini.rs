@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Verdict, history, refuse, refuse_plainly};
+use super::{Verdict, history, refuse, refuse_plainly, rules::missing_signature};
 
 /// Keys in JSON and in proto spelling.
 const CALL: [&str; 2] = ["functionCall", "function_call"];
@@ -21,6 +21,8 @@ pub(super) enum Signatures {
     ByModel,
     /// Always, since the path names such a model.
     Wanted,
+    /// Always, in the words of Vertex.
+    WantedByVertex,
 }
 
 /// A content and its parts.
@@ -84,11 +86,11 @@ pub(super) fn judge(body: &Value, signatures: Signatures) -> Verdict {
         let named = model
             .and_then(Value::as_str)
             .is_some_and(|model| model.contains("gemini-3"));
-        judge_request(request, named || signatures == Signatures::Wanted)
+        judge_request(request, named, signatures)
     })
 }
 
-fn judge_request(request: &Value, signed: bool) -> Verdict {
+fn judge_request(request: &Value, is_named: bool, signatures: Signatures) -> Verdict {
     let list = request
         .get("contents")
         .and_then(Value::as_array)
@@ -108,7 +110,10 @@ fn judge_request(request: &Value, signed: bool) -> Verdict {
             check_responses(&content.calls, &next.responses)?;
         }
     }
-    if signed { check_signatures(&contents) } else { Ok(()) }
+    if is_named || signatures != Signatures::ByModel {
+        return check_signatures(&contents, signatures == Signatures::WantedByVertex);
+    }
+    Ok(())
 }
 
 fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refusal> {
@@ -116,11 +121,7 @@ fn read_content(index: usize, value: &Value) -> Result<Content<'_>, super::Refus
         None | Some(Value::Null) => "user",
         Some(role) => role.as_str().unwrap_or_default(),
     };
-    let refused = |message: String| super::Refusal {
-        status: 400,
-        message,
-        ids: Vec::new(),
-    };
+    let refused = |message: String| super::Refusal::plain(message);
     if !matches!(role, "user" | "model" | "function") {
         return Err(refused("Please use a valid role: user, model.".into()));
     }
@@ -215,19 +216,13 @@ fn check_responses(calls: &[Part<'_>], responses: &[Part<'_>]) -> Verdict {
 }
 
 /// Checks that the first call of every step after the last user text is signed.
-fn check_signatures(contents: &[Content<'_>]) -> Verdict {
+fn check_signatures(contents: &[Content<'_>], is_vertex: bool) -> Verdict {
     let border = contents
         .iter()
         .rposition(|content| content.role != "model" && content.ordinary);
     for (index, content) in contents.iter().enumerate().skip(border.map_or(0, |border| border + 1)) {
         if let Some(first) = content.calls.first().filter(|first| !first.is_signed()) {
-            let words = format!(
-                "Function call is missing a thought_signature in functionCall parts. This is required for tools to \
-                 work correctly, and missing thought_signature may lead to degraded model performance. Additional \
-                 data, function call `default_api:{}`, position {}.",
-                first.name,
-                index + 1
-            );
+            let words = missing_signature(is_vertex, first.name, index + 1);
             return refuse(words, [first.label()]);
         }
     }

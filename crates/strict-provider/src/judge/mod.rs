@@ -8,12 +8,14 @@ mod contents;
 mod gemini;
 mod history;
 mod responses;
+mod rules;
 mod texts;
 
 use serde_json::Value;
 
 use crate::{Dialect, Format};
 
+pub use rules::{ArgumentReader, BridgeWords, NameReader, ReasoningRule, ServerMemory, ServerRules, judge_with};
 pub use texts::{Kind, Texts, blocks, lost, texts};
 
 /// A provider's 400.
@@ -25,6 +27,28 @@ pub struct Refusal {
     pub message: String,
     /// The ids in the words, in order.
     pub ids: Vec<String>,
+    /// The provider's code. `None` if it gives none.
+    pub code: Option<&'static str>,
+    /// The provider's type of the error. `None` for the format's usual one.
+    pub kind: Option<&'static str>,
+}
+
+impl Refusal {
+    /// Returns a 400 that names `ids`.
+    pub(crate) fn new<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            status: 400,
+            message,
+            ids: ids.into_iter().map(Into::into).collect(),
+            code: None,
+            kind: None,
+        }
+    }
+
+    /// Returns a 400 without ids.
+    pub(crate) fn plain(message: impl Into<String>) -> Self {
+        Self::new(message.into(), std::iter::empty::<String>())
+    }
 }
 
 /// `Ok` if the body is accepted.
@@ -128,31 +152,19 @@ pub fn judge_of(format: Format, dialect: Dialect) -> fn(&Value) -> Verdict {
 
 /// Returns a refusal that names `ids`.
 fn refuse<T: Into<String>>(message: String, ids: impl IntoIterator<Item = T>) -> Verdict {
-    Err(Refusal {
-        status: 400,
-        message,
-        ids: ids.into_iter().map(Into::into).collect(),
-    })
+    Err(Refusal::new(message, ids))
 }
 
 /// Returns a refusal without ids.
 fn refuse_plainly(message: impl Into<String>) -> Verdict {
-    refuse(message.into(), std::iter::empty::<String>())
+    Err(Refusal::plain(message))
 }
 
 /// Returns the messages, or the refusal of a body without any.
 fn messages(body: &Value) -> Result<&[Value], Refusal> {
     match body.get("messages") {
         Some(Value::Array(messages)) if !messages.is_empty() => Ok(messages),
-        Some(Value::Array(_)) => Err(Refusal {
-            status: 400,
-            message: "messages: at least one message is required".into(),
-            ids: Vec::new(),
-        }),
-        _ => Err(Refusal {
-            status: 400,
-            message: "messages: Field required".into(),
-            ids: Vec::new(),
-        }),
+        Some(Value::Array(_)) => Err(Refusal::plain("messages: at least one message is required")),
+        _ => Err(Refusal::plain("messages: Field required")),
     }
 }

@@ -149,11 +149,7 @@ fn read_item((index, value): (usize, &Value)) -> Result<Item<'_>, Refusal> {
 }
 
 fn refusal(message: String) -> Refusal {
-    Refusal {
-        status: 400,
-        message,
-        ids: Vec::new(),
-    }
+    Refusal::plain(message)
 }
 
 /// Reports whether the body names state at the server.
