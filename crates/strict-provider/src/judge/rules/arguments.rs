@@ -30,7 +30,7 @@ pub(super) fn check_arguments(reader: ArgumentReader, calls: &[HistoryCall<'_>])
         let Some(flaw) = find_flaw(call) else { continue };
         let refused = match reader {
             ArgumentReader::Vllm => vllm_words(&flaw),
-            ArgumentReader::Sglang => sglang_words(&flaw),
+            ArgumentReader::Sglang => Some(sglang_words(&flaw)),
             ArgumentReader::LlamaCpp => llama_words(&flaw),
             // Protobuf reads a missing Struct as an empty one.
             ArgumentReader::Gemini if call.arguments.is_none_or(Value::is_null) => None,
@@ -109,9 +109,9 @@ fn vllm_words(flaw: &ArgumentFlaw) -> Option<String> {
 }
 
 /// Returns the words of `SGLang`: orjson's, or its own since it demands an object.
-fn sglang_words(flaw: &ArgumentFlaw) -> Option<String> {
+fn sglang_words(flaw: &ArgumentFlaw) -> String {
     match flaw {
-        ArgumentFlaw::Empty => Some("Input is a zero-length, empty document: line 1 column 1 (char 0)".to_owned()),
+        ArgumentFlaw::Empty => "Input is a zero-length, empty document: line 1 column 1 (char 0)".to_owned(),
         ArgumentFlaw::Unparsable(text, fault) => {
             // orjson names the end of an open string, Python its start.
             let is_cut = fault.words.starts_with("Unterminated") || fault.at >= text.len();
@@ -120,10 +120,10 @@ fn sglang_words(flaw: &ArgumentFlaw) -> Option<String> {
                 "Extra data" => ("unexpected content after document", fault.at),
                 _ => ("unexpected character", fault.at),
             };
-            Some(format!("{words}: {}", JsonFault::place(text, at)))
+            format!("{words}: {}", JsonFault::place(text, at))
         }
-        ArgumentFlaw::NoObject => Some("'str object' has no attribute 'items'".to_owned()),
-        ArgumentFlaw::WrongType => Some("Input should be a valid string".to_owned()),
+        ArgumentFlaw::NoObject => "'str object' has no attribute 'items'".to_owned(),
+        ArgumentFlaw::WrongType => "Input should be a valid string".to_owned(),
     }
 }
 

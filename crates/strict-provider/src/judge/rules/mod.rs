@@ -22,6 +22,7 @@ pub(super) use reasoning::missing_signature;
 
 /// The rules of one kind of server beyond the pairing rules of its format. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent rules")]
 pub struct ServerRules {
     /// Reader of historical arguments. `None` if the server passes any string to the model, as `OpenAI` does.
     pub arguments: Option<ArgumentReader>,
