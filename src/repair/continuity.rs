@@ -205,13 +205,22 @@ impl GapSearch<'_> {
             let first = first_call(self.conversation, message).filter(|_| is_step);
             let Some((ordinal, part, call)) = first else { continue };
             let lacks = match kind {
-                ContinuityKind::Reasoning => !openai_chat::write::has_reasoning(self.json, message.span),
+                ContinuityKind::Reasoning => {
+                    !self.is_made_without_thinking(message)
+                        && !openai_chat::write::has_reasoning(self.json, message.span)
+                }
                 _ => !self.is_signed(message),
             };
             if lacks {
                 gaps.extend(self.gap_of(kind, index, (ordinal, part, call)));
             }
         }
+    }
+
+    /// Returns `true` if an id of the message says that DeepSeek made the call without thinking (deepseek-recipe 0.2.0).
+    fn is_made_without_thinking(&self, message: &Message) -> bool {
+        let mut parts = self.conversation.parts_of(message).iter();
+        parts.any(|part| matches!(&part.kind, PartKind::Call(call) if call.id.get(8..11) == Some(b"ET_")))
     }
 
     /// Returns `true` if any call of a message is signed. Only one of them carries the signature of the step.

@@ -140,7 +140,7 @@ impl PinTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::PrincipalKey;
+    use crate::auth::{Principal, PrincipalKey};
 
     fn text(bytes: usize) -> CarriedValue {
         CarriedValue::Text("x".repeat(bytes).into())
@@ -148,7 +148,7 @@ mod tests {
 
     fn callers() -> [Caller; 2] {
         let key = PrincipalKey::new([7; 32]);
-        [&b"one"[..], b"two"].map(|user| Caller::ANONYMOUS.with_user(&key, user))
+        ["one", "two"].map(|user| Caller::of_account(Principal::of_token(&key, user)))
     }
 
     #[tokio::test(start_paused = true)]
