@@ -123,6 +123,16 @@ struct NotedValue {
     is_left_out: bool,
 }
 
+/// The knowledge of memory about one value.
+#[derive(Debug)]
+enum CachedValue {
+    Known(KnownValue),
+    /// There is no value, in the ledger either.
+    Nothing,
+    /// The ledger must be read.
+    Unread,
+}
+
 /// The carried values of this process.
 #[derive(Debug)]
 pub(super) struct CarriedValues {
@@ -161,14 +171,14 @@ pub struct ContinuityStore<'s>(pub(super) &'s AnswerStoreState);
 
 impl ContinuityStore<'_> {
     /// Returns `true` if any value was noted in this process.
-    pub fn has_values(&self) -> bool {
+    pub fn has_values(self) -> bool {
         self.0.carried.has_values.load(Ordering::Relaxed)
     }
 
     /// Stores what an answer carried with a call. `None` stores that it carried nothing.
     ///
     /// The first value of a call stays. Unauthenticated callers are never stored.
-    pub fn note_value(&self, scope: ContinuityScope<'_>, name: ValueName, text: Option<&str>) {
+    pub fn note_value(self, scope: ContinuityScope<'_>, name: ValueName, text: Option<&str>) {
         if !scope.caller.is_authenticated() {
             return;
         }
@@ -196,7 +206,7 @@ impl ContinuityStore<'_> {
 
     /// Returns what is known for these calls, in their order: from memory, then from the ledger until `deadline`.
     pub async fn find_values(
-        &self,
+        self,
         scope: ContinuityScope<'_>,
         names: &[ValueName],
         deadline: Instant,
@@ -208,11 +218,14 @@ impl ContinuityStore<'_> {
         let mut found: Vec<Option<KnownValue>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
         for (index, record) in records.iter().enumerate() {
-            let cached = self.cached_value(record);
-            if cached.is_none() {
-                unknown.push((index, *record));
-            }
-            found.push(cached.flatten());
+            found.push(match self.cached_value(record) {
+                CachedValue::Known(known) => Some(known),
+                CachedValue::Nothing => None,
+                CachedValue::Unread => {
+                    unknown.push((index, *record));
+                    None
+                }
+            });
         }
         if unknown.is_empty() {
             return found;
@@ -243,7 +256,7 @@ impl ContinuityStore<'_> {
     ///
     /// An earlier pin of a call stays. An entry is `None` if the table is full: that value must not be sent.
     pub fn pin_values(
-        &self,
+        self,
         scope: ContinuityScope<'_>,
         values: &[(ValueName, CarriedValue)],
     ) -> Vec<Option<CarriedValue>> {
@@ -256,7 +269,7 @@ impl ContinuityStore<'_> {
     }
 
     /// Makes pins permanent: a provider has accepted a request with these values.
-    pub fn commit_values(&self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
+    pub fn commit_values(self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
         for (name, value) in values {
             let record = record_name(scope, *name);
             let is_new = self
@@ -283,7 +296,7 @@ impl ContinuityStore<'_> {
     }
 
     /// Removes pins that no provider has accepted. A pin that another request has committed stays.
-    pub fn roll_back_values(&self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
+    pub fn roll_back_values(self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
         let mut pins = self.0.carried.pins();
         for (name, _) in values {
             pins.roll_back_value(&record_name(scope, *name));
@@ -291,7 +304,7 @@ impl ContinuityStore<'_> {
     }
 
     /// Stores that a provider has accepted a request without these values: later requests leave them out too.
-    pub fn leave_out(&self, scope: ContinuityScope<'_>, names: &[ValueName]) {
+    pub fn leave_out(self, scope: ContinuityScope<'_>, names: &[ValueName]) {
         if !scope.caller.is_authenticated() {
             return;
         }
@@ -309,26 +322,28 @@ impl ContinuityStore<'_> {
         }
     }
 
-    /// Returns the value in memory. `None` if memory does not know, and `Some(None)` if there is no value.
-    fn cached_value(&self, record: &RecordName) -> Option<Option<KnownValue>> {
+    /// Returns the value in memory.
+    fn cached_value(self, record: &RecordName) -> CachedValue {
         if let Some(value) = self.0.carried.pins().find_value(record, clock::now()) {
             let state = ValueState::Pinned;
-            return Some(Some(KnownValue { value, state }));
+            return CachedValue::Known(KnownValue { value, state });
         }
-        let noted = self.0.carried.noted.get(record)?;
+        let Some(noted) = self.0.carried.noted.get(record) else {
+            return CachedValue::Unread;
+        };
         let state = if noted.is_left_out {
             ValueState::LeftOut
         } else {
             ValueState::Noted
         };
-        Some(noted.text.map(|text| KnownValue {
-            value: CarriedValue::Text(text),
-            state,
-        }))
+        noted.text.map_or(CachedValue::Nothing, |text| {
+            let value = CarriedValue::Text(text);
+            CachedValue::Known(KnownValue { value, state })
+        })
     }
 
     /// Caches what the ledger has, and returns it.
-    fn adopt_row(&self, caller: Caller, record: RecordName, row: Option<ValueRow>) -> Option<KnownValue> {
+    fn adopt_row(self, caller: Caller, record: RecordName, row: Option<ValueRow>) -> Option<KnownValue> {
         let noted = |text| NotedValue {
             text,
             is_left_out: false,
@@ -355,13 +370,13 @@ impl ContinuityStore<'_> {
     }
 
     /// Returns `true` if a value may be written to the ledger.
-    fn may_store(&self, scope: ContinuityScope<'_>, (kind, _): ValueName, value: &CarriedValue) -> bool {
+    fn may_store(self, scope: ContinuityScope<'_>, (kind, _): ValueName, value: &CarriedValue) -> bool {
         // Reasoning is conversation content, which reaches the ledger only if the operator allows that.
         let is_content = kind == ContinuityKind::Reasoning && *value != CarriedValue::Neutral;
         (!is_content || self.0.settings.stores_client_results) && self.0.callers.is_verified_in_memory(scope.caller)
     }
 
-    fn insert_step(&self, scope: ContinuityScope<'_>, record: RecordName, row: &ValueRow) -> CommitStep {
+    fn insert_step(self, scope: ContinuityScope<'_>, record: RecordName, row: &ValueRow) -> CommitStep {
         let expires_at = clock::unix_time() + self.0.settings.record_ttl;
         CommitStep::insert_record(record_key(scope, record), row.encode(), expires_at)
     }

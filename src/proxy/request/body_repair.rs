@@ -19,7 +19,7 @@ use crate::{
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
-        catch_core_panic::catch_core_panic,
+        catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
         continuity::{ContinuityPlan, RequestContinuity},
         data_path::DataPath,
@@ -54,6 +54,8 @@ struct ReadBody<'b> {
     plain: &'b Bytes,
     paired: Paired<'b>,
     outline: Outline,
+    /// Values that the provider wants back. `None` if it wants none.
+    continuity: Option<RequestContinuity>,
 }
 
 /// Repaired body, with the answers that were known for its calls.
@@ -63,10 +65,10 @@ struct RepairedBody {
     body: Segments,
     report: RepairReport,
     texts: LateTexts,
-    /// `true` if `plain` contains values that the client had dropped.
-    is_continued: bool,
     lookup: CallLookup,
     pins: Option<PendingPins>,
+    /// Values that `plain` got back. `None` if the provider wants none.
+    continuity: Option<RequestContinuity>,
 }
 
 impl BodyRepair<'_> {
@@ -138,7 +140,13 @@ impl BodyRepair<'_> {
             caller.with_user(&self.path.principal_key, user.as_bytes())
         });
         let paired = self.pair_body(caller, parsed)?;
-        let read = ReadBody { plain, paired, outline };
+        let read = ReadBody {
+            plain,
+            paired,
+            outline,
+            // Its owner is known only once the lane is.
+            continuity: None,
+        };
         Ok((caller, read))
     }
 
@@ -184,7 +192,7 @@ impl BodyRepair<'_> {
         caller: Caller,
         raw: &Bytes,
         coding: ContentCoding,
-        read: ReadBody<'_>,
+        mut read: ReadBody<'_>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
@@ -193,16 +201,19 @@ impl BodyRepair<'_> {
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
-        let mut continuity = self.continuity(&context, &read, mode);
+        // Strict and observe mode only report what is missing.
+        let may_pin = mode == Mode::Repair && self.asks_for_turn(&context);
+        let (path, route) = (self.path, self.route);
+        read.continuity = RequestContinuity::new(path, route, self.wire, &context, may_pin, read.plain, &read.paired);
         if mode == Mode::Repair {
-            let repaired = self.repair_body(raw, coding, read, context, continuity, ledger_budget, log);
+            let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
             return Ok(repaired.await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
         let mut report = report.map(|plan| plan.report).unwrap_or_default();
-        if let Some(continuity) = &mut continuity {
-            let (path, route, paired) = (self.path, self.route, &read.paired);
+        if let Some(continuity) = &mut read.continuity {
+            let paired = &read.paired;
             let work = async |deadline| continuity.plan_values(path, route, &context, paired, deadline).await;
             drop(ledger_budget.spend(work).await);
             continuity.add_to_report(&mut report);
@@ -212,10 +223,7 @@ impl BodyRepair<'_> {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
         report_unedited(report, mode, is_signed, self.wire, log)?;
-        Ok(OutgoingBody {
-            continuity,
-            ..self.original_body(raw, read, context, ledger_budget)
-        })
+        Ok(self.original_body(raw, read, context, ledger_budget))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
@@ -226,26 +234,18 @@ impl BodyRepair<'_> {
         context: RequestContext,
         ledger_budget: LedgerBudget,
     ) -> OutgoingBody {
-        let results = self.late_results(&context);
+        let results = LateResults::for_request(self.path, self.wire.format, &context);
         let is_used = results.late.is_used();
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            // The body is not edited, so the proxy answers none of its calls.
-            PendingPins {
-                late_results: results.clone(),
-                ledger_budget,
-                answers: CallAnswers::default(),
-                posted_calls: std::collections::HashMap::new(),
-                stored_anchor: None,
-                plain: read.plain.clone(),
-                outline: read.outline,
-            }
+            PendingPins::without_answers(results.clone(), ledger_budget, read.plain.clone(), read.outline)
         });
         OutgoingBody {
             pins,
             late_results: is_used.then_some(results),
+            continuity: read.continuity,
             ..OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context)
         }
     }
@@ -257,12 +257,14 @@ impl BodyRepair<'_> {
         coding: ContentCoding,
         read: ReadBody<'_>,
         mut context: RequestContext,
-        mut continuity: Option<RequestContinuity>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results) = (read.plain.clone(), self.late_results(&context));
-        let work = |deadline| self.answer_calls(read, &context, &results, continuity.as_mut(), deadline);
+        let (before, results) = (
+            read.plain.clone(),
+            LateResults::for_request(self.path, self.wire.format, &context),
+        );
+        let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
@@ -277,9 +279,9 @@ impl BodyRepair<'_> {
             body,
             mut report,
             texts,
-            is_continued,
             lookup,
             mut pins,
+            continuity,
         } = repaired;
         if let Some(continuity) = &continuity {
             continuity.bind_context(&mut context);
@@ -302,6 +304,7 @@ impl BodyRepair<'_> {
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
         log.event.report = Some(report);
         // Without any edit the client's own bytes are sent, compressed as they were.
+        let is_continued = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
         let is_untouched = body.is_original() && texts.count == 0 && !is_continued;
         let sent = SentBody {
             plain,
@@ -328,18 +331,6 @@ impl BodyRepair<'_> {
         }
     }
 
-    /// Returns the late-result context of this request.
-    fn late_results(&self, context: &RequestContext) -> LateResults {
-        LateResults {
-            late: self.path.late.clone(),
-            recall: self.path.recall.clone(),
-            caller: context.caller,
-            format: self.wire.format,
-            lane: context.lane,
-            session: context.session_hash,
-        }
-    }
-
     /// Appends late results, looks up the open calls, plans, and pins what the plan assigns before it is sent.
     ///
     /// Counts, batches and compactions use what is known, but pin nothing.
@@ -348,13 +339,13 @@ impl BodyRepair<'_> {
         read: ReadBody<'_>,
         context: &RequestContext,
         results: &LateResults,
-        mut continuity: Option<&mut RequestContinuity>,
         deadline: Instant,
     ) -> Result<RepairedBody, Unreadable> {
         let ReadBody {
             plain,
             mut paired,
             mut outline,
+            mut continuity,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
@@ -365,11 +356,14 @@ impl BodyRepair<'_> {
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
-        let mut values = ContinuityPlan::default();
-        if let Some(continuity) = &mut continuity {
-            let work = continuity.plan_values(self.path, self.route, context, &paired, deadline);
-            values = work.await;
-        }
+        let values = match &mut continuity {
+            Some(continuity) => {
+                continuity
+                    .plan_values(self.path, self.route, context, &paired, deadline)
+                    .await
+            }
+            None => ContinuityPlan::default(),
+        };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
         let late = results.insert_late_texts(&plain, &paired, &outline, asks, deadline);
         let late_body;
@@ -380,25 +374,25 @@ impl BodyRepair<'_> {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
-        let (continued_body, mut is_continued) = (values.apply(&paired, &plain), false);
-        if let (Some(body), Some(continuity)) = (&continued_body, continuity) {
-            match self.pair_again(caller, body, conversation) {
-                Some(again) => (paired, plain, is_continued) = (again, body.clone(), true),
-                None => continuity.cancel(),
-            }
+        let body = values.apply(&paired, &plain);
+        match body
+            .as_ref()
+            .and_then(|body| self.pair_again(caller, body, conversation))
+        {
+            Some(again) => (paired, plain) = (again, body.clone().unwrap_or_default()),
+            None => continuity.iter_mut().for_each(RequestContinuity::cancel),
         }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let memory = self.call_memory(caller);
         let mut lookup = CallLookup::default();
-        let unknown = lookup.add_from_memory(&paired, memory, results);
+        let unknown = lookup.add_from_memory(&paired, self.call_memory(caller), results);
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
         let (plan, answers) = self.plan_and_pin(&paired, &mut lookup, results, asks, deadline).await?;
-        let body = catch_read(|| plan.splice(&paired, &plain))?;
+        let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            self.record_pins(&answers, &lookup);
-            if texts.count > 0 || is_continued {
+            lookup.count_answers(&answers.assigned, &self.path.telemetry);
+            if texts.count > 0 || body.is_some() {
                 // These edits have moved the spans of the first outline.
                 outline = paired.outline();
             }
@@ -415,12 +409,12 @@ impl BodyRepair<'_> {
         });
         Ok(RepairedBody {
             plain: plain.clone(),
-            body,
+            body: repaired,
             report: plan.report,
             texts,
-            is_continued,
             lookup,
             pins,
+            continuity,
         })
     }
 
@@ -430,20 +424,6 @@ impl BodyRepair<'_> {
         let mut paired = self.pair_body(caller, parsed).ok()?;
         paired.set_conversation(conversation);
         Some(paired)
-    }
-
-    /// Returns the continuity of this request. Strict and observe mode only report what is missing.
-    fn continuity(&self, context: &RequestContext, read: &ReadBody<'_>, mode: Mode) -> Option<RequestContinuity> {
-        let may_pin = mode == Mode::Repair && self.asks_for_turn(context);
-        RequestContinuity::new(
-            self.path,
-            self.route,
-            self.wire,
-            context,
-            may_pin,
-            read.plain,
-            &read.paired,
-        )
     }
 
     /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
@@ -464,15 +444,6 @@ impl BodyRepair<'_> {
             answers = call_answers(paired, &plan, lookup, caller);
         }
         Ok((plan, answers))
-    }
-
-    /// Counts the answers that are pinned for the first time.
-    fn record_pins(&self, answers: &CallAnswers, lookup: &CallLookup) {
-        for (call, answer) in &answers.assigned {
-            self.path
-                .telemetry
-                .record_pinned_answer(lookup.answer_label(*call, answer));
-        }
     }
 
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
@@ -526,9 +497,4 @@ impl BodyRepair<'_> {
         let context = self.context_builder(caller).enter_lane(&[], &Outline::default());
         OutgoingBody::from_payload(payload, context)
     }
-}
-
-/// Runs the core. A panic would be a bug of the proxy, and becomes an error: the provider judges the original.
-fn catch_read<T>(work: impl FnOnce() -> Result<T, Unreadable>) -> Result<T, Unreadable> {
-    catch_core_panic(|| Some(work())).unwrap_or(Err(Unreadable::Overlap))
 }

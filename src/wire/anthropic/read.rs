@@ -168,7 +168,7 @@ pub(crate) fn is_code(json: Json<'_>, caller: Span) -> bool {
 }
 
 /// Returns the id of the provider's call whose code made the call at `block`; empty if none did.
-pub(crate) fn code_call_id<'a>(json: Json<'a>, block: Span) -> Text<'a> {
+pub(crate) fn code_call_id(json: Json<'_>, block: Span) -> Text<'_> {
     let caller = json.member(block, "caller");
     caller.map_or_else(Text::default, |caller| json.member_text(caller, "tool_id"))
 }

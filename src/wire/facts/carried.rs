@@ -50,6 +50,13 @@ impl fmt::Debug for CarriedCall {
     }
 }
 
+impl CarriedCall {
+    fn byte_len(&self) -> usize {
+        let texts = [&self.id, &self.name, &self.arguments, &self.signature];
+        texts.iter().fold(0, |bytes, text| bytes.saturating_add(text.len()))
+    }
+}
+
 impl CarriedFacts {
     /// Makes the readers note the carried values.
     pub(crate) const fn set_wanted(&mut self) {
@@ -94,7 +101,7 @@ impl CarriedFacts {
     pub(crate) fn add_call(&mut self, piece: CarriedCall) {
         let Some(call) = &mut self.call else {
             // A piece without a name belongs to no call whose beginning was seen.
-            let bytes = piece.id.len() + piece.arguments.len() + piece.signature.len();
+            let bytes = piece.byte_len();
             if !piece.name.is_empty() && self.takes_bytes(bytes) {
                 self.call = Some(piece);
             }
@@ -106,7 +113,7 @@ impl CarriedFacts {
         if !is_its || is_new {
             return;
         }
-        if self.takes_bytes(piece.arguments.len() + piece.signature.len())
+        if self.takes_bytes(piece.byte_len())
             && let Some(call) = &mut self.call
         {
             call.arguments.extend_from_slice(&piece.arguments);
