@@ -175,25 +175,23 @@ impl RequestContinuity {
             is_documented(kind, self.owner.wire, &self.owner.model, value) || self.is_learned(path, value)
         };
         let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| rule(*kind)).collect();
-        // Without a rule only a noted value could be pinned or left out, and most processes never note any.
-        if ruled.is_empty() && !self.owner.recall.continuity().has_values() {
-            return ContinuityPlan::default();
-        }
         let presumed = presumed_organisation(path, &self.owner.upstream, context);
         let Some(organisation) = presumed else {
             // Several accounts could serve the request: the provider's refusal comes from the one that does.
             return ContinuityPlan::default();
         };
         self.organisation = organisation;
+        let (scope, store) = (self.owner.scope(&self.organisation), self.owner.recall.continuity());
+        // Without a rule only an earlier value could matter, and most callers have none.
+        if ruled.is_empty() && !store.has_values() && !store.may_have_pins(scope, deadline).await {
+            return ContinuityPlan::default();
+        }
         let gaps = self.find_gaps(paired, self.kinds);
         if gaps.is_empty() {
             return ContinuityPlan::default();
         }
         let names: Vec<ValueName> = gaps.iter().map(|gap| (gap.kind, gap.key)).collect();
-        let store = self.owner.recall.continuity();
-        let known = store
-            .find_values(self.owner.scope(&self.organisation), &names, deadline)
-            .await;
+        let known = store.find_values(scope, &names, deadline).await;
         let mut fills = Vec::new();
         let mut left_out = Vec::new();
         for (gap, known) in gaps.into_iter().zip(known) {

@@ -34,6 +34,9 @@ const NOTED_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a value counts in addition to its text.
 const VALUE_OVERHEAD_BYTES: usize = 192;
 
+/// The most scopes in memory, of 32 bytes and a little more each.
+const SCOPES_MAX: u64 = 20_000;
+
 /// The owner of carried values. Nothing else reaches them: another model or organisation could not read them.
 #[derive(Clone, Copy, Debug)]
 pub struct ContinuityScope<'s> {
@@ -121,6 +124,8 @@ pub enum ValueState {
 struct NotedValue {
     text: Option<Arc<str>>,
     is_left_out: bool,
+    /// `false` if the ledger may have a text, but did not answer.
+    is_read: bool,
 }
 
 /// The knowledge of memory about one value.
@@ -138,6 +143,8 @@ enum CachedValue {
 pub(super) struct CarriedValues {
     noted: Cache<RecordName, NotedValue>,
     pinned: Mutex<PinTable>,
+    /// Scopes, each with `true` if any body was sent with a value of it.
+    scopes: Cache<RecordName, bool>,
     /// `true` once a value was noted. In most processes none ever is.
     has_values: AtomicBool,
 }
@@ -155,6 +162,10 @@ impl CarriedValues {
                 .time_to_idle(UNUSED_ROW_MAX)
                 .build(),
             pinned: Mutex::default(),
+            scopes: Cache::builder()
+                .max_capacity(SCOPES_MAX)
+                .time_to_idle(UNUSED_ROW_MAX)
+                .build(),
             has_values: AtomicBool::new(false),
         }
     }
@@ -175,6 +186,45 @@ impl ContinuityStore<'_> {
         self.0.carried.has_values.load(Ordering::Relaxed)
     }
 
+    /// Returns `true` if a body may have been sent with a value of this scope, in this process or an earlier one.
+    pub async fn may_have_pins(self, scope: ContinuityScope<'_>, deadline: Instant) -> bool {
+        let record = scope_name(scope);
+        if let Some(known) = self.0.carried.scopes.get(&record) {
+            return known;
+        }
+        let look = async {
+            // Only verified callers have records in the ledger.
+            if !self.0.callers.is_verified(scope.caller).await {
+                return Ok(Vec::new());
+            }
+            let keys = vec![record_key(scope, record)];
+            read_all(&*self.0.ledger, keys, clock::unix_time()).await
+        };
+        let Ok(Ok(rows)) = timeout_at(deadline, look).await else {
+            self.0.telemetry.record_ledger_timeout("read");
+            return true;
+        };
+        let has_pins = rows.into_iter().flatten().next().is_some();
+        // Another request may have pinned a value meanwhile.
+        self.0.carried.scopes.entry(record).or_insert(has_pins).into_value()
+    }
+
+    /// Stores that bodies are sent with values of this scope, so that a later process looks for them.
+    fn mark_scope(self, scope: ContinuityScope<'_>) {
+        let record = scope_name(scope);
+        if self.0.carried.scopes.get(&record) == Some(true) {
+            return;
+        }
+        self.0.carried.scopes.insert(record, true);
+        let row = ValueRow {
+            value: CarriedValue::Neutral,
+            is_pinned: true,
+        };
+        if self.0.callers.is_verified_in_memory(scope.caller) {
+            self.0.write_behind.queue_write(self.insert_step(scope, record, &row));
+        }
+    }
+
     /// Stores what an answer carried with a call. `None` stores that it carried nothing.
     ///
     /// The first value of a call stays. Unauthenticated callers are never stored.
@@ -186,6 +236,7 @@ impl ContinuityStore<'_> {
         let noted = NotedValue {
             text: text.clone(),
             is_left_out: false,
+            is_read: true,
         };
         let record = record_name(scope, name);
         let known = self.0.carried.noted.get(&record);
@@ -270,6 +321,9 @@ impl ContinuityStore<'_> {
 
     /// Makes pins permanent: a provider has accepted a request with these values.
     pub fn commit_values(self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
+        if !values.is_empty() {
+            self.mark_scope(scope);
+        }
         for (name, value) in values {
             let record = record_name(scope, *name);
             let is_new = self
@@ -315,6 +369,7 @@ impl ContinuityStore<'_> {
                 continue;
             }
             let noted = NotedValue {
+                is_read: known.as_ref().is_some_and(|known| known.is_read),
                 text: known.and_then(|known| known.text),
                 is_left_out: true,
             };
@@ -328,7 +383,7 @@ impl ContinuityStore<'_> {
             let state = ValueState::Pinned;
             return CachedValue::Known(KnownValue { value, state });
         }
-        let Some(noted) = self.0.carried.noted.get(record) else {
+        let Some(noted) = self.0.carried.noted.get(record).filter(|noted| noted.is_read) else {
             return CachedValue::Unread;
         };
         let state = if noted.is_left_out {
@@ -344,9 +399,12 @@ impl ContinuityStore<'_> {
 
     /// Caches what the ledger has, and returns it.
     fn adopt_row(self, caller: Caller, record: RecordName, row: Option<ValueRow>) -> Option<KnownValue> {
+        // A request may have been accepted without the value while the ledger did not answer.
+        let is_left_out = self.0.carried.noted.get(&record).is_some_and(|noted| noted.is_left_out);
         let noted = |text| NotedValue {
             text,
-            is_left_out: false,
+            is_left_out,
+            is_read: true,
         };
         let Some(ValueRow { value, is_pinned }) = row else {
             self.0.carried.noted.insert(record, noted(None));
@@ -388,13 +446,23 @@ fn record_key(scope: ContinuityScope<'_>, record: RecordName) -> RecordKey {
 
 /// Returns the name of a value: a hash over its scope and its call, keyed with the principal.
 fn record_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
-    let parts: [&[u8]; 6] = [
+    hash_in_scope(scope, &[kind.label().as_bytes(), call.as_bytes()])
+}
+
+/// Returns the name of the mark of a scope.
+fn scope_name(scope: ContinuityScope<'_>) -> RecordName {
+    hash_in_scope(scope, &[b"scope"])
+}
+
+fn hash_in_scope(scope: ContinuityScope<'_>, name: &[&[u8]]) -> RecordName {
+    let scoped: [&[u8]; 4] = [
         scope.format.label().as_bytes(),
         scope.upstream.as_bytes(),
         scope.model.as_bytes(),
         scope.organisation.as_bytes(),
-        kind.label().as_bytes(),
-        call.as_bytes(),
     ];
-    keyed_digest_of(scope.caller.principal().as_bytes(), parts)
+    keyed_digest_of(
+        scope.caller.principal().as_bytes(),
+        scoped.into_iter().chain(name.iter().copied()),
+    )
 }
