@@ -22,7 +22,7 @@ use crate::{
     auth::Caller,
     clock,
     digest::keyed_digest_of,
-    ledger::{CommitStep, RecordKey, RecordKind, RecordName, read_all},
+    ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, read_all},
     repair::{CallKey, ContinuityKind},
     wire::Format,
 };
@@ -193,20 +193,30 @@ impl ContinuityStore<'_> {
             return known;
         }
         let look = async {
-            // Only verified callers have records in the ledger.
-            if !self.0.callers.is_verified(scope.caller).await {
-                return Ok(Vec::new());
-            }
             let keys = vec![record_key(scope, record)];
-            read_all(&*self.0.ledger, keys, clock::unix_time()).await
+            self.read_rows(scope.caller, keys).await
         };
-        let Ok(Ok(rows)) = timeout_at(deadline, look).await else {
+        let Ok(rows) = timeout_at(deadline, look).await else {
             self.0.telemetry.record_ledger_timeout("read");
             return true;
         };
+        let Some(rows) = rows else { return true };
         let has_pins = rows.into_iter().flatten().next().is_some();
         // Another request may have pinned a value meanwhile.
         self.0.carried.scopes.entry(record).or_insert(has_pins).into_value()
+    }
+
+    /// Reads records of a caller. `None` if the ledger fails, or the caller is not known as verified.
+    async fn read_rows(self, caller: Caller, keys: Vec<RecordKey>) -> Option<Vec<Option<Record>>> {
+        // Only verified callers have records in the ledger. A ledger that fails knows none of them.
+        if !self.0.callers.is_verified(caller).await {
+            return None;
+        }
+        let read = read_all(&*self.0.ledger, keys, clock::unix_time()).await;
+        if read.is_err() {
+            self.0.telemetry.record_ledger_timeout("read");
+        }
+        read.ok()
     }
 
     /// Stores that bodies are sent with values of this scope, so that a later process looks for them.
@@ -282,18 +292,16 @@ impl ContinuityStore<'_> {
             return found;
         }
         let look = async {
-            // Only verified callers have records in the ledger.
-            if !self.0.callers.is_verified(scope.caller).await {
-                return Ok(vec![None; unknown.len()]);
-            }
             let keys = unknown.iter().map(|(_, record)| record_key(scope, *record)).collect();
-            read_all(&*self.0.ledger, keys, clock::unix_time()).await
+            self.read_rows(scope.caller, keys).await
         };
         // One read for all values that memory does not have: the deadline covers it as a whole.
-        let Ok(Ok(rows)) = timeout_at(deadline, look).await else {
+        let Ok(rows) = timeout_at(deadline, look).await else {
             self.0.telemetry.record_ledger_timeout("read");
             return found;
         };
+        // Not cached: the ledger may have the values all the same.
+        let Some(rows) = rows else { return found };
         for ((index, record), row) in unknown.into_iter().zip(rows) {
             let row = row.and_then(|row| ValueRow::decode(&row.value));
             if let Some(slot) = found.get_mut(index) {

@@ -32,7 +32,7 @@ pub(crate) struct Server {
     /// `true` if the rule is documented, so that no refusal has to teach it.
     at_once: bool,
     /// `true` if the value may reach the disk.
-    lasts: bool,
+    pub(crate) lasts: bool,
     /// The documented value that stands for a lost one.
     pub(crate) neutral: Option<&'static str>,
 }
