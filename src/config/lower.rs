@@ -337,6 +337,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             hygiene: lowering.file.repair.hygiene,
             shapes: lowering.file.repair.shapes,
             malformed_calls: lowering.file.repair.malformed_calls,
+            continuity: lowering.file.repair.continuity,
             tiers,
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),

@@ -35,11 +35,13 @@ pub enum FindingKind {
     MalformedCall,
     /// Hygiene: a field whose value the provider rejects.
     Field,
+    /// Reasoning, a signature or a container that an answer carried, and that the client has dropped.
+    LostContinuity,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -53,6 +55,7 @@ impl FindingKind {
         Self::MisplacedWords,
         Self::MalformedCall,
         Self::Field,
+        Self::LostContinuity,
     ];
 
     /// Returns the stable name: lower case, underscores.
@@ -71,6 +74,7 @@ impl FindingKind {
             Self::MisplacedWords => "misplaced_words",
             Self::MalformedCall => "malformed_call",
             Self::Field => "field",
+            Self::LostContinuity => "lost_continuity",
         }
     }
 
@@ -92,6 +96,7 @@ impl FindingKind {
             }
             Self::MalformedCall => "the provider rejects the input or the name of this tool call",
             Self::Field => "the provider rejects the value of this field",
+            Self::LostContinuity => "the provider wants back what its answer carried with this call, and it is missing",
         }
     }
 }

@@ -74,11 +74,13 @@ pub enum RecordKind {
     RefusedResult = 7,
     /// A result that a client brought in a request.
     ClientResult = 8,
+    /// A value that an answer carried and that the provider wants back: a signature, a container, or reasoning.
+    Continuity = 9,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -87,6 +89,7 @@ impl RecordKind {
         Self::Parked,
         Self::RefusedResult,
         Self::ClientResult,
+        Self::Continuity,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -100,6 +103,7 @@ impl RecordKind {
             Self::Parked => "parked",
             Self::RefusedResult => "evidence",
             Self::ClientResult => "seen",
+            Self::Continuity => "continuity",
         }
     }
 }

@@ -145,6 +145,21 @@ impl Profiles {
         lock_shared(&self.find_pool(upstream)?.rotation).find_profile(label)
     }
 
+    /// Returns the organisation of a profile, or the profile's own name if the organisation is not known.
+    pub fn organisation_name(&self, upstream: &str, id: ProfileId) -> String {
+        let pool = self.find_pool(upstream);
+        pool.map_or_else(String::new, |pool| lock_shared(&pool.rotation).organisation_name(id))
+    }
+
+    /// Returns the only organisation of an upstream's profiles. `None` if there are several.
+    pub fn common_organisation(&self, upstream: &str) -> Option<String> {
+        let pool = self.find_pool(upstream)?;
+        let rotation = lock_shared(&pool.rotation);
+        let mut names = (0..pool.profiles.len()).map(|id| rotation.organisation_name(id));
+        let first = names.next()?;
+        names.all(|name| name == first).then_some(first)
+    }
+
     /// Selects the profile of a send; `None` if the upstream has no profiles.
     pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Selection> {
         let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;

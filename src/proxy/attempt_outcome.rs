@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::late_results::LateResults;
+use super::{continuity::AnswerNote, late_results::LateResults};
 use crate::{
     auth::Caller,
     clock,
@@ -24,6 +24,8 @@ pub(super) struct AttemptOutcome {
     pub(super) lane: Option<Lane>,
     /// Late-result context. `None` if no tool service is configured.
     pub(super) late_results: Option<LateResults>,
+    /// What the values that the answer carries are stored under. `None` if nothing of it is wanted.
+    pub(super) note: Option<AnswerNote>,
     /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }

@@ -30,7 +30,7 @@ use crate::{
         dashboard::StructureJob,
         events::{ExchangeEnded, ModelRequest},
     },
-    wire::{Wire, watch::Facts},
+    wire::{Format, Wire, watch::Facts},
 };
 
 /// Generator of request ids: UUIDs of version 7.
@@ -253,6 +253,22 @@ impl ExchangeLog {
             Some((from, None)) => format!("{label}; from={from}"),
             Some((from, Some(reason))) => format!("{label}; from={from}; reason={}", reason.label()),
         })
+    }
+
+    /// Returns `true` if the values that the answer carries are noted.
+    pub(super) fn notes_carried(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.note.is_some())
+    }
+
+    /// Stores the values that an answer carries, once it is complete. Only the first call counts.
+    pub(super) fn store_carried(&mut self, facts: &Facts, format: Format) {
+        // Half an answer is not what the client sends back.
+        if facts.error.is_none()
+            && facts.is_complete(format)
+            && let Some(note) = self.outcome.as_mut().and_then(|outcome| outcome.note.take())
+        {
+            note.store_values(facts);
+        }
     }
 
     /// Ends the log after an answer's body. Only the first end counts.

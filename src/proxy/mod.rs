@@ -5,6 +5,7 @@ mod attempt_outcome;
 mod caller;
 mod catch_core_panic;
 mod client_body;
+mod continuity;
 pub mod credential;
 mod data_path;
 mod error;

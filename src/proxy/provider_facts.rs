@@ -54,6 +54,8 @@ pub(super) struct ProviderFacts {
     answered_calls: Cache<FactKey, Option<FactKey>>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
+    /// Kinds of values that a provider wants back, by caller, upstream and model.
+    wanted_continuity: Cache<FactKey, ()>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -72,6 +74,7 @@ impl ProviderFacts {
             due_calls: new_cache(),
             answered_calls: new_cache(),
             has_remote: AtomicBool::new(false),
+            wanted_continuity: new_cache(),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -158,6 +161,16 @@ impl ProviderFacts {
     /// Stores that the provider accepted such a placeholder.
     pub(super) fn learn_overrides(&self, caller: Caller) {
         self.overrides.insert(caller, ());
+    }
+
+    /// Returns `true` if a provider wants a kind of value back, and refused a body without it.
+    pub(super) fn wants_continuity(&self, key: FactKey) -> bool {
+        self.wanted_continuity.contains_key(&key)
+    }
+
+    /// Stores that the provider accepted a body once the values were put back.
+    pub(super) fn learn_continuity(&self, key: FactKey) {
+        self.wanted_continuity.insert(key, ());
     }
 
     /// Returns `true` if any remote call is known.
@@ -251,6 +264,11 @@ impl FactScope<'_> {
     /// Returns the key of a call in a body.
     pub(super) fn call_key(self, call: CallKey) -> FactKey {
         self.fact_key(&[b"call", call.as_bytes()])
+    }
+
+    /// Returns the key of a kind of value that a model's answers carry.
+    pub(super) fn continuity_key(self, kind: &str, model: &str) -> FactKey {
+        self.fact_key(&[b"continuity", kind.as_bytes(), model.as_bytes()])
     }
 
     /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.

@@ -1,4 +1,5 @@
-//! The store of answers: the pinned answers of calls, results that clients brought, and appended late-result texts.
+//! The store of answers: the pinned answers of calls, results that clients brought, appended late-result texts, and
+//! what answers carried.
 //!
 //! A memory cache is in front of the ledger. An exchange waits for the ledger until the deadline of its `LedgerBudget`. A
 //! record that was not read in time counts as unknown. A record that was not written in time is written in the
@@ -6,6 +7,7 @@
 
 mod appended_texts;
 mod client_results;
+mod continuity;
 mod ledger_budget;
 mod pinned_row;
 
@@ -29,11 +31,13 @@ use crate::{
 
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText, TextsByAnchor};
 pub use client_results::{AnswerScope, ClientResultQuery};
+pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
 pub use pinned_row::PinnedRow;
 
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
+use continuity::CarriedValues;
 
 /// The limit of the rows in memory, in bytes.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
@@ -54,7 +58,7 @@ pub type AssignedAnswer = (CallKey, PinnedAnswer);
 pub struct AnswerStoreSettings {
     /// The lifetime of a record.
     pub record_ttl: Duration,
-    /// `true` if results that clients bring are written to the ledger too.
+    /// `true` if results that clients bring, and reasoning that answers carried, are written to the ledger too.
     pub stores_client_results: bool,
 }
 
@@ -71,6 +75,7 @@ struct AnswerStoreState {
     rows: Cache<RecordName, CachedRow>,
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
+    carried: CarriedValues,
     settings: AnswerStoreSettings,
 }
 
@@ -106,8 +111,14 @@ impl AnswerStore {
                 .build(),
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
+            carried: CarriedValues::new(),
             settings,
         }))
+    }
+
+    /// Returns access to what answers carried and providers want back.
+    pub fn continuity(&self) -> ContinuityStore<'_> {
+        ContinuityStore(&self.0)
     }
 
     /// Returns the pinned answer of a call from memory.

@@ -18,6 +18,7 @@ mod bound_thinking;
 mod call_key;
 mod canonical;
 mod client_results;
+mod continuity;
 mod edits;
 mod fields;
 mod history_plan;
@@ -46,6 +47,7 @@ pub use bound_thinking::replace_unseen_results;
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
+pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
@@ -85,11 +87,13 @@ pub enum Action {
     Unbind,
     /// Appended a late result to a message of the user.
     Append,
+    /// Put back what an answer carried and the client has dropped: reasoning, a signature, a container.
+    Continue,
 }
 
 impl Action {
     /// Every action, in the order of the header.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Move,
         Self::Merge,
         Self::Restore,
@@ -102,6 +106,7 @@ impl Action {
         Self::Open,
         Self::Unbind,
         Self::Append,
+        Self::Continue,
     ];
 
     /// Returns the stable name: `moved`, `merged`, ….
@@ -119,6 +124,7 @@ impl Action {
             Self::Open => "opened",
             Self::Unbind => "unbound",
             Self::Append => "appended",
+            Self::Continue => "continued",
         }
     }
 
@@ -140,6 +146,7 @@ impl Action {
             Self::Open => "a user's turn was put in front of the history",
             Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",
             Self::Append => "a result that came late was put at the end of a message of the user's",
+            Self::Continue => "reasoning, a signature or a container that the client had dropped was put back",
         }
     }
 }

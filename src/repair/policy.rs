@@ -78,6 +78,8 @@ pub struct RepairPolicy {
     pub shapes: bool,
     /// `true` if malformed calls are reported and fixed.
     pub malformed_calls: bool,
+    /// `true` if values of earlier answers that the client has dropped are put back.
+    pub continuity: bool,
     /// Tiers by tool name.
     pub tiers: BTreeMap<String, Tier>,
     /// Treatment of a real result in the body whose call was given a placeholder in an earlier request.
@@ -100,6 +102,7 @@ impl Default for RepairPolicy {
             hygiene: true,
             shapes: true,
             malformed_calls: true,
+            continuity: true,
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
         }

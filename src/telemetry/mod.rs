@@ -121,7 +121,7 @@ impl Telemetry {
         self.metrics.answers.watcher_blind.inc();
     }
 
-    /// Records a resend after the provider refused the history, with the kind of refusal: `pairing` or `binding`.
+    /// Records a resend after the provider refused the history, by reason: `pairing`, `binding` or `continuity`.
     pub fn record_resend(&self, why: &'static str) {
         self.metrics.repairs.second_repairs.count([why]);
     }
@@ -134,6 +134,11 @@ impl Telemetry {
     /// Records a new pinned answer by its kind: `moved`, `restored` or `placeholder`.
     pub fn record_pinned_answer(&self, kind: &'static str) {
         self.metrics.repairs.frozen_answers.count([kind]);
+    }
+
+    /// Records a value that was put back, by its kind and its source: `noted` or `neutral`.
+    pub fn record_continued(&self, what: &'static str, source: &'static str) {
+        self.metrics.repairs.continued.count([what, source]);
     }
 
     /// Records an attempt that ended, with the class of its verdict.

@@ -22,6 +22,7 @@ mod nested_requests;
 mod plain_text;
 mod read_steps;
 mod refusal;
+mod thinking_switch;
 mod unreadable;
 
 pub(crate) mod anthropic;
@@ -42,6 +43,7 @@ pub use format::Format;
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
+pub use thinking_switch::is_thinking_off;
 pub use unreadable::Unreadable;
 
 use self::json::Json;

@@ -137,6 +137,16 @@ impl Rotation {
         &self.members
     }
 
+    /// Returns the organisation of a profile, or the profile's own name if the organisation is not known.
+    pub fn organisation_name(&self, id: ProfileId) -> String {
+        let member = self.members.get(id);
+        member.map_or_else(String::new, |member| match &member.organisation {
+            // Prefixes, so that a profile called like an organisation is not taken for it.
+            Some(organisation) => format!("organisation {organisation}"),
+            None => format!("profile {}", member.label),
+        })
+    }
+
     /// Returns the id of the profile with this name.
     pub fn find_profile(&self, label: &str) -> Option<ProfileId> {
         self.members.iter().position(|member| *member.label == *label)

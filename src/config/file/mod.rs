@@ -115,6 +115,8 @@ section! {
         pub shapes: bool = true,
         /// Also repairs calls whose input or name the provider rejects.
         pub malformed_calls: bool = true,
+        /// Puts back what an answer carried and the client has dropped: reasoning, thought signatures, containers.
+        pub continuity: bool = true,
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
         pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.

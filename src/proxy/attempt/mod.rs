@@ -2,6 +2,7 @@
 //!
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
+mod continuity_recovery;
 mod first_profile;
 mod rejection_recovery;
 mod resend;
@@ -218,6 +219,13 @@ impl Attempts<'_> {
             caller: context.caller,
             lane: context.lane,
             late_results: self.outgoing.body.late_results.clone(),
+            note: self
+                .outgoing
+                .body
+                .continuity
+                .as_ref()
+                .filter(|_| self.route.asks_for_turn())
+                .map(|continuity| continuity.answer_note(self.profile)),
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -362,6 +370,9 @@ impl Attempts<'_> {
                 .mark_verified(self.outgoing.body.context.caller);
             if let Some(pins) = self.outgoing.body.pins.take() {
                 pins.commit();
+            }
+            if let Some(continuity) = &mut self.outgoing.body.continuity {
+                continuity.commit();
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());

@@ -106,6 +106,8 @@ pub(super) enum LearnedFact {
     RemoteCallsAnswered(AnsweredRemoteCalls),
     /// The upstream demands more than its dialect, for this model.
     Rules(LearnedRules, Option<String>),
+    /// The upstream wants a kind of value back that the model's answers carry.
+    WantsContinuity(FactKey),
 }
 
 impl LearnedFact {
@@ -121,6 +123,7 @@ impl LearnedFact {
             Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
             Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
             Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
+            Self::WantsContinuity(key) => facts.learn_continuity(key),
         }
     }
 }
@@ -217,6 +220,30 @@ impl RejectionRecovery {
         } else {
             facts.forget_accepted_shape(conversation);
         }
+    }
+
+    /// Returns the resend of the original body with a change that is no matter of pairing. `None` if that fails.
+    pub(super) fn resend_changed(
+        &mut self,
+        context: RecoveryContext<'_>,
+        change: impl FnOnce(&Paired<'_>, &Bytes) -> Option<Bytes>,
+    ) -> Option<Resend> {
+        // A recovery from bound thinking may have moved results: this change would undo that.
+        if self.binding_stage > BindingStage::Untouched {
+            return None;
+        }
+        let changed = change(&self.pair_base_body(context)?, &self.base_body)?;
+        (self.base_body, self.original_body) = (changed.clone(), changed);
+        let paired = self.pair_base_body(context)?;
+        let mut lookup = self.lookup.clone();
+        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
+        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
+        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
+        let body = plan.splice(&paired, &self.base_body).ok()?;
+        let resend = new_resend(body, plan.report, "continuity", answers, None);
+        // The next refusal is about this body.
+        self.last_sent = resend.body.clone();
+        Some(resend)
     }
 
     /// Starts over with every result of the client in its place.

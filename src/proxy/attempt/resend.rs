@@ -3,7 +3,7 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts,
+    Attempts, continuity_recovery,
     rejection_recovery::{RecoveryContext, RejectionRecovery, Resend},
     send, to_proxy_error,
 };
@@ -43,10 +43,18 @@ async fn resend_while_refused(
         answer = answer.with_refusal_read(idle).await?;
     }
     while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
-        fetch_answered_calls(attempts, &refusal).await;
-        let Some(mut resend) = next_resend(attempts, &refusal, log) else {
+        let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
+            continuity_recovery::next_resend(attempts, refusal.kind, log).await
+        } else {
+            fetch_answered_calls(attempts, &refusal).await;
+            next_resend(attempts, &refusal, log)
+        };
+        let Some(mut resend) = resend else {
             break;
         };
+        if let Some(continuity) = &attempts.outgoing.body.continuity {
+            continuity.add_to_report(&mut resend.report);
+        }
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {

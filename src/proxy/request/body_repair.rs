@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext, named_model},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::{CallAnswers, PendingPins, call_answers},
+    unedited::report_unedited,
 };
 use crate::{
     auth::Caller,
@@ -18,15 +19,15 @@ use crate::{
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
-        catch_core_panic::catch_core_panic,
+        catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
+        continuity::{ContinuityPlan, RequestContinuity},
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
         headers::is_signed,
         late_results::{LateResults, LateTexts},
         provider_facts::{FactKey, FactScope},
-        rejection::Rejection,
     },
     recall::LedgerBudget,
     repair::{
@@ -58,6 +59,8 @@ struct ReadBody<'b> {
     learned: LearnedRules,
     /// The conversation, if its text is beside calls and stays there. `None` otherwise.
     loose_shape: Option<FactKey>,
+    /// Values that the provider wants back. `None` if it wants none.
+    continuity: Option<RequestContinuity>,
 }
 
 /// Repaired body, with the answers that were known for its calls.
@@ -69,6 +72,8 @@ struct RepairedBody {
     texts: LateTexts,
     lookup: CallLookup,
     pins: Option<PendingPins>,
+    /// Values that `plain` got back. `None` if the provider wants none.
+    continuity: Option<RequestContinuity>,
 }
 
 impl BodyRepair<'_> {
@@ -152,6 +157,8 @@ impl BodyRepair<'_> {
             outline,
             learned,
             loose_shape,
+            // Its owner is known only once the lane is.
+            continuity: None,
         };
         Ok((caller, read))
     }
@@ -219,8 +226,8 @@ impl BodyRepair<'_> {
         caller: Caller,
         raw: &Bytes,
         coding: ContentCoding,
-        read: ReadBody<'_>,
-        ledger_budget: LedgerBudget,
+        mut read: ReadBody<'_>,
+        mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
@@ -228,35 +235,28 @@ impl BodyRepair<'_> {
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
+        // Strict and observe mode only report what is missing.
+        let may_pin = mode == Mode::Repair && self.asks_for_turn(&context);
+        let (path, route) = (self.path, self.route);
+        read.continuity = RequestContinuity::new(path, route, self.wire, &context, may_pin, read.plain, &read.paired);
         if mode == Mode::Repair {
-            return Ok(self.repair_body(raw, coding, read, context, ledger_budget, log).await);
+            let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
+            return Ok(repaired.await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
-        let report = report.map(|plan| plan.report).unwrap_or_default();
+        let mut report = report.map(|plan| plan.report).unwrap_or_default();
+        if let Some(continuity) = &mut read.continuity {
+            let paired = &read.paired;
+            let work = async |deadline| continuity.plan_values(path, route, &context, paired, deadline).await;
+            drop(ledger_budget.spend(work).await);
+            continuity.add_to_report(&mut report);
+        }
         log.event.unreadable = report.unread;
         if !report.findings.is_empty() {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
-        // Strict: every body with findings is an error for the client, never sent and never edited.
-        if mode == Mode::Strict && !report.findings.is_empty() {
-            log.event.is_rejected = true;
-            log.repair_header = Some(HeaderValue::from_static("rejected"));
-            let findings = report.findings.clone();
-            log.event.report = Some(report.without_actions());
-            return Err(ProxyError::Rejected(Rejection {
-                findings,
-                format: self.wire.format,
-            }));
-        }
-        log.event.report = Some(report.without_actions());
-        let words = match (mode, is_signed) {
-            (Mode::Observe, true) => "observed; reason=signed",
-            (Mode::Observe, false) => "observed",
-            // Strict, and without findings.
-            _ => "none",
-        };
-        log.repair_header = Some(HeaderValue::from_static(words));
+        report_unedited(report, mode, is_signed, self.wire, log)?;
         Ok(self.original_body(raw, read, context, ledger_budget))
     }
 
@@ -268,26 +268,18 @@ impl BodyRepair<'_> {
         context: RequestContext,
         ledger_budget: LedgerBudget,
     ) -> OutgoingBody {
-        let results = self.late_results(&context);
+        let results = LateResults::for_request(self.path, self.wire.format, &context);
         let is_used = results.late.is_used();
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            // The body is not edited, so the proxy answers none of its calls.
-            PendingPins {
-                late_results: results.clone(),
-                ledger_budget,
-                answers: CallAnswers::default(),
-                posted_calls: std::collections::HashMap::new(),
-                stored_anchor: None,
-                plain: read.plain.clone(),
-                outline: read.outline,
-            }
+            PendingPins::without_answers(results.clone(), ledger_budget, read.plain.clone(), read.outline)
         });
         OutgoingBody {
             pins,
             late_results: is_used.then_some(results),
+            continuity: read.continuity,
             ..OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context)
         }
     }
@@ -298,11 +290,14 @@ impl BodyRepair<'_> {
         raw: &Bytes,
         coding: ContentCoding,
         read: ReadBody<'_>,
-        context: RequestContext,
+        mut context: RequestContext,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results) = (read.plain.clone(), self.late_results(&context));
+        let (before, results) = (
+            read.plain.clone(),
+            LateResults::for_request(self.path, self.wire.format, &context),
+        );
         let (learned, loose_shape) = (read.learned, read.loose_shape);
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
@@ -321,7 +316,12 @@ impl BodyRepair<'_> {
             texts,
             lookup,
             mut pins,
+            continuity,
         } = repaired;
+        if let Some(continuity) = &continuity {
+            continuity.bind_context(&mut context);
+            continuity.add_to_report(&mut report);
+        }
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
             pins.ledger_budget = ledger_budget;
@@ -339,7 +339,8 @@ impl BodyRepair<'_> {
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
         log.event.report = Some(report);
         // Without any edit the client's own bytes are sent, compressed as they were.
-        let is_untouched = body.is_original() && texts.count == 0;
+        let is_continued = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
+        let is_untouched = body.is_original() && texts.count == 0 && !is_continued;
         let sent = SentBody {
             plain,
             ends_with_late: texts.is_at_end,
@@ -362,20 +363,9 @@ impl BodyRepair<'_> {
             sent_body: Some(sent),
             pins,
             late_results: results.late.is_used().then_some(results),
+            continuity,
             needs_binding_beta: asks_for_binding_controls,
             context,
-        }
-    }
-
-    /// Returns the late-result context of this request.
-    fn late_results(&self, context: &RequestContext) -> LateResults {
-        LateResults {
-            late: self.path.late.clone(),
-            recall: self.path.recall.clone(),
-            caller: context.caller,
-            format: self.wire.format,
-            lane: context.lane,
-            session: context.session_hash,
         }
     }
 
@@ -395,6 +385,7 @@ impl BodyRepair<'_> {
             mut outline,
             learned,
             loose_shape: _,
+            mut continuity,
         } = read;
         let (asks, caller) = (self.asks_for_turn(context), context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
@@ -404,32 +395,45 @@ impl BodyRepair<'_> {
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
+        // Keys of values are made from the client's own bytes, so the search comes before any edit.
+        let values = match &mut continuity {
+            Some(continuity) => {
+                continuity
+                    .plan_values(self.path, self.route, context, &paired, deadline)
+                    .await
+            }
+            None => ContinuityPlan::default(),
+        };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
         let late = results.insert_late_texts(&plain, &paired, &outline, asks, deadline);
         let late_body;
         if let Some(late) = late.await {
             late_body = late.body;
-            // The bytes have changed: the only second parse of a request. If it fails, late texts are left out.
-            if let Ok(again) = catch_read(|| parse(&late_body, self.wire))
-                && let Ok(mut again) = self.pair_body(caller, learned, again)
-            {
-                again.set_conversation(conversation);
+            // The bytes have changed. If they cannot be read again, late texts are left out.
+            if let Some(again) = self.pair_again(caller, learned, &late_body, conversation) {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
+        let body = values.apply(&paired, &plain);
+        match body
+            .as_ref()
+            .and_then(|body| self.pair_again(caller, learned, body, conversation))
+        {
+            Some(again) => (paired, plain) = (again, body.clone().unwrap_or_default()),
+            None => continuity.iter_mut().for_each(RequestContinuity::cancel),
+        }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let memory = self.call_memory(caller);
         let mut lookup = CallLookup::default();
-        let unknown = lookup.add_from_memory(&paired, memory, results);
+        let unknown = lookup.add_from_memory(&paired, self.call_memory(caller), results);
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
         let (plan, answers) = self.plan_and_pin(&paired, &mut lookup, results, asks, deadline).await?;
-        let body = catch_read(|| plan.splice(&paired, &plain))?;
+        let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            self.record_pins(&answers, &lookup);
-            if texts.count > 0 {
-                // Late texts have moved the spans of the first outline.
+            lookup.count_answers(&answers.assigned, &self.path.telemetry);
+            if texts.count > 0 || body.is_some() {
+                // These edits have moved the spans of the first outline.
                 outline = paired.outline();
             }
         }
@@ -445,12 +449,27 @@ impl BodyRepair<'_> {
         });
         Ok(RepairedBody {
             plain: plain.clone(),
-            body,
+            body: repaired,
             report: plan.report,
             texts,
             lookup,
             pins,
+            continuity,
         })
+    }
+
+    /// Parses and pairs a body that the proxy has changed. `None` if that fails.
+    fn pair_again<'b>(
+        &self,
+        caller: Caller,
+        learned: LearnedRules,
+        body: &'b Bytes,
+        conversation: Option<[u8; 32]>,
+    ) -> Option<Paired<'b>> {
+        let parsed = catch_read(|| parse(body, self.wire)).ok()?;
+        let mut paired = self.pair_body(caller, learned, parsed).ok()?;
+        paired.set_conversation(conversation);
+        Some(paired)
     }
 
     /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
@@ -471,15 +490,6 @@ impl BodyRepair<'_> {
             answers = call_answers(paired, &plan, lookup, caller);
         }
         Ok((plan, answers))
-    }
-
-    /// Counts the answers that are pinned for the first time.
-    fn record_pins(&self, answers: &CallAnswers, lookup: &CallLookup) {
-        for (call, answer) in &answers.assigned {
-            self.path
-                .telemetry
-                .record_pinned_answer(lookup.answer_label(*call, answer));
-        }
     }
 
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
@@ -533,9 +543,4 @@ impl BodyRepair<'_> {
         let context = self.context_builder(caller).enter_lane(&[], &Outline::default());
         OutgoingBody::from_payload(payload, context)
     }
-}
-
-/// Runs the core. A panic would be a bug of the proxy, and becomes an error: the provider judges the original.
-fn catch_read<T>(work: impl FnOnce() -> Result<T, Unreadable>) -> Result<T, Unreadable> {
-    catch_core_panic(|| Some(work())).unwrap_or(Err(Unreadable::Overlap))
 }

@@ -13,11 +13,12 @@ use crate::proxy::{
 use crate::{
     late::FoundResult,
     ledger::RecordName,
-    recall::{AnswerStore, ClientResultQuery},
+    recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
         BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences,
         without_cache_control,
     },
+    telemetry::Telemetry,
 };
 
 /// Maximum bytes of earlier client results that are restored in one request. Clients may prune results on purpose.
@@ -158,12 +159,14 @@ impl CallLookup {
         }
     }
 
-    /// Returns the metric label of an answer that a plan has assigned.
-    pub(in crate::proxy) fn answer_label(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
-        match answer {
-            PinnedAnswer::Placeholder(_) => "placeholder",
-            PinnedAnswer::Result(real) if self.known.results.get(&call) == Some(real) => "restored",
-            PinnedAnswer::Result(_) => "moved",
+    /// Counts the answers that a plan has assigned, and that are pinned for the first time.
+    pub(in crate::proxy) fn count_answers(&self, assigned: &[AssignedAnswer], telemetry: &Telemetry) {
+        for (call, answer) in assigned {
+            telemetry.record_pinned_answer(match answer {
+                PinnedAnswer::Placeholder(_) => "placeholder",
+                PinnedAnswer::Result(real) if self.known.results.get(call) == Some(real) => "restored",
+                PinnedAnswer::Result(_) => "moved",
+            });
         }
     }
 }

@@ -6,6 +6,7 @@ mod content_coding;
 mod context;
 mod outgoing;
 mod pending_pins;
+mod unedited;
 
 use std::{fmt::Write as _, sync::Arc};
 

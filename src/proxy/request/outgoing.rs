@@ -18,6 +18,7 @@ use crate::{
     provider::Upstream,
     proxy::{
         client_body::{ClientBody, SegmentsBody},
+        continuity::RequestContinuity,
         credential::{self, ApplyError},
         headers::is_signed,
         late_results::LateResults,
@@ -49,6 +50,8 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// Late-result context. `None` if no tool service is configured.
     pub(in crate::proxy) late_results: Option<LateResults>,
+    /// Values that the provider wants back. `None` if it wants none.
+    pub(in crate::proxy) continuity: Option<RequestContinuity>,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(in crate::proxy) needs_binding_beta: bool,
     pub(in crate::proxy) context: RequestContext,
@@ -64,6 +67,7 @@ impl OutgoingBody {
             sent_body: None,
             pins: None,
             late_results: None,
+            continuity: None,
             needs_binding_beta: false,
             context,
         }

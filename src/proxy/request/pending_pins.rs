@@ -40,6 +40,24 @@ pub(in crate::proxy) struct PendingPins {
 }
 
 impl PendingPins {
+    /// Creates the pins of a body that is not edited, so that the proxy answers none of its calls.
+    pub(super) fn without_answers(
+        late_results: LateResults,
+        ledger_budget: LedgerBudget,
+        plain: Bytes,
+        outline: Outline,
+    ) -> Self {
+        Self {
+            late_results,
+            ledger_budget,
+            answers: CallAnswers::default(),
+            posted_calls: HashMap::new(),
+            stored_anchor: None,
+            plain,
+            outline,
+        }
+    }
+
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
     pub(in crate::proxy) fn commit(mut self) {
         let (scope, LateResults { late, recall, .. }) = (self.late_results.pin_scope(), &self.late_results);

@@ -205,7 +205,12 @@ impl ProviderAnswer {
         let framing = body_framing(&head.headers);
         // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
-        let watcher = framing.map(|framing| Watcher::new(watched, framing));
+        let notes = log.notes_carried();
+        let new_watcher = |framing| match Watcher::new(watched, framing) {
+            watcher if notes => watcher.noting_carried(),
+            watcher => watcher,
+        };
+        let watcher = framing.map(new_watcher);
         // An error event of the proxy fits only into a stream of a known format without an announced length.
         let known = self.format.is_some() || matches!(shape, ErrorShape::Responses | ErrorShape::Gemini);
         let stream = framing == Some(Framing::Events);

@@ -257,6 +257,10 @@ impl Relay {
             }
             if let Some(watcher) = &mut self.watcher {
                 watcher.push(data);
+                // Before the client has these bytes: its next request may come at once.
+                if let Some(format) = watcher.format() {
+                    self.log.store_carried(watcher.facts(), format);
+                }
             }
         }
         let watcher = self
@@ -345,6 +349,9 @@ impl Relay {
     fn record_summary(&mut self) {
         if let Some(watcher) = &mut self.watcher {
             watcher.finish();
+            if let Some(format) = watcher.format() {
+                self.log.store_carried(watcher.facts(), format);
+            }
             self.log.event.answer_summary = AnswerSummary::from_watcher(watcher);
             if let Some(trace) = &mut self.log.event.trace {
                 trace.record_answer(watcher.facts());

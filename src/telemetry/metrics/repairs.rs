@@ -5,13 +5,15 @@ use prometheus_client::metrics::counter::Counter;
 use super::{family::CounterFamily, label_sets::LabelSpace, page::metric_table};
 use crate::{
     conversation::FindingKind,
-    repair::{Action, RepairReport},
+    repair::{Action, ContinuityKind, RepairReport},
     telemetry::events::ExchangeEnded,
     wire::{Format, Unreadable},
 };
 
-/// Reasons for a resend: the provider refused the pairing of the history, or its signed thinking.
-const RESEND_REASONS: [&str; 2] = ["pairing", "binding"];
+/// Reasons for a resend: the provider refused the pairing of the history, its signed thinking, or missed a value.
+const RESEND_REASONS: [&str; 3] = ["pairing", "binding", "continuity"];
+/// Sources of values that were put back.
+const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.
 const PINNED_ANSWERS: [&str; 3] = ["moved", "restored", "placeholder"];
 
@@ -63,6 +65,14 @@ metric_table! {
             "frozen_answers",
             "Answers that were pinned to tool calls, so that every later request contains the same one, by kind",
             LabelSpace::closed([("row", &PINNED_ANSWERS)]),
+        );
+        continued: CounterFamily<2> = page.counters(
+            "continued",
+            "Values of earlier answers that the client had dropped and the proxy put back, by kind and source",
+            LabelSpace::closed([
+                ("what", &ContinuityKind::ALL.map(ContinuityKind::label)),
+                ("source", &VALUE_SOURCES),
+            ]),
         );
     }
 }

@@ -168,6 +168,12 @@ pub(crate) fn is_code(json: Json<'_>, caller: Span) -> bool {
     json.member(caller, "tool_id").is_some()
 }
 
+/// Returns the id of the provider's call whose code made the call at `block`; empty if none did.
+pub(crate) fn code_call_id(json: Json<'_>, block: Span) -> Text<'_> {
+    let caller = json.member(block, "caller");
+    caller.map_or_else(Text::default, |caller| json.member_text(caller, "tool_id"))
+}
+
 /// Locates the name, the input and the toolset of a `tool_use` block.
 pub(crate) fn call_details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);

@@ -7,8 +7,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            self, AnswerErrorFields, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool,
-            bounded_text, non_empty_text, read_count, read_elements, read_members, read_object, skip_value,
+            self, AnswerErrorFields, CarriedCall, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool,
+            bounded_text, non_empty_text, read_count, read_elements, read_member_text, read_members, read_object,
+            skip_value,
         },
         json::Cursor,
     },
@@ -116,6 +117,13 @@ impl AnthropicEventReader {
 fn read_message_member(key: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
     match key {
         b"model" => facts::note_model(facts, cursor),
+        // `container {id, expires_at}`, in the message or in its last delta (Code execution tool, 2026-11).
+        b"container" => {
+            let mut id = Text::default();
+            let read = read_member_text(&mut id, b"id", cursor);
+            facts.carried.note_container(&id);
+            read
+        }
         b"stop_reason" => {
             let stop = cursor.read_text()?;
             // A null must not remove a reason that came before.
@@ -181,12 +189,22 @@ impl<'a> StartedBlock<'a> {
     /// Notes the block. Returns the phase that it keeps open.
     fn note_block(&self, facts: &mut Facts) -> Option<OpenBlock> {
         match self.kind.as_ref() {
-            b"tool_use" => facts.calls.push_call(EmittedCall {
-                id: bounded_text(&self.id),
-                name: bounded_text(&self.name),
-                called_by_code: self.called_by_code,
-                place: None,
-            }),
+            b"tool_use" => {
+                // Only calls of code need the container, and ids of this format identify a call by themselves.
+                if self.called_by_code && facts.carried.is_wanted() {
+                    facts.carried.add_call(CarriedCall {
+                        id: self.id.to_vec(),
+                        name: self.name.to_vec(),
+                        ..CarriedCall::default()
+                    });
+                }
+                facts.calls.push_call(EmittedCall {
+                    id: bounded_text(&self.id),
+                    name: bounded_text(&self.name),
+                    called_by_code: self.called_by_code,
+                    place: None,
+                });
+            }
             b"thinking" | b"redacted_thinking" => {
                 facts.reasoning = OutputPhase::Open;
                 return Some(OpenBlock::Reasoning);

@@ -75,3 +75,27 @@ pub(crate) fn drop_bound_thinking(json: Json<'_>) -> Option<Edit> {
         && *json.member_text(thinking, "type") != *b"disabled";
     free.then(|| json.set_member(thinking, "block_binding", vec![Piece::Constant(BINDING)]))
 }
+
+/// Returns `true` if the body names no container. A container without an id is a new one.
+pub(crate) fn lacks_container(json: Json<'_>) -> bool {
+    let Ok(root) = json.root_span() else { return false };
+    json.member(root, "container")
+        .is_none_or(|container| match json.kind(container) {
+            JsonKind::Object => json.member_text(container, "id").is_empty(),
+            _ => json.decode_string(container).is_empty(),
+        })
+}
+
+/// Sets the container of the body. `None` if the body is no object.
+pub(crate) fn set_container(json: Json<'_>, id: &str) -> Option<Edit> {
+    let root = json.root_span().ok()?;
+    let value = vec![Piece::Made(json::quote_string(id))];
+    let object = json
+        .member(root, "container")
+        .filter(|found| json.kind(*found) == JsonKind::Object);
+    // The object may name skills, which must stay.
+    Some(match object {
+        Some(object) => json.set_member(object, "id", value),
+        None => json.set_member(root, "container", value),
+    })
+}

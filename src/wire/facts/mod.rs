@@ -2,11 +2,13 @@
 //!
 //! Content is not among them, apart from the event of an error, which is never shown.
 
+mod carried;
 mod event_members;
 mod event_pattern;
 
 use std::fmt;
 
+pub use self::carried::{CARRIED_BYTES_MAX, CarriedCall, CarriedFacts};
 pub(crate) use self::{
     event_members::{
         AnswerErrorFields, END_WALK, bounded_text, non_empty_text, note_answer_id, note_model, read_count,
@@ -61,6 +63,8 @@ pub struct Facts {
     pub answer_id: Option<Box<str>>,
     /// The model that answers, as the provider names it.
     pub model: Option<Box<str>>,
+    /// Values that the provider wants back. Noted only if the watcher is told to.
+    pub carried: CarriedFacts,
 }
 
 /// The effect of one event.
@@ -96,6 +100,10 @@ impl Facts {
         };
         *count = count.saturating_add(1);
         self.truncated = self.truncated.saturating_add(u64::from(truncated));
+        if truncated {
+            // The part that was not read may belong to a carried value.
+            self.carried.give_up();
+        }
     }
 
     /// Returns the label of the answer's end, which is one of [`stop_labels`].

@@ -8,8 +8,8 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            AnswerErrorFields, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool, Usage, bounded_text,
-            non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
+            AnswerErrorFields, CarriedCall, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool, Usage,
+            bounded_text, non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
         },
         json::{Cursor, JsonKind},
     },
@@ -94,6 +94,7 @@ fn read_part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
     facts.has_output = true;
     let (mut what, mut tool) = (GeminiPartKind::Text, GeminiTool::default());
     let mut thought = false;
+    let mut signature = Text::default();
     let read = read_members(cursor, |cursor, key| {
         what = match key {
             b"functionCall" | b"function_call" => GeminiPartKind::Call,
@@ -103,6 +104,10 @@ fn read_part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
             }
             b"thought" => {
                 thought = cursor.read_true()?;
+                return Ok(());
+            }
+            b"thoughtSignature" | b"thought_signature" => {
+                signature = cursor.read_text()?;
                 return Ok(());
             }
             _ => return skip_value(cursor),
@@ -117,6 +122,15 @@ fn read_part(cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadabl
         facts.reasoning.end_open();
     }
     if tool.is_present {
+        if facts.carried.is_wanted() && matches!(what, GeminiPartKind::Call) {
+            facts.carried.add_call(CarriedCall {
+                id: tool.id.to_vec(),
+                name: tool.name.to_vec(),
+                arguments: tool.arguments.to_vec(),
+                signature: signature.to_vec(),
+                index: None,
+            });
+        }
         tool.note_tool(what, facts);
     }
     read
@@ -137,6 +151,8 @@ struct GeminiTool<'a> {
     is_present: bool,
     id: Text<'a>,
     name: Text<'a>,
+    /// The arguments as JSON.
+    arguments: &'a [u8],
 }
 
 impl<'a> GeminiTool<'a> {
@@ -144,6 +160,7 @@ impl<'a> GeminiTool<'a> {
         match key {
             b"id" => self.id = cursor.read_text()?,
             b"name" | b"toolType" | b"tool_type" => self.name = cursor.read_text()?,
+            b"args" => self.arguments = cursor.skip_bytes()?,
             _ => skip_value(cursor)?,
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The writer of parts and contents of the Gemini format.
 
 use crate::{
-    splice::{Piece, Span},
+    splice::{Edit, Piece, Span},
     wire::{
         Format,
         json::{self, Json},
@@ -75,4 +75,16 @@ pub(crate) fn response_in_part(json: Json<'_>, part: Span) -> Option<Span> {
 pub(crate) fn call_id(json: Json<'_>, part: Span) -> Option<Span> {
     let id = json.member(call_in_part(json, part)?, "id")?;
     (!json.decode_string(id).is_empty()).then_some(id)
+}
+
+/// Sets the thought signature of the part at `span`.
+pub(crate) fn set_signature(json: Json<'_>, span: Span, signature: &str) -> Edit {
+    // A part that has the member in the other spelling must not get it twice.
+    let has_snake = json.member(span, "thought_signature").is_some();
+    let key = if has_snake {
+        "thought_signature"
+    } else {
+        "thoughtSignature"
+    };
+    json.set_member(span, key, vec![Piece::Made(json::quote_string(signature))])
 }

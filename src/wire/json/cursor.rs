@@ -113,6 +113,12 @@ impl<'a> Cursor<'a> {
         Ok(Span::new(start, self.at))
     }
 
+    /// Passes the next value of any type, and returns its bytes.
+    pub(crate) fn skip_bytes(&mut self) -> Result<&'a [u8], Unreadable> {
+        let span = self.skip_value()?;
+        Ok(self.body.get(span.range()).unwrap_or_default())
+    }
+
     /// Passes the next value, and returns it decoded if it is a string, else an empty text.
     #[inline]
     pub(crate) fn read_text(&mut self) -> Result<Text<'a>, Unreadable> {

@@ -9,11 +9,11 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            AnswerErrorFields, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, bounded_text,
-            non_empty_text, note_model, read_count, read_elements, read_members, read_object, read_openai_usage,
-            skip_value,
+            AnswerErrorFields, CarriedCall, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, bounded_text,
+            non_empty_text, note_model, read_count, read_elements, read_member_text, read_members, read_object,
+            read_openai_usage, skip_value,
         },
-        json::{Cursor, JsonKind},
+        json::{Cursor, Json, JsonKind},
     },
 };
 
@@ -50,7 +50,8 @@ impl ChatEventReader {
         {
             // Spans are offsets in the data, which fit the event only if the data is one line of it.
             self.phase = phase;
-            let strings = chunk.texts.iter().filter(|(kind, _)| kind.may_differ(phase));
+            let wanted = facts.carried.is_wanted();
+            let strings = chunk.texts.iter().filter(|(kind, _)| kind.may_differ(phase, wanted));
             self.pattern
                 .learn_event(event, DATA_START.len(), strings.map(|(_, span)| *span));
         }
@@ -63,18 +64,23 @@ impl ChatEventReader {
 enum ChunkString {
     Content,
     Reasoning,
-    /// Arguments of a call, or padding.
+    /// Arguments of a call.
+    Arguments,
+    /// Padding.
     Other,
 }
 
 impl ChunkString {
     /// Returns `true` if the string may be replaced by any other, empty or not, without a change of facts.
-    fn may_differ(self, phase: OutputPhase) -> bool {
+    ///
+    /// `wanted` is set if carried values are noted, of which reasoning and arguments are part.
+    fn may_differ(self, phase: OutputPhase, wanted: bool) -> bool {
         match self {
+            Self::Reasoning | Self::Arguments if wanted => false,
             // Text ends open reasoning, so empty and non-empty text then differ.
             Self::Content => phase != OutputPhase::Open,
             Self::Reasoning => phase == OutputPhase::Open,
-            Self::Other => true,
+            Self::Arguments | Self::Other => true,
         }
     }
 }
@@ -98,7 +104,7 @@ impl ChatChunk {
         }
         let mut error = AnswerErrorFields::default();
         read_object(data, |cursor, key| match key {
-            b"choices" => read_elements(cursor, |cursor| self.read_choice(cursor, facts)),
+            b"choices" => read_elements(cursor, |cursor| self.read_choice(data, cursor, facts)),
             b"usage" => {
                 // Chunks before the last may have `"usage": null`.
                 self.changes_facts |= cursor.peek_kind() != JsonKind::Null;
@@ -120,7 +126,7 @@ impl ChatChunk {
         self.changes_facts |= self.is_complete || error.is_error();
     }
 
-    fn read_choice(&mut self, cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
+    fn read_choice(&mut self, data: &[u8], cursor: &mut Cursor<'_>, facts: &mut Facts) -> Result<(), Unreadable> {
         let (mut place, mut delta) = (0, ChatDelta::default());
         let mut stop = Text::default();
         let read = read_members(cursor, |cursor, key| match key {
@@ -138,6 +144,10 @@ impl ChatChunk {
             facts.stop = non_empty_text(&stop);
         }
         facts.has_output |= !stop.is_empty() || delta.has_output();
+        // Clients send back one choice, and it is the first.
+        if facts.carried.is_wanted() && place == 0 {
+            delta.note_carried(Json::new(data), facts);
+        }
         delta.note_facts(place, facts);
         if self.is_complete || !stop.is_empty() {
             facts.reasoning.end_open();
@@ -163,7 +173,11 @@ struct ChatDelta<'a> {
     has_text: bool,
     /// Set if there is reasoning: `reasoning_content` (DeepSeek, vLLM and others) or `reasoning` (`OpenRouter`, Groq).
     has_reasoning: bool,
+    /// The `reasoning_content`, which is the only spelling that a provider wants back.
+    reasoning: Option<Span>,
     calls: Vec<ChatCallDelta<'a>>,
+    /// Further pieces of calls, which have no id and no name.
+    pieces: Vec<ChatCallDelta<'a>>,
     /// Set if there is a refusal or audio.
     has_other: bool,
 }
@@ -174,6 +188,9 @@ struct ChatCallDelta<'a> {
     index: Option<u64>,
     id: Text<'a>,
     name: Text<'a>,
+    arguments: Option<Span>,
+    /// The signature of Gemini's models: `extra_content.google.thought_signature`.
+    signature: Text<'a>,
 }
 
 impl<'a> ChatDelta<'a> {
@@ -181,14 +198,20 @@ impl<'a> ChatDelta<'a> {
         match key {
             b"content" => self.has_text |= chunk.note_string(ChunkString::Content, cursor)?,
             b"reasoning_content" | b"reasoning" => {
-                self.has_reasoning |= chunk.note_string(ChunkString::Reasoning, cursor)?;
+                let has_text = chunk.note_string(ChunkString::Reasoning, cursor)?;
+                self.has_reasoning |= has_text;
+                if has_text && key == b"reasoning_content" {
+                    self.reasoning = chunk.texts.last().map(|(_, span)| *span);
+                }
             }
             b"tool_calls" => read_elements(cursor, |cursor| {
                 self.has_text = true;
                 let mut call = ChatCallDelta::default();
                 let read = read_members(cursor, |cursor, key| call.read_member(key, cursor, chunk));
                 // Further pieces of a call have only arguments.
-                if !(call.id.is_empty() && call.name.is_empty()) {
+                if call.id.is_empty() && call.name.is_empty() {
+                    self.pieces.push(call);
+                } else {
                     self.calls.push(call);
                 }
                 read
@@ -213,6 +236,24 @@ impl<'a> ChatDelta<'a> {
 
     fn has_output(&self) -> bool {
         self.has_text || self.has_reasoning || self.has_other || !self.calls.is_empty()
+    }
+
+    /// Notes what the provider wants back. The data of the event is `json`.
+    fn note_carried(&self, json: Json<'_>, facts: &mut Facts) {
+        if let Some(span) = self.reasoning {
+            facts.carried.add_reasoning(&json.decode_string(span));
+        }
+        // The order of the event: a delta with several pieces begins with whole calls.
+        for call in self.calls.iter().chain(&self.pieces) {
+            let arguments = call.arguments.map(|span| json.decode_string(span));
+            facts.carried.add_call(CarriedCall {
+                id: call.id.to_vec(),
+                name: call.name.to_vec(),
+                arguments: arguments.unwrap_or_default().into_owned(),
+                signature: call.signature.to_vec(),
+                index: call.index,
+            });
+        }
     }
 
     /// Notes the phase of reasoning and the calls.
@@ -241,6 +282,11 @@ impl<'a> ChatCallDelta<'a> {
             b"index" => self.index = cursor.read_number()?,
             b"id" => self.id = cursor.read_text()?,
             b"function" | b"custom" => read_members(cursor, |cursor, key| self.read_function(key, cursor, chunk))?,
+            // Gemini's models through Chat Completions (Google, "Thought signatures", 2026-11).
+            b"extra_content" => read_members(cursor, |cursor, key| match key {
+                b"google" => read_member_text(&mut self.signature, b"thought_signature", cursor),
+                _ => skip_value(cursor),
+            })?,
             _ => skip_value(cursor)?,
         }
         Ok(())
@@ -249,7 +295,10 @@ impl<'a> ChatCallDelta<'a> {
     fn read_function(&mut self, key: &[u8], cursor: &mut Cursor<'a>, chunk: &mut ChatChunk) -> Result<(), Unreadable> {
         match key {
             b"name" => self.name = cursor.read_text()?,
-            b"arguments" | b"input" => drop(chunk.note_string(ChunkString::Other, cursor)?),
+            b"arguments" | b"input" => {
+                let has_text = chunk.note_string(ChunkString::Arguments, cursor)?;
+                self.arguments = chunk.texts.last().filter(|_| has_text).map(|(_, span)| *span);
+            }
             _ => skip_value(cursor)?,
         }
         Ok(())

@@ -94,3 +94,38 @@ pub(crate) fn insert_parts_before(json: Json<'_>, span: Span, front: Vec<Piece>)
 pub(crate) fn drop_empty_calls(json: Json<'_>, span: Span) -> Vec<Edit> {
     json.remove_member(span, "tool_calls")
 }
+
+/// Returns `true` if the assistant message at `span` has reasoning. An empty text counts as present.
+pub(crate) fn has_reasoning(json: Json<'_>, span: Span) -> bool {
+    let reasoning = json.member(span, "reasoning_content");
+    // Clients that serialize missing members write null.
+    reasoning.is_some_and(|value| json.kind(value) != JsonKind::Null)
+}
+
+/// Sets the reasoning of the assistant message at `span`.
+pub(crate) fn set_reasoning(json: Json<'_>, span: Span, text: &str) -> Edit {
+    json.set_member(span, "reasoning_content", vec![Piece::Made(json::quote_string(text))])
+}
+
+/// Returns `true` if the call at `span` has a thought signature of Gemini's models.
+pub(crate) fn is_signed(json: Json<'_>, span: Span) -> bool {
+    let google = json
+        .member(span, "extra_content")
+        .and_then(|extra| json.member(extra, "google"));
+    google.is_some_and(|google| !json.member_text(google, "thought_signature").is_empty())
+}
+
+/// Sets the thought signature of the call at `span`: `extra_content.google.thought_signature`.
+pub(crate) fn set_signature(json: Json<'_>, span: Span, signature: &str) -> Edit {
+    let object = |at: Span| json.kind(at) == JsonKind::Object;
+    let value = vec![Piece::Made(json::quote_string(signature))];
+    let Some(extra) = json.member(span, "extra_content").filter(|extra| object(*extra)) else {
+        let value = json::enclose(r#"{"google":{"thought_signature":"#, value, "}}");
+        return json.set_member(span, "extra_content", value);
+    };
+    // What else the client keeps there stays as it is.
+    match json.member(extra, "google").filter(|google| object(*google)) {
+        Some(google) => json.set_member(google, "thought_signature", value),
+        None => json.set_member(extra, "google", json::enclose(r#"{"thought_signature":"#, value, "}")),
+    }
+}

@@ -59,6 +59,12 @@ pub enum RefusalKind {
         /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.
         header_named: bool,
     },
+    /// Chat Completions: an assistant message with calls lacks its `reasoning_content`. Names no ids.
+    WithoutReasoningContent,
+    /// Gemini: the first call of a step lacks its thought signature. Names no ids.
+    WithoutSignature,
+    /// Anthropic: a call of code waits for its result, and the body does not name its container. Names no ids.
+    WithoutContainer,
 }
 
 /// The beginning of the beta header value that Anthropic's binding controls need.

@@ -8,8 +8,8 @@ mod reader;
 
 use self::{event_buffer::EventBuffer, reader::FormatReader};
 pub use crate::wire::facts::{
-    AnswerError, EmittedCall, EmittedCalls, ErrorEvent, Facts, LISTED_MAX, OutputPhase, ServerTool, ServerTools,
-    TEXT_BYTES_MAX, Usage, stop_labels,
+    AnswerError, CARRIED_BYTES_MAX, CarriedCall, CarriedFacts, EmittedCall, EmittedCalls, ErrorEvent, Facts,
+    LISTED_MAX, OutputPhase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage, stop_labels,
 };
 use crate::wire::{
     Format,
@@ -77,6 +77,13 @@ impl Watcher {
             facts: Facts::default(),
             end_marked: false,
         }
+    }
+
+    /// Makes the watcher note what the provider wants back: reasoning, signatures and containers.
+    #[must_use]
+    pub const fn noting_carried(mut self) -> Self {
+        self.facts.carried.set_wanted();
+        self
     }
 
     /// Reads the next bytes.

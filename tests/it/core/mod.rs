@@ -1,6 +1,7 @@
 //! The repair core: reading, pairing, planning, splicing.
 
 pub(crate) mod cases;
+pub(crate) mod continuity_gaps;
 pub(crate) mod cost_growth;
 pub(crate) mod deepseek_referee;
 pub(crate) mod fuzz_checks;

@@ -260,6 +260,9 @@ fn told(body: &str) -> String {
         RefusalKind::WithoutReasoning => "without_reasoning",
         RefusalKind::Bound { header_named: true } => "bound, with a header",
         RefusalKind::Bound { header_named: false } => "bound",
+        RefusalKind::WithoutReasoningContent => "without_reasoning_content",
+        RefusalKind::WithoutSignature => "without_signature",
+        RefusalKind::WithoutContainer => "without_container",
     };
     format!("{kind} {ids:?}")
 }

@@ -1,5 +1,6 @@
 //! The ledger, and answers that survive a restart.
 
+pub(crate) mod carried_values;
 pub(crate) mod conformance;
 pub(crate) mod crash;
 pub(crate) mod files;

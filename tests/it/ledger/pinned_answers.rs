@@ -220,14 +220,14 @@ async fn a_placeholder_stays_as_long_as_the_ledger() {
 
 /// A ledger that can be made to stall or to fail.
 #[derive(Debug)]
-struct SwitchableLedger {
+pub(crate) struct SwitchableLedger {
     inner: MemoryLedger,
-    stalls: AtomicBool,
-    fails: AtomicBool,
+    pub(crate) stalls: AtomicBool,
+    pub(crate) fails: AtomicBool,
 }
 
 impl SwitchableLedger {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: MemoryLedger::new(LedgerSettings::default(), [7; 32]),
             stalls: AtomicBool::new(false),

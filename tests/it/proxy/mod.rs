@@ -9,6 +9,8 @@ pub(crate) mod broken_providers;
 pub(crate) mod call_chains;
 pub(crate) mod call_owners;
 pub(crate) mod content_codings;
+pub(crate) mod continuity;
+pub(crate) mod continuity_walk;
 pub(crate) mod credentials;
 pub(crate) mod drain;
 pub(crate) mod echoed_texts;

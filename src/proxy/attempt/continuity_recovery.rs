@@ -1,0 +1,57 @@
+//! Recovery from a provider's 400 about a value that its own answer carried and the client has dropped.
+
+use super::{
+    Attempts,
+    rejection_recovery::{LearnedFact, RecoveryContext, Resend},
+};
+use crate::{
+    clock,
+    policy::retry::SENDS_MAX,
+    proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog},
+    repair::ContinuityKind,
+    wire::RefusalKind,
+};
+
+/// Returns the kind of value that a refusal misses. `None` if it is about something else.
+pub(super) const fn missing_kind(refusal: RefusalKind) -> Option<ContinuityKind> {
+    match refusal {
+        RefusalKind::WithoutReasoningContent => Some(ContinuityKind::Reasoning),
+        RefusalKind::WithoutSignature => Some(ContinuityKind::Signature),
+        RefusalKind::WithoutContainer => Some(ContinuityKind::Container),
+        _ => None,
+    }
+}
+
+/// Returns the resend after a refusal that misses a value. `None` if the provider's answer is final.
+pub(super) async fn next_resend(
+    attempts: &mut Attempts<'_>,
+    refusal: RefusalKind,
+    log: &mut ExchangeLog,
+) -> Option<Resend> {
+    let kind = missing_kind(refusal)?;
+    let path = attempts.path;
+    if log.event.sends >= SENDS_MAX {
+        return None;
+    }
+    let profile = attempts.profile;
+    let body = &mut attempts.outgoing.body;
+    let continuity = body.continuity.as_mut()?;
+    let pins = body.pins.as_mut()?;
+    // All waits of the exchange share one deadline.
+    let work = async |deadline| continuity.plan_refused(kind, profile, deadline).await;
+    let plan = pins.ledger_budget.spend(work).await?;
+    let began = clock::now();
+    let policy = &path.settings.policy;
+    let context = RecoveryContext { path, policy };
+    let recovery = attempts.recovery.as_mut()?;
+    let resend = catch_core_panic(|| recovery.resend_changed(context, |paired, body| plan.apply(paired, body)));
+    log.event.overhead += clock::now().duration_since(began);
+    let resend = resend?;
+    log.record_resend(resend.reason);
+    let continuity = attempts.outgoing.body.continuity.as_ref();
+    Some(Resend {
+        // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
+        fact: continuity.map(|continuity| LearnedFact::WantsContinuity(continuity.fact_key(kind))),
+        ..resend
+    })
+}

@@ -1,0 +1,458 @@
+//! Continuity of one request: which dropped values its body gets back, and what its answer carries.
+
+mod rules;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{
+    catch_core_panic::catch_core_panic,
+    data_path::DataPath,
+    provider_facts::{FactKey, FactScope},
+    request::RequestContext,
+};
+use crate::{
+    auth::{Caller, rotation::ProfileId},
+    conversation::Finding,
+    policy::retry::CredentialBinding,
+    profiles::Profiles,
+    provider::Route,
+    recall::{AnswerStore, CarriedValue, ContinuityScope, ValueName, ValueState},
+    repair::{
+        Action, CallKey, CarriedIdentity, ContinuityGap, ContinuityKind, Paired, PairingContext, RepairPolicy,
+        RepairReport, continuity_gaps, fill_gaps, last_message_hash, parse,
+    },
+    telemetry::Telemetry,
+    wire::{Format, Wire, is_thinking_off, watch::Facts},
+};
+
+use rules::{is_documented, kinds_of};
+
+/// A value with its name.
+type NamedValue = (ValueName, CarriedValue);
+
+/// The owner of the values of one exchange, apart from the organisation, which each attempt has its own of.
+#[derive(Clone, Debug)]
+struct ContinuityOwner {
+    recall: AnswerStore,
+    profiles: Profiles,
+    caller: Caller,
+    wire: Wire,
+    upstream: String,
+    model: String,
+    /// The lane, guessed or not: it only narrows what is found.
+    lane: Option<[u8; 32]>,
+}
+
+impl ContinuityOwner {
+    fn scope<'o>(&'o self, organisation: &'o str) -> ContinuityScope<'o> {
+        ContinuityScope {
+            caller: self.caller,
+            format: self.wire.format,
+            upstream: &self.upstream,
+            model: &self.model,
+            organisation,
+        }
+    }
+
+    /// Returns the organisation of a profile. Empty for the client's own credential.
+    fn organisation_of(&self, profile: Option<ProfileId>) -> String {
+        let name = profile.map(|id| self.profiles.organisation_name(&self.upstream, id));
+        name.unwrap_or_default()
+    }
+}
+
+/// Values that a body gets back.
+#[derive(Debug, Default)]
+pub(super) struct ContinuityPlan {
+    /// The gaps that are filled, each with its value.
+    fills: Vec<(ContinuityGap, CarriedValue)>,
+}
+
+impl ContinuityPlan {
+    /// Writes the values into `body`, which may contain late results beside the client's messages.
+    ///
+    /// `None` if there are none, or the body is not JSON.
+    pub(super) fn apply(&self, paired: &Paired<'_>, body: &Bytes) -> Option<Bytes> {
+        if self.fills.is_empty() {
+            return None;
+        }
+        let value = |(gap, value): &'_ (ContinuityGap, CarriedValue)| {
+            let text = value.text(gap.kind)?.to_owned();
+            Some((gap.message, gap.kind, text))
+        };
+        let values: Vec<(usize, ContinuityKind, String)> = self.fills.iter().filter_map(value).collect();
+        let values: Vec<_> = values
+            .iter()
+            .map(|(message, kind, text)| (*message, *kind, text.as_str()))
+            .collect();
+        catch_core_panic(|| fill_gaps(paired, body, &values).ok())
+    }
+}
+
+/// Continuity of one request.
+///
+/// Its pins are rolled back on drop, unless they were committed.
+#[derive(Debug)]
+pub(super) struct RequestContinuity {
+    owner: ContinuityOwner,
+    telemetry: Telemetry,
+    kinds: &'static [ContinuityKind],
+    /// The client's body, decoded. Keys are made from it alone, so that the proxy's own edits never change them.
+    client_body: Bytes,
+    /// Hash of the client's last message, behind which the answer follows.
+    last_message: Option<[u8; 32]>,
+    /// `true` if the request may pin values: not for a count, a batch or a compaction, nor in strict or observe mode.
+    may_pin: bool,
+    /// The organisation of the pinned values.
+    organisation: String,
+    pinned: Vec<NamedValue>,
+    left_out: Vec<ValueName>,
+    /// Kinds that a refusal of this exchange has already taught.
+    tried: Vec<ContinuityKind>,
+    /// Kinds of the values that the present body got back, one for each.
+    filled: Vec<ContinuityKind>,
+    findings: Vec<Finding>,
+}
+
+impl RequestContinuity {
+    /// Creates the continuity of a request. `None` if its answer carries nothing that any provider wants back.
+    pub(super) fn new(
+        path: &DataPath,
+        route: &Route<'_>,
+        wire: Wire,
+        context: &RequestContext,
+        may_pin: bool,
+        client_body: &Bytes,
+        paired: &Paired<'_>,
+    ) -> Option<Self> {
+        let kinds = kinds_of(route.upstream.kind, wire);
+        // Nothing is stored for callers without a credential, which anyone may be.
+        let is_known = path.settings.policy.continuity && context.caller.is_authenticated();
+        let model = context.model.clone().filter(|_| is_known && !kinds.is_empty())?;
+        // Ids of this format are never reusable, so nothing needs the hash.
+        let needs_hash = wire.format != Format::Anthropic && route.asks_for_turn();
+        let last_message = needs_hash
+            .then(|| catch_core_panic(|| last_message_hash(paired)))
+            .flatten();
+        Some(Self {
+            owner: ContinuityOwner {
+                recall: path.recall.clone(),
+                profiles: path.profiles.clone(),
+                caller: context.caller,
+                wire,
+                upstream: route.upstream.name.clone(),
+                model,
+                lane: context.lane.map(|lane| *lane.id.as_bytes()),
+            },
+            telemetry: path.telemetry.clone(),
+            kinds,
+            client_body: client_body.clone(),
+            last_message,
+            may_pin,
+            organisation: String::new(),
+            pinned: Vec::new(),
+            left_out: Vec::new(),
+            tried: Vec::new(),
+            filled: Vec::new(),
+            findings: Vec::new(),
+        })
+    }
+
+    /// Returns the values that the body gets back at once, and pins those that are new.
+    ///
+    /// Pinned values go back wherever their call stands. Others only where the rule is documented, or was learned.
+    pub(super) async fn plan_values(
+        &mut self,
+        path: &DataPath,
+        route: &Route<'_>,
+        context: &RequestContext,
+        paired: &Paired<'_>,
+        deadline: Instant,
+    ) -> ContinuityPlan {
+        let kind = route.upstream.kind;
+        let rule = |value: ContinuityKind| {
+            is_documented(kind, self.owner.wire, &self.owner.model, value) || self.is_learned(path, value)
+        };
+        let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| rule(*kind)).collect();
+        let presumed = presumed_organisation(path, &self.owner.upstream, context);
+        let Some(organisation) = presumed else {
+            // Several accounts could serve the request: the provider's refusal comes from the one that does.
+            return ContinuityPlan::default();
+        };
+        self.organisation = organisation;
+        let (scope, store) = (self.owner.scope(&self.organisation), self.owner.recall.continuity());
+        // Without a rule only an earlier value could matter, and most callers have none.
+        if ruled.is_empty() && !store.has_values() && !store.may_have_pins(scope, deadline).await {
+            return ContinuityPlan::default();
+        }
+        let gaps = self.find_gaps(paired, self.kinds);
+        if gaps.is_empty() {
+            return ContinuityPlan::default();
+        }
+        let names: Vec<ValueName> = gaps.iter().map(|gap| (gap.kind, gap.key)).collect();
+        let known = store.find_values(scope, &names, deadline).await;
+        let mut fills = Vec::new();
+        let mut left_out = Vec::new();
+        for (gap, known) in gaps.into_iter().zip(known) {
+            // Earlier turns are not validated for signatures: only those that were sent must stay.
+            let is_due = gap.kind != ContinuityKind::Signature || gap.is_current;
+            let goes_back = known.as_ref().is_some_and(|known| match known.state {
+                ValueState::Pinned => true,
+                ValueState::LeftOut => false,
+                ValueState::Noted => is_due && ruled.contains(&gap.kind),
+            });
+            match known {
+                Some(known) if goes_back => fills.push((gap, known.value)),
+                _ if is_due => left_out.push((gap.kind, gap.key)),
+                _ => {}
+            }
+        }
+        self.left_out = left_out;
+        let fills = self.pin_fills(fills);
+        self.count_fills(&fills);
+        ContinuityPlan { fills }
+    }
+
+    /// Returns the values for a refusal that names one kind. Unknown values become the documented neutral one.
+    ///
+    /// `None` if nothing can be put back, or was put back for this kind before.
+    pub(super) async fn plan_refused(
+        &mut self,
+        kind: ContinuityKind,
+        profile: Option<ProfileId>,
+        deadline: Instant,
+    ) -> Option<ContinuityPlan> {
+        if !self.may_pin || self.tried.contains(&kind) || !self.kinds.contains(&kind) {
+            return None;
+        }
+        self.tried.push(kind);
+        // Pins of another account's attempt are of no use to this one.
+        let organisation = self.owner.organisation_of(profile);
+        if organisation != self.organisation {
+            self.roll_back();
+            self.organisation = organisation;
+        }
+        let client_body = self.client_body.clone();
+        let mut gaps = catch_core_panic(|| {
+            let parsed = parse(&client_body, self.owner.wire).ok()?;
+            let policy = RepairPolicy::default();
+            let paired = parsed.pair(PairingContext::new(&policy));
+            Some(self.find_gaps(&paired, &[kind]))
+        })?;
+        // Only the current turn is validated for signatures. An earlier one stays as it was accepted.
+        if kind == ContinuityKind::Signature && gaps.iter().any(|gap| gap.is_current) {
+            gaps.retain(|gap| gap.is_current);
+        }
+        // What the refused body got back already is in it.
+        let is_pinned = |gap: &ContinuityGap| {
+            let mut pinned = self.pinned.iter();
+            pinned.any(|(name, _)| *name == (gap.kind, gap.key))
+        };
+        gaps.retain(|gap| !is_pinned(gap));
+        let names: Vec<ValueName> = gaps.iter().map(|gap| (gap.kind, gap.key)).collect();
+        let store = self.owner.recall.continuity();
+        let known = store
+            .find_values(self.owner.scope(&self.organisation), &names, deadline)
+            .await;
+        let mut fills = Vec::new();
+        for (gap, known) in gaps.into_iter().zip(known) {
+            let neutral = kind.neutral_value().map(|_| CarriedValue::Neutral);
+            if let Some(value) = known.map(|known| known.value).or(neutral) {
+                fills.push((gap, value));
+            }
+        }
+        let fills = self.pin_fills(fills);
+        if fills.is_empty() {
+            return None;
+        }
+        let is_filled = |name: &ValueName| fills.iter().any(|(gap, _)| (gap.kind, gap.key) == *name);
+        self.left_out.retain(|name| !is_filled(name));
+        self.count_fills(&fills);
+        Some(ContinuityPlan { fills })
+    }
+
+    /// Pins the values of these gaps. Leaves out those for which the table has no room.
+    fn pin_fills(&mut self, fills: Vec<(ContinuityGap, CarriedValue)>) -> Vec<(ContinuityGap, CarriedValue)> {
+        if !self.may_pin {
+            return fills;
+        }
+        let values: Vec<NamedValue> = fills
+            .iter()
+            .map(|(gap, value)| ((gap.kind, gap.key), value.clone()))
+            .collect();
+        let scope = self.owner.scope(&self.organisation);
+        let pinned = self.owner.recall.continuity().pin_values(scope, &values);
+        let mut kept = Vec::new();
+        for ((gap, _), value) in fills.into_iter().zip(pinned) {
+            let name = (gap.kind, gap.key);
+            match value {
+                Some(value) => {
+                    self.pinned.push((name, value.clone()));
+                    kept.push((gap, value));
+                }
+                // A value that could be evicted later must not be sent: the prefix would change then.
+                None => self.left_out.push(name),
+            }
+        }
+        kept
+    }
+
+    fn count_fills(&mut self, fills: &[(ContinuityGap, CarriedValue)]) {
+        for (gap, value) in fills {
+            if self.may_pin {
+                self.telemetry.record_continued(gap.kind.label(), value.source_label());
+            }
+            self.findings.push(gap.finding.clone());
+        }
+        self.filled.extend(fills.iter().map(|(gap, _)| gap.kind));
+    }
+
+    /// Adds what the body got back to a report.
+    pub(super) fn add_to_report(&self, report: &mut RepairReport) {
+        if self.filled.is_empty() {
+            return;
+        }
+        report.actions.insert(Action::Continue, self.filled.len());
+        report.findings.extend(self.findings.iter().cloned());
+        // The sort is stable, so the findings of one message keep their order.
+        report.findings.sort_by_key(|finding| finding.message);
+    }
+
+    /// Binds the request to the account whose values its body got back: another one could not read them.
+    pub(super) fn bind_context(&self, context: &mut RequestContext) {
+        context.lane_binding.reasoning |= self.filled.contains(&ContinuityKind::Signature);
+        if self.filled.contains(&ContinuityKind::Container) {
+            context.lane_binding.provider_state = true;
+            if context.credential_binding == CredentialBinding::Unbound {
+                context.credential_binding = CredentialBinding::ProviderState;
+            }
+        }
+    }
+
+    /// Returns `true` if the body got any value back.
+    pub(super) const fn is_filled(&self) -> bool {
+        !self.filled.is_empty()
+    }
+
+    /// Takes everything back: the body could not be changed.
+    pub(super) fn cancel(&mut self) {
+        self.roll_back();
+        (self.filled, self.findings) = (Vec::new(), Vec::new());
+    }
+
+    /// Returns the gaps of these kinds in the client's body. Thinking that is turned off gets nothing back.
+    fn find_gaps(&self, paired: &Paired<'_>, kinds: &[ContinuityKind]) -> Vec<ContinuityGap> {
+        let lane = self.owner.lane;
+        let mut gaps = catch_core_panic(|| Some(continuity_gaps(paired, kinds, lane))).unwrap_or_default();
+        // Searched only if there are gaps: it costs a pass over the body.
+        if !gaps.is_empty() && is_thinking_off(self.owner.wire.format, &self.client_body) {
+            gaps.retain(|gap| gap.kind == ContinuityKind::Container);
+        }
+        gaps
+    }
+
+    fn is_learned(&self, path: &DataPath, kind: ContinuityKind) -> bool {
+        path.facts.wants_continuity(self.fact_key(kind))
+    }
+
+    /// Returns the name of the fact that this upstream wants a kind of value back for the model.
+    pub(super) fn fact_key(&self, kind: ContinuityKind) -> FactKey {
+        let scope = FactScope {
+            upstream: &self.owner.upstream,
+            caller: self.owner.caller,
+        };
+        scope.continuity_key(kind.label(), &self.owner.model)
+    }
+
+    /// Makes the pins permanent. Call it once the provider has answered the request with success.
+    pub(super) fn commit(&mut self) {
+        let pinned = std::mem::take(&mut self.pinned);
+        let scope = self.owner.scope(&self.organisation);
+        let store = self.owner.recall.continuity();
+        store.commit_values(scope, &pinned);
+        if self.may_pin {
+            store.leave_out(scope, &self.left_out);
+        }
+    }
+
+    fn roll_back(&mut self) {
+        let pinned = std::mem::take(&mut self.pinned);
+        let scope = self.owner.scope(&self.organisation);
+        self.owner.recall.continuity().roll_back_values(scope, &pinned);
+    }
+
+    /// Returns the note of the answer to an attempt with `profile`.
+    pub(super) fn answer_note(&self, profile: Option<ProfileId>) -> AnswerNote {
+        AnswerNote {
+            owner: self.owner.clone(),
+            kinds: self.kinds,
+            before: self.last_message,
+            profile,
+        }
+    }
+}
+
+impl Drop for RequestContinuity {
+    // No provider accepted the request. After `commit` nothing is left to roll back.
+    fn drop(&mut self) {
+        self.roll_back();
+    }
+}
+
+/// Everything that the values of one answer are stored under.
+#[derive(Debug)]
+pub(super) struct AnswerNote {
+    owner: ContinuityOwner,
+    kinds: &'static [ContinuityKind],
+    before: Option<[u8; 32]>,
+    profile: Option<ProfileId>,
+}
+
+impl AnswerNote {
+    /// Stores what a complete answer carries.
+    pub(super) fn store_values(self, facts: &Facts) {
+        let Some(key) = self.call_key(facts) else { return };
+        let organisation = self.owner.organisation_of(self.profile);
+        let (scope, store) = (self.owner.scope(&organisation), self.owner.recall.continuity());
+        let carried = &facts.carried;
+        for kind in self.kinds {
+            let text = match kind {
+                ContinuityKind::Reasoning => carried.reasoning(),
+                ContinuityKind::Signature => {
+                    let call = carried.call();
+                    call.and_then(|call| std::str::from_utf8(&call.signature).ok())
+                }
+                ContinuityKind::Container => carried.container(),
+            };
+            let text = text.filter(|text| !text.is_empty());
+            store.note_value(scope, (*kind, key), text);
+        }
+    }
+
+    /// Returns the key of the answer's first call.
+    fn call_key(&self, facts: &Facts) -> Option<CallKey> {
+        let call = facts.carried.call()?;
+        let is_anthropic = self.owner.wire.format == Format::Anthropic;
+        let identity = CarriedIdentity {
+            id: &call.id,
+            tool: &call.name,
+            input: (!is_anthropic).then_some(&call.arguments),
+            before: self.before,
+            lane: self.owner.lane,
+        };
+        catch_core_panic(|| identity.call_key())
+    }
+}
+
+/// Returns the organisation that will serve the request, as far as it is certain before a profile is chosen.
+fn presumed_organisation(path: &DataPath, upstream: &str, context: &RequestContext) -> Option<String> {
+    if !path.profiles.has_profiles(upstream) {
+        return Some(String::new());
+    }
+    let own = context.pinned_profile.as_deref();
+    if let Some(id) = own.and_then(|label| path.profiles.find_profile(upstream, label)) {
+        return Some(path.profiles.organisation_name(upstream, id));
+    }
+    path.profiles.common_organisation(upstream)
+}

@@ -1,0 +1,476 @@
+//! What answers carried and providers want back: noted values, and the values that bodies were sent with.
+//!
+//! A noted value may be evicted. A value that was put back is pinned: it leaves memory only when it was not used for a
+//! day, since every later request of its conversation contains it. A full table takes no new pin instead.
+
+mod pin_table;
+mod value_row;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use moka::sync::Cache;
+use tokio::time::{Instant, timeout_at};
+
+use super::{AnswerStoreState, FIRST_VERSION, UNUSED_ROW_MAX};
+use crate::{
+    auth::Caller,
+    clock,
+    digest::keyed_digest_of,
+    ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, read_all},
+    repair::{CallKey, ContinuityKind},
+    wire::Format,
+};
+use pin_table::PinTable;
+use value_row::ValueRow;
+
+/// The limit of the noted values in memory, in bytes.
+const NOTED_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that a value counts in addition to its text.
+const VALUE_OVERHEAD_BYTES: usize = 192;
+
+/// The most scopes in memory, of 32 bytes and a little more each.
+const SCOPES_MAX: u64 = 20_000;
+
+/// The owner of carried values. Nothing else reaches them: another model or organisation could not read them.
+#[derive(Clone, Copy, Debug)]
+pub struct ContinuityScope<'s> {
+    /// The caller.
+    pub caller: Caller,
+    /// The format.
+    pub format: Format,
+    /// The name of the upstream.
+    pub upstream: &'s str,
+    /// The model, as the request names it.
+    pub model: &'s str,
+    /// The organisation, or the profile if it is not known. Empty if the client's own credential is sent.
+    pub organisation: &'s str,
+}
+
+/// A value for a gap.
+#[derive(Clone, PartialEq, Eq)]
+pub enum CarriedValue {
+    /// The value that an answer carried.
+    Text(Arc<str>),
+    /// The documented value that stands for a lost one.
+    Neutral,
+}
+
+impl fmt::Debug for CarriedValue {
+    // Reasoning is content, which must never be logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Neutral => f.write_str("Neutral"),
+        }
+    }
+}
+
+impl CarriedValue {
+    /// Returns the text that is written into the body. `None` if the kind has no neutral value.
+    pub fn text(&self, kind: ContinuityKind) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Neutral => kind.neutral_value(),
+        }
+    }
+
+    /// Returns the name of the source, which is a metric label.
+    pub const fn source_label(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "noted",
+            Self::Neutral => "neutral",
+        }
+    }
+
+    fn byte_len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len().saturating_add(VALUE_OVERHEAD_BYTES),
+            Self::Neutral => VALUE_OVERHEAD_BYTES,
+        }
+    }
+}
+
+/// The name of a carried value within its scope.
+pub type ValueName = (ContinuityKind, CallKey);
+
+/// A value that is known for a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownValue {
+    /// The value.
+    pub value: CarriedValue,
+    /// The history of the value.
+    pub state: ValueState,
+}
+
+/// The history of a carried value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueState {
+    /// An answer carried it.
+    Noted,
+    /// A provider has accepted a request without it.
+    LeftOut,
+    /// A request was sent with it.
+    Pinned,
+}
+
+/// A value in memory. The text is `None` if the ledger or the answer has none, which saves another read.
+#[derive(Clone, Debug)]
+struct NotedValue {
+    text: Option<Arc<str>>,
+    is_left_out: bool,
+    /// `false` if the ledger may have a text, but did not answer.
+    is_read: bool,
+}
+
+/// The knowledge of memory about one value.
+#[derive(Debug)]
+enum CachedValue {
+    Known(KnownValue),
+    /// There is no value, in the ledger either.
+    Nothing,
+    /// The ledger must be read.
+    Unread,
+}
+
+/// The carried values of this process.
+#[derive(Debug)]
+pub(super) struct CarriedValues {
+    noted: Cache<RecordName, NotedValue>,
+    pinned: Mutex<PinTable>,
+    /// Scopes, each with `true` if any body was sent with a value of it.
+    scopes: Cache<RecordName, bool>,
+    /// `true` once a value was noted. In most processes none ever is.
+    has_values: AtomicBool,
+}
+
+impl CarriedValues {
+    pub(super) fn new() -> Self {
+        let weigh = |_: &RecordName, value: &NotedValue| {
+            let text = value.text.as_ref().map_or(0, |text| text.len());
+            u32::try_from(text.saturating_add(VALUE_OVERHEAD_BYTES)).unwrap_or(u32::MAX)
+        };
+        Self {
+            noted: Cache::builder()
+                .max_capacity(NOTED_BYTES)
+                .weigher(weigh)
+                .time_to_idle(UNUSED_ROW_MAX)
+                .build(),
+            pinned: Mutex::default(),
+            scopes: Cache::builder()
+                .max_capacity(SCOPES_MAX)
+                .time_to_idle(UNUSED_ROW_MAX)
+                .build(),
+            has_values: AtomicBool::new(false),
+        }
+    }
+
+    fn pins(&self) -> MutexGuard<'_, PinTable> {
+        // Each change leaves a valid table, so a panic elsewhere need not spread.
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Access to the carried values of a store of answers.
+#[derive(Clone, Copy, Debug)]
+pub struct ContinuityStore<'s>(pub(super) &'s AnswerStoreState);
+
+impl ContinuityStore<'_> {
+    /// Returns `true` if any value was noted in this process.
+    pub fn has_values(self) -> bool {
+        self.0.carried.has_values.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if a body may have been sent with a value of this scope, in this process or an earlier one.
+    pub async fn may_have_pins(self, scope: ContinuityScope<'_>, deadline: Instant) -> bool {
+        let record = scope_name(scope);
+        if let Some(known) = self.0.carried.scopes.get(&record) {
+            return known;
+        }
+        let look = async {
+            let keys = vec![record_key(scope, record)];
+            self.read_rows(scope.caller, keys).await
+        };
+        let Ok(rows) = timeout_at(deadline, look).await else {
+            self.0.telemetry.record_ledger_timeout("read");
+            return true;
+        };
+        let Some(rows) = rows else { return true };
+        let has_pins = rows.into_iter().flatten().next().is_some();
+        // Another request may have pinned a value meanwhile.
+        self.0.carried.scopes.entry(record).or_insert(has_pins).into_value()
+    }
+
+    /// Reads records of a caller. `None` if the ledger fails, or the caller is not known as verified.
+    async fn read_rows(self, caller: Caller, keys: Vec<RecordKey>) -> Option<Vec<Option<Record>>> {
+        // Only verified callers have records in the ledger. A ledger that fails knows none of them.
+        if !self.0.callers.is_verified(caller).await {
+            return None;
+        }
+        let read = read_all(&*self.0.ledger, keys, clock::unix_time()).await;
+        if read.is_err() {
+            self.0.telemetry.record_ledger_timeout("read");
+        }
+        read.ok()
+    }
+
+    /// Stores that bodies are sent with values of this scope, so that a later process looks for them.
+    fn mark_scope(self, scope: ContinuityScope<'_>) {
+        let record = scope_name(scope);
+        if self.0.carried.scopes.get(&record) == Some(true) {
+            return;
+        }
+        self.0.carried.scopes.insert(record, true);
+        let row = ValueRow {
+            value: CarriedValue::Neutral,
+            is_pinned: true,
+        };
+        if self.0.callers.is_verified_in_memory(scope.caller) {
+            self.0.write_behind.queue_write(self.insert_step(scope, record, &row));
+        }
+    }
+
+    /// Stores what an answer carried with a call. `None` stores that it carried nothing.
+    ///
+    /// The first value of a call stays. Unauthenticated callers are never stored.
+    pub fn note_value(self, scope: ContinuityScope<'_>, name: ValueName, text: Option<&str>) {
+        if !scope.caller.is_authenticated() {
+            return;
+        }
+        let text: Option<Arc<str>> = text.map(Into::into);
+        let noted = NotedValue {
+            text: text.clone(),
+            is_left_out: false,
+            is_read: true,
+        };
+        let record = record_name(scope, name);
+        let known = self.0.carried.noted.get(&record);
+        if known.is_some_and(|known| known.text.is_some()) {
+            return;
+        }
+        self.0.carried.noted.insert(record, noted);
+        let Some(text) = text else { return };
+        self.0.carried.has_values.store(true, Ordering::Relaxed);
+        let row = ValueRow {
+            value: CarriedValue::Text(text),
+            is_pinned: false,
+        };
+        if self.may_store(scope, name, &row.value) {
+            self.0.write_behind.queue_write(self.insert_step(scope, record, &row));
+        }
+    }
+
+    /// Returns what is known for these calls, in their order: from memory, then from the ledger until `deadline`.
+    pub async fn find_values(
+        self,
+        scope: ContinuityScope<'_>,
+        names: &[ValueName],
+        deadline: Instant,
+    ) -> Vec<Option<KnownValue>> {
+        if !scope.caller.is_authenticated() {
+            return vec![None; names.len()];
+        }
+        let records: Vec<RecordName> = names.iter().map(|name| record_name(scope, *name)).collect();
+        let mut found: Vec<Option<KnownValue>> = Vec::with_capacity(names.len());
+        let mut unknown = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            found.push(match self.cached_value(record) {
+                CachedValue::Known(known) => Some(known),
+                CachedValue::Nothing => None,
+                CachedValue::Unread => {
+                    unknown.push((index, *record));
+                    None
+                }
+            });
+        }
+        if unknown.is_empty() {
+            return found;
+        }
+        let look = async {
+            let keys = unknown.iter().map(|(_, record)| record_key(scope, *record)).collect();
+            self.read_rows(scope.caller, keys).await
+        };
+        // One read for all values that memory does not have: the deadline covers it as a whole.
+        let Ok(rows) = timeout_at(deadline, look).await else {
+            self.0.telemetry.record_ledger_timeout("read");
+            return found;
+        };
+        // Not cached: the ledger may have the values all the same.
+        let Some(rows) = rows else { return found };
+        for ((index, record), row) in unknown.into_iter().zip(rows) {
+            let row = row.and_then(|row| ValueRow::decode(&row.value));
+            if let Some(slot) = found.get_mut(index) {
+                *slot = self.adopt_row(scope.caller, record, row);
+            }
+        }
+        found
+    }
+
+    /// Pins values before they are sent. Returns the value that the body must contain, in the order of `values`.
+    ///
+    /// An earlier pin of a call stays. An entry is `None` if the table is full: that value must not be sent.
+    pub fn pin_values(
+        self,
+        scope: ContinuityScope<'_>,
+        values: &[(ValueName, CarriedValue)],
+    ) -> Vec<Option<CarriedValue>> {
+        let now = clock::now();
+        let mut pins = self.0.carried.pins();
+        let pin = |(name, value): &(ValueName, CarriedValue)| {
+            pins.pin_value(record_name(scope, *name), scope.caller, value.clone(), now)
+        };
+        values.iter().map(pin).collect()
+    }
+
+    /// Makes pins permanent: a provider has accepted a request with these values.
+    pub fn commit_values(self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
+        if !values.is_empty() {
+            self.mark_scope(scope);
+        }
+        for (name, value) in values {
+            let record = record_name(scope, *name);
+            let is_new = self
+                .0
+                .carried
+                .pins()
+                .commit_value(record, scope.caller, value.clone(), clock::now());
+            if !is_new || !self.may_store(scope, *name, value) {
+                continue;
+            }
+            let row = ValueRow {
+                value: value.clone(),
+                is_pinned: true,
+            };
+            // The noted row is marked, if there is one. Otherwise the insert adds the row.
+            self.0.write_behind.queue_write(CommitStep::Replace {
+                key: record_key(scope, record),
+                version: FIRST_VERSION,
+                value: row.encode(),
+                expires_at: clock::unix_time() + self.0.settings.record_ttl,
+            });
+            self.0.write_behind.queue_write(self.insert_step(scope, record, &row));
+        }
+    }
+
+    /// Removes pins that no provider has accepted. A pin that another request has committed stays.
+    pub fn roll_back_values(self, scope: ContinuityScope<'_>, values: &[(ValueName, CarriedValue)]) {
+        let mut pins = self.0.carried.pins();
+        for (name, _) in values {
+            pins.roll_back_value(&record_name(scope, *name));
+        }
+    }
+
+    /// Stores that a provider has accepted a request without these values: later requests leave them out too.
+    pub fn leave_out(self, scope: ContinuityScope<'_>, names: &[ValueName]) {
+        if !scope.caller.is_authenticated() {
+            return;
+        }
+        for name in names {
+            let record = record_name(scope, *name);
+            let known = self.0.carried.noted.get(&record);
+            if known.as_ref().is_some_and(|known| known.is_left_out) {
+                continue;
+            }
+            let noted = NotedValue {
+                is_read: known.as_ref().is_some_and(|known| known.is_read),
+                text: known.and_then(|known| known.text),
+                is_left_out: true,
+            };
+            self.0.carried.noted.insert(record, noted);
+        }
+    }
+
+    /// Returns the value in memory.
+    fn cached_value(self, record: &RecordName) -> CachedValue {
+        if let Some(value) = self.0.carried.pins().find_value(record, clock::now()) {
+            let state = ValueState::Pinned;
+            return CachedValue::Known(KnownValue { value, state });
+        }
+        let Some(noted) = self.0.carried.noted.get(record).filter(|noted| noted.is_read) else {
+            return CachedValue::Unread;
+        };
+        let state = if noted.is_left_out {
+            ValueState::LeftOut
+        } else {
+            ValueState::Noted
+        };
+        noted.text.map_or(CachedValue::Nothing, |text| {
+            let value = CarriedValue::Text(text);
+            CachedValue::Known(KnownValue { value, state })
+        })
+    }
+
+    /// Caches what the ledger has, and returns it.
+    fn adopt_row(self, caller: Caller, record: RecordName, row: Option<ValueRow>) -> Option<KnownValue> {
+        // A request may have been accepted without the value while the ledger did not answer.
+        let is_left_out = self.0.carried.noted.get(&record).is_some_and(|noted| noted.is_left_out);
+        let noted = |text| NotedValue {
+            text,
+            is_left_out,
+            is_read: true,
+        };
+        let Some(ValueRow { value, is_pinned }) = row else {
+            self.0.carried.noted.insert(record, noted(None));
+            return None;
+        };
+        if is_pinned {
+            // Even without room in the table the value must be sent: earlier requests contained it.
+            self.0
+                .carried
+                .pins()
+                .commit_value(record, caller, value.clone(), clock::now());
+        } else if let CarriedValue::Text(text) = &value {
+            self.0.carried.noted.insert(record, noted(Some(Arc::clone(text))));
+        }
+        let state = if is_pinned {
+            ValueState::Pinned
+        } else {
+            ValueState::Noted
+        };
+        Some(KnownValue { value, state })
+    }
+
+    /// Returns `true` if a value may be written to the ledger.
+    fn may_store(self, scope: ContinuityScope<'_>, (kind, _): ValueName, value: &CarriedValue) -> bool {
+        // Reasoning is conversation content, which reaches the ledger only if the operator allows that.
+        let is_content = kind == ContinuityKind::Reasoning && *value != CarriedValue::Neutral;
+        (!is_content || self.0.settings.stores_client_results) && self.0.callers.is_verified_in_memory(scope.caller)
+    }
+
+    fn insert_step(self, scope: ContinuityScope<'_>, record: RecordName, row: &ValueRow) -> CommitStep {
+        let expires_at = clock::unix_time() + self.0.settings.record_ttl;
+        CommitStep::insert_record(record_key(scope, record), row.encode(), expires_at)
+    }
+}
+
+fn record_key(scope: ContinuityScope<'_>, record: RecordName) -> RecordKey {
+    RecordKey::new(RecordKind::Continuity, scope.caller.principal(), record)
+}
+
+/// Returns the name of a value: a hash over its scope and its call, keyed with the principal.
+fn record_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
+    hash_in_scope(scope, &[kind.label().as_bytes(), call.as_bytes()])
+}
+
+/// Returns the name of the mark of a scope.
+fn scope_name(scope: ContinuityScope<'_>) -> RecordName {
+    hash_in_scope(scope, &[b"scope"])
+}
+
+fn hash_in_scope(scope: ContinuityScope<'_>, name: &[&[u8]]) -> RecordName {
+    let scoped: [&[u8]; 4] = [
+        scope.format.label().as_bytes(),
+        scope.upstream.as_bytes(),
+        scope.model.as_bytes(),
+        scope.organisation.as_bytes(),
+    ];
+    keyed_digest_of(
+        scope.caller.principal().as_bytes(),
+        scoped.into_iter().chain(name.iter().copied()),
+    )
+}

@@ -1,0 +1,358 @@
+//! Continuity: what an answer carried, its provider wants back, and the client has dropped.
+//!
+//! A gap is a place in a body where such a value is missing. Its key names the call to which the value belongs, and is
+//! the same for the answer that made the call.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::{CallIdentity, CallKey, IdSpelling, Paired, canonical::message_hash, id_letters, input_hash, is_strong};
+use crate::{
+    conversation::{Call, CallDetails, Conversation, Finding, FindingKind, Message, Part, PartKind, Role},
+    splice::{Edit, EditList},
+    wire::{
+        Format, Unreadable, anthropic, gemini,
+        json::{Json, validate},
+        openai_chat,
+    },
+};
+
+/// The arguments of a call without any.
+const NO_ARGUMENTS: &[u8] = b"{}";
+
+/// The values that providers want back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ContinuityKind {
+    /// `reasoning_content` of an assistant message with calls (Chat Completions).
+    Reasoning,
+    /// The thought signature of the first call of a step (Gemini, also through Chat Completions).
+    Signature,
+    /// The container of a call that code at the provider has made (Messages).
+    Container,
+}
+
+impl ContinuityKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Reasoning, Self::Signature, Self::Container];
+
+    /// Returns the stable name, which is a metric label and the detail of a finding.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Reasoning => "reasoning_content",
+            Self::Signature => "thought_signature",
+            Self::Container => "container",
+        }
+    }
+
+    /// Returns the documented value that stands for a lost one. `None` if there is none.
+    pub const fn neutral_value(self) -> Option<&'static str> {
+        match self {
+            // DeepSeek's own converter (deepseek-recipe 0.2.0) counts an empty text as present.
+            Self::Reasoning => Some(""),
+            // Google, "Thought signatures", 2026-11.
+            Self::Signature => Some("skip_thought_signature_validator"),
+            Self::Container => None,
+        }
+    }
+}
+
+/// A place in a body where a value is missing that the provider wants back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinuityGap {
+    /// The kind of value.
+    pub kind: ContinuityKind,
+    /// The call to which the value belongs.
+    pub key: CallKey,
+    /// Index of the message.
+    pub message: usize,
+    /// `true` if the gap is in the current turn: behind the last message with words of the user.
+    pub is_current: bool,
+    /// The finding for strict and observe mode.
+    pub finding: Finding,
+}
+
+/// The parts of a call that name it in an answer and in every later body.
+#[derive(Clone, Copy, Debug)]
+pub struct CarriedIdentity<'a> {
+    /// The decoded id; empty if the call has none.
+    pub id: &'a [u8],
+    /// The decoded name of the tool.
+    pub tool: &'a [u8],
+    /// The arguments as raw JSON. `None` where the format's ids identify a call without them.
+    pub input: Option<&'a [u8]>,
+    /// Hash of the message before the call's own. `None` if it is not known.
+    pub before: Option<[u8; 32]>,
+    /// The lane. `None` if it is not known.
+    pub lane: Option<[u8; 32]>,
+}
+
+impl CarriedIdentity<'_> {
+    /// Returns the key of the call. `None` if nothing tells it from other calls.
+    pub fn call_key(&self) -> Option<CallKey> {
+        let is_reusable = !is_strong(self.id, self.tool);
+        // A reusable id names a call only together with the message before it.
+        let before = if is_reusable { Some(self.before?) } else { None };
+        let input = self.input.map(|input| match input {
+            // Some clients send no arguments back as an empty object.
+            b"" | b"\"\"" | b"null" => NO_ARGUMENTS,
+            input => input,
+        });
+        let key = CallKey::of(&CallIdentity {
+            id: self.id,
+            tool: self.tool.into(),
+            input_hash: input.map_or([0; 32], input_hash),
+            // Calls whose id is not unique in their body have no gap.
+            occurrence: 0,
+            spelling: IdSpelling::Alone,
+            before,
+            place: self.id.is_empty().then_some([0; 32]),
+        });
+        Some(match self.lane.filter(|_| is_reusable) {
+            Some(lane) => key.within_conversation(&lane),
+            None => key,
+        })
+    }
+}
+
+/// Returns the hash of a history's last message, behind which an answer to the body follows. `None` for a batch.
+pub fn last_message_hash(paired: &Paired<'_>) -> Option<[u8; 32]> {
+    let conversation = paired.only_conversation()?;
+    Some(hash_before(conversation, conversation.messages.len()))
+}
+
+/// Returns the gaps of these kinds in document order. Empty for a batch.
+///
+/// A call whose id is not unique in the body has no gap: a value could belong to another one.
+pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Option<[u8; 32]>) -> Vec<ContinuityGap> {
+    let Some(conversation) = paired.only_conversation() else {
+        return Vec::new();
+    };
+    let (format, json) = (paired.wire.format, Json::new(conversation.body));
+    let search = GapSearch {
+        conversation,
+        json,
+        format,
+        lane,
+        current_from: current_turn_start(conversation, format),
+    };
+    let mut gaps = Vec::new();
+    for kind in kinds {
+        match (kind, format) {
+            (ContinuityKind::Container, Format::Anthropic) => gaps.extend(search.container_gap()),
+            (ContinuityKind::Reasoning, Format::OpenAiChat)
+            | (ContinuityKind::Signature, Format::OpenAiChat | Format::Gemini) => search.add_gaps(*kind, &mut gaps),
+            _ => {}
+        }
+    }
+    if gaps.is_empty() {
+        return gaps;
+    }
+    search.keep_unique(&mut gaps);
+    gaps.sort_by_key(|gap| (gap.message, gap.kind));
+    gaps
+}
+
+/// Puts values into the gaps of these messages. Values whose gap is not found are left out.
+pub fn fill_gaps(
+    paired: &Paired<'_>,
+    body: &Bytes,
+    values: &[(usize, ContinuityKind, &str)],
+) -> Result<Bytes, Unreadable> {
+    let conversation = paired.only_conversation().ok_or(Unreadable::Shape)?;
+    // The scan does not validate what it skips, and a broken body is never edited.
+    validate(body)?;
+    let json = Json::new(conversation.body);
+    let mut edits: Vec<Edit> = Vec::new();
+    for (message, kind, value) in values {
+        let Some(found) = conversation.messages.get(*message) else {
+            continue;
+        };
+        let call = first_call(conversation, found).map(|(_, part, _)| part.span);
+        edits.extend(match (kind, paired.wire.format, call) {
+            (ContinuityKind::Reasoning, ..) => Some(openai_chat::write::set_reasoning(json, found.span, value)),
+            (ContinuityKind::Signature, Format::Gemini, Some(call)) => {
+                Some(gemini::write::set_signature(json, call, value))
+            }
+            (ContinuityKind::Signature, _, Some(call)) => Some(openai_chat::write::set_signature(json, call, value)),
+            (ContinuityKind::Signature, _, None) => None,
+            (ContinuityKind::Container, ..) => anthropic::write::set_container(json, value),
+        });
+    }
+    let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
+    Ok(list.apply(body).to_vec().into())
+}
+
+/// The search for gaps in one history.
+struct GapSearch<'c> {
+    conversation: &'c Conversation<'c>,
+    json: Json<'c>,
+    format: Format,
+    lane: Option<[u8; 32]>,
+    /// Index of the first message of the current turn.
+    current_from: usize,
+}
+
+impl GapSearch<'_> {
+    /// Adds the gaps of assistant messages with calls.
+    fn add_gaps(&self, kind: ContinuityKind, gaps: &mut Vec<ContinuityGap>) {
+        let mut is_behind_assistant = false;
+        for (index, message) in self.conversation.messages.iter().enumerate() {
+            let is_assistant = message.role == Role::Assistant;
+            // Two contents of the model in a row are one step, whose first call stands in the first of them.
+            let is_step = is_assistant && !(is_behind_assistant && self.format == Format::Gemini);
+            is_behind_assistant = is_assistant;
+            let first = first_call(self.conversation, message).filter(|_| is_step);
+            let Some((ordinal, part, call)) = first else { continue };
+            let lacks = match kind {
+                ContinuityKind::Reasoning => {
+                    !self.is_made_without_thinking(message)
+                        && !openai_chat::write::has_reasoning(self.json, message.span)
+                }
+                _ => !self.is_signed(message),
+            };
+            if lacks {
+                gaps.extend(self.gap_of(kind, index, (ordinal, part, call)));
+            }
+        }
+    }
+
+    /// Returns `true` if an id of the message says that DeepSeek made the call without thinking (deepseek-recipe 0.2.0).
+    fn is_made_without_thinking(&self, message: &Message) -> bool {
+        let mut parts = self.conversation.parts_of(message).iter();
+        parts.any(|part| matches!(&part.kind, PartKind::Call(call) if call.id.get(8..11) == Some(b"ET_")))
+    }
+
+    /// Returns `true` if any call of a message is signed. Only one of them carries the signature of the step.
+    fn is_signed(&self, message: &Message) -> bool {
+        let mut parts = self.conversation.parts_of(message).iter();
+        parts.any(|part| match &part.kind {
+            PartKind::Call(call) if self.format == Format::Gemini => call.signed,
+            PartKind::Call(_) => openai_chat::write::is_signed(self.json, part.span),
+            _ => false,
+        })
+    }
+
+    /// Returns the gap of the container, if a call of code in the last assistant message still waits for its result.
+    fn container_gap(&self) -> Option<ContinuityGap> {
+        let last = |message: &&Message| message.role == Role::Assistant;
+        let index = self.conversation.messages.iter().rposition(|message| last(&message))?;
+        let message = self.conversation.messages.get(index)?;
+        let (ordinal, part, call) = first_call_of_code(self.conversation, message)?;
+        // Code that has ended needs no container, and a container that the client names is the client's choice.
+        let runs = !self.has_ended(&anthropic::read::code_call_id(self.json, part.span));
+        if !runs || !anthropic::write::lacks_container(self.json) {
+            return None;
+        }
+        self.gap_of(ContinuityKind::Container, index, (ordinal, part, call))
+    }
+
+    /// Returns `true` if the provider's call `id` has its result.
+    fn has_ended(&self, id: &[u8]) -> bool {
+        let mut parts = self.conversation.parts.iter();
+        parts.any(|part| matches!(&part.kind, PartKind::ServerResult(of) if **of == *id))
+    }
+
+    fn gap_of(
+        &self,
+        kind: ContinuityKind,
+        message: usize,
+        (ordinal, part, call): (usize, &Part<'_>, &Call<'_>),
+    ) -> Option<ContinuityGap> {
+        let CallDetails { name, input, .. } = self.format.call_details(self.conversation.body, part.span);
+        let tool = name.map(|name| self.json.decode_string(name)).unwrap_or_default();
+        let input = input.map_or(NO_ARGUMENTS, |input| self.json.bytes(input));
+        let is_anthropic = self.format == Format::Anthropic;
+        let is_reusable = !is_strong(&call.id, &tool);
+        let identity = CarriedIdentity {
+            id: &call.id,
+            tool: &tool,
+            input: (!is_anthropic).then_some(input),
+            // Hashing a message is costly, and only a reusable id needs it.
+            before: (is_reusable && !is_anthropic).then(|| hash_before(self.conversation, message)),
+            lane: self.lane,
+        };
+        Some(ContinuityGap {
+            kind,
+            key: identity.call_key()?,
+            message,
+            is_current: message >= self.current_from,
+            finding: Finding {
+                kind: FindingKind::LostContinuity,
+                message,
+                part: (kind != ContinuityKind::Reasoning).then_some(ordinal),
+                id: String::from_utf8_lossy(&call.id).into_owned(),
+                within: String::new(),
+                detail: Some(kind.label()),
+            },
+        })
+    }
+
+    /// Removes the gaps of calls that are not unique in the body.
+    fn keep_unique(&self, gaps: &mut Vec<ContinuityGap>) {
+        let mut ids: HashMap<Vec<u8>, usize> = HashMap::new();
+        for part in &self.conversation.parts {
+            if let PartKind::Call(call) = &part.kind {
+                *ids.entry(id_letters(&call.id)).or_default() += 1;
+            }
+        }
+        let mut keys: HashMap<(CallKey, ContinuityKind), usize> = HashMap::new();
+        for gap in gaps.iter() {
+            *keys.entry((gap.key, gap.kind)).or_default() += 1;
+        }
+        gaps.retain(|gap| {
+            let id = id_letters(gap.finding.id.as_bytes());
+            // Calls without an id are told apart by everything else.
+            let is_named_once = id.is_empty() || ids.get(&id).is_none_or(|count| *count == 1);
+            is_named_once && keys.get(&(gap.key, gap.kind)) == Some(&1)
+        });
+    }
+}
+
+/// Returns the index of the first message of the current turn: the one behind the last words of the user.
+fn current_turn_start(conversation: &Conversation<'_>, format: Format) -> usize {
+    let says = |message: &Message| {
+        let mut parts = conversation.parts_of(message).iter();
+        // In Gemini the user's contents hold results too, and such a content does not begin a turn.
+        message.role == Role::User
+            && (format != Format::Gemini || parts.any(|part| matches!(part.kind, PartKind::Other)))
+    };
+    let last = conversation.messages.iter().rposition(says);
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
+/// Returns the first call of an assistant message, with its ordinal.
+fn first_call<'c>(
+    conversation: &'c Conversation<'_>,
+    message: &Message,
+) -> Option<(usize, &'c Part<'c>, &'c Call<'c>)> {
+    find_call(conversation, message, |_| true)
+}
+
+/// Returns the first call of a message that code at the provider made, with its ordinal.
+fn first_call_of_code<'c>(
+    conversation: &'c Conversation<'_>,
+    message: &Message,
+) -> Option<(usize, &'c Part<'c>, &'c Call<'c>)> {
+    find_call(conversation, message, |call| call.programmatic)
+}
+
+fn find_call<'c>(
+    conversation: &'c Conversation<'_>,
+    message: &Message,
+    wanted: impl Fn(&Call<'_>) -> bool,
+) -> Option<(usize, &'c Part<'c>, &'c Call<'c>)> {
+    let mut parts = conversation.parts_of(message).iter().enumerate();
+    parts.find_map(|(ordinal, part)| match &part.kind {
+        PartKind::Call(call) if wanted(call) => Some((ordinal, part, call)),
+        _ => None,
+    })
+}
+
+/// Returns the hash of the message before the one at `index`.
+fn hash_before(conversation: &Conversation<'_>, index: usize) -> [u8; 32] {
+    let before = index
+        .checked_sub(1)
+        .and_then(|before| conversation.messages.get(before));
+    before.map_or([0; 32], |message| message_hash(message.span.of(conversation.body)))
+}

@@ -1,0 +1,104 @@
+//! The switches with which a request turns thinking off, as providers and servers document them.
+
+use crate::{
+    splice::Span,
+    wire::{
+        Format,
+        json::{Json, JsonKind},
+    },
+};
+
+/// Returns `true` if the body turns thinking off. Nothing of an earlier thought belongs into such a request.
+pub fn is_thinking_off(format: Format, body: &[u8]) -> bool {
+    let json = Json::new(body);
+    let Ok(root) = json.root_span() else { return false };
+    let mut off = false;
+    // Members before a fault count, so the result of the walk does not matter.
+    let _walked = json.for_each_member(root, |key, value| off |= is_off_switch(json, format, key, value));
+    off
+}
+
+/// Returns `true` if the member `key` at the top of a body turns thinking off.
+fn is_off_switch(json: Json<'_>, format: Format, key: &[u8], value: Span) -> bool {
+    let says = |object: Span, name: &str, wanted: &[u8]| {
+        let found = json.member(object, name);
+        found.is_some_and(|found| json.bytes(found) == wanted || *json.decode_string(found) == *wanted)
+    };
+    match (format, key) {
+        // `generationConfig.thinkingConfig.thinkingBudget: 0` (Gemini API, "Thinking", 2026-11).
+        (Format::Gemini, b"generationConfig" | b"generation_config") => {
+            let config = json.member(value, "thinkingConfig");
+            let config = config.or_else(|| json.member(value, "thinking_config"));
+            config.is_some_and(|config| says(config, "thinkingBudget", b"0") || says(config, "thinking_budget", b"0"))
+        }
+        (Format::Gemini, _) => false,
+        // Anthropic, DeepSeek ("Thinking mode", 2026-11), Kimi and GLM.
+        (_, b"thinking") => says(value, "type", b"disabled"),
+        // Qwen (DashScope, "Deep thinking", 2026-11).
+        (_, b"enable_thinking") => json.bytes(value) == b"false",
+        // OpenAI, xAI, and Gemini through Chat Completions.
+        (_, b"reasoning_effort") => *json.decode_string(value) == *b"none",
+        // OpenRouter, "Reasoning tokens", and OpenAI Responses.
+        (_, b"reasoning") => says(value, "enabled", b"false") || says(value, "effort", b"none"),
+        // vLLM and SGLang, for Qwen and for DeepSeek.
+        (_, b"chat_template_kwargs") => says(value, "enable_thinking", b"false") || says(value, "thinking", b"false"),
+        // Gemini through Chat Completions: `extra_body.google.thinking_config.thinking_budget: 0`.
+        (_, b"extra_body" | b"google") => {
+            let google = if key == b"google" {
+                Some(value)
+            } else {
+                json.member(value, "google")
+            };
+            let config = google.and_then(|google| json.member(google, "thinking_config"));
+            config.is_some_and(|config| json.kind(config) == JsonKind::Object && says(config, "thinking_budget", b"0"))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documented_switches_turn_thinking_off() {
+        let (chat, gemini) = (Format::OpenAiChat, Format::Gemini);
+        for (format, body, off) in [
+            (chat, r#"{"thinking":{"type":"disabled"}}"#, true),
+            (chat, r#"{"thinking":{"type":"enabled"}}"#, false),
+            (chat, r#"{"enable_thinking":false}"#, true),
+            (chat, r#"{"enable_thinking":true}"#, false),
+            (chat, r#"{"reasoning_effort":"none"}"#, true),
+            (chat, r#"{"reasoning_effort":"low"}"#, false),
+            (chat, r#"{"reasoning":{"enabled":false}}"#, true),
+            (chat, r#"{"reasoning":{"effort":"none"}}"#, true),
+            (chat, r#"{"chat_template_kwargs":{"enable_thinking":false}}"#, true),
+            (chat, r#"{"chat_template_kwargs":{"thinking":true}}"#, false),
+            (
+                chat,
+                r#"{"extra_body":{"google":{"thinking_config":{"thinking_budget":0}}}}"#,
+                true,
+            ),
+            (chat, r#"{"messages":[{"thinking":{"type":"disabled"}}]}"#, false),
+            (
+                gemini,
+                r#"{"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}"#,
+                true,
+            ),
+            (
+                gemini,
+                r#"{"generation_config":{"thinking_config":{"thinking_budget":0}}}"#,
+                true,
+            ),
+            (
+                gemini,
+                r#"{"generationConfig":{"thinkingConfig":{"thinkingBudget":-1}}}"#,
+                false,
+            ),
+            (gemini, r#"{"generationConfig":{"temperature":0}}"#, false),
+            (chat, "{", false),
+        ] {
+            assert_eq!(is_thinking_off(format, body.as_bytes()), off, "{body}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A walk by chance: two callers with equal call ids, who drop or keep what their answers carry, through restarts.
+//!
+//! `SEED=` replays one walk.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    proxy::continuity::{DEEPSEEK, GEMINI, GEMINI_CHAT, KIMI, Server, Stage, VERTEX},
+    support::{bodies::Rng, kept, seed::seed},
+};
+
+/// One caller's conversation.
+#[derive(Default)]
+struct Talk {
+    history: Vec<Value>,
+    /// The value that the provider made for each call, by the index of the call's message.
+    made: HashMap<usize, String>,
+    /// The messages that were accepted last, without the closing bracket.
+    accepted: String,
+    /// Set by a restart that lost the reasoning in memory.
+    has_lost: bool,
+}
+
+/// Returns the value at the message of a call.
+fn value_at(server: Server, body: &Value, index: usize) -> Option<String> {
+    let list = &body[server.history_key()];
+    let value = list[index].pointer(server.value_pointer())?;
+    Some(value.as_str()?.to_owned())
+}
+
+#[tokio::test]
+async fn no_caller_gets_the_value_of_another() {
+    let seed = seed();
+    let mut returned = 0;
+    for (number, server) in [DEEPSEEK, KIMI, GEMINI, GEMINI_CHAT, VERTEX].into_iter().enumerate() {
+        let mut rng = Rng::new(seed + number as u64 * 1000);
+        let keeps_seen = rng.chance(50);
+        let mut stage = Stage::with(server, kept::durable(), keeps_seen, |_| {}).await;
+        let mut talks: HashMap<&str, Talk> = HashMap::new();
+        for step in 0..60 {
+            let told = format!("SEED={seed}, {}, step {step}", server.name);
+            if rng.chance(8) {
+                stage.restart().await;
+                let has_lost = !keeps_seen && !server.lasts;
+                talks.values_mut().for_each(|talk| talk.has_lost |= has_lost);
+            }
+            if rng.chance(30) {
+                stage.provider.restart_cache();
+            }
+            let key = *rng.pick(&["one", "two"]);
+            let talk = talks.entry(key).or_default();
+            if talk.history.is_empty() || rng.chance(20) {
+                if !talk.history.is_empty() {
+                    talk.history.push(server.text("done"));
+                }
+                talk.history.push(server.user("go"));
+            }
+            // Both callers have the same ids, names and arguments, and often the same words before them.
+            let turn = talk.history.len();
+            let id = if rng.chance(50) {
+                format!("functions.f:{turn}")
+            } else {
+                format!("call_00_aB3dE5fG7h{turn}x9")
+            };
+            let input = json!({"turn": turn});
+            stage.provider.reply(server.reply(&id, &input));
+            let sent = stage.send(key, &server.body(&talk.history, false)).await;
+            assert_eq!(sent.status, 200, "{told}: {sent:#?}");
+            let up: Value = serde_json::from_str(&sent.up).unwrap();
+            let list = up[server.history_key()].to_string();
+            let list = list.strip_suffix(']').unwrap();
+            let lost = server.neutral.unwrap();
+            for (index, made) in &talk.made {
+                let Some(value) = value_at(server, &up, *index) else {
+                    continue;
+                };
+                // The judgement: what goes up with a call is what the provider made for this very caller, or nothing.
+                assert!(value == *made || value == lost, "{told}: {value:?} for {made:?}");
+                returned += usize::from(value == *made);
+            }
+            let may_change = std::mem::take(&mut talk.has_lost);
+            assert!(
+                may_change || list.starts_with(&talk.accepted),
+                "{told}\n{}\n{list}",
+                talk.accepted
+            );
+            list.clone_into(&mut talk.accepted);
+
+            let answer: Value = serde_json::from_str(&sent.text).unwrap();
+            let made = answer.pointer(server.answer_pointer()).and_then(Value::as_str);
+            let made = made.unwrap_or_else(|| panic!("{told}: {answer:#}")).to_owned();
+            let mut message = server.call(&id, &input);
+            if rng.chance(30) {
+                server.keep_value(&mut message, &made);
+            }
+            talk.made.insert(turn, made);
+            talk.history.extend([message, server.result(&id)]);
+        }
+    }
+    assert!(returned > 100, "SEED={seed}: only {returned} values were judged");
+}
