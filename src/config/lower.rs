@@ -24,7 +24,7 @@ use super::{
 use crate::{
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
-    repair::RepairPolicy,
+    repair::{OnForeignThinking, RepairPolicy},
     server::ServerSettings,
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
@@ -338,6 +338,11 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             tiers,
             // Learned from a provider's refusal, never configured.
             unique_ids: false,
+            foreign_thinking: if lowering.file.repair.foreign_thinking {
+                OnForeignThinking::Remove
+            } else {
+                OnForeignThinking::Ignore
+            },
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
         timeouts: clocks,

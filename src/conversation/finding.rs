@@ -32,11 +32,13 @@ pub enum FindingKind {
     MisplacedWords,
     /// Hygiene: a field whose value the provider rejects.
     Field,
+    /// Thinking with a signature that cannot be the provider's.
+    ForeignThinking,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -49,6 +51,7 @@ impl FindingKind {
         Self::Headless,
         Self::MisplacedWords,
         Self::Field,
+        Self::ForeignThinking,
     ];
 
     /// Returns the stable name: lower case, underscores.
@@ -66,6 +69,7 @@ impl FindingKind {
             Self::Headless => "headless",
             Self::MisplacedWords => "misplaced_words",
             Self::Field => "field",
+            Self::ForeignThinking => "foreign_thinking",
         }
     }
 
@@ -86,6 +90,7 @@ impl FindingKind {
                 "text is where this provider accepts none: behind a tool call, or beside tool results"
             }
             Self::Field => "the provider rejects the value of this field",
+            Self::ForeignThinking => "the signature of this thinking cannot be the provider's own",
         }
     }
 }
@@ -170,6 +175,9 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>, hygiene: boo
     }
     for (flaw, _) in pairing.flaws.iter().filter(|_| hygiene) {
         list.push_flaw(flaw.message, flaw.part, flaw.kind);
+    }
+    for part in &conversation.foreign_thinking {
+        list.push_part(FindingKind::ForeignThinking, *part);
     }
     // The sort is stable: several findings of one part keep the order above.
     list.found.sort_by_key(|(part, finding)| (finding.message, *part));

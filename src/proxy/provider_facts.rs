@@ -21,7 +21,7 @@ use crate::{
     auth::{Caller, principal::is_short_lived},
     digest::digest_of,
     provider::Upstream,
-    repair::{CallKey, Placeholder},
+    repair::{CallKey, Placeholder, ThinkingHash},
 };
 
 /// Maximum entries of each cache, of 32 bytes and a little more each.
@@ -53,6 +53,12 @@ pub(super) struct ProviderFacts {
     answered_calls: Cache<FactKey, Option<FactKey>>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
+    /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
+    refused_thinking: Cache<FactKey, ()>,
+    /// Last blocks of thinking of accepted bodies. The thinking up to such a block is accepted, or was removed.
+    accepted_thinking: Cache<FactKey, ()>,
+    /// `true` once a block was refused.
+    has_refused: AtomicBool,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -70,6 +76,9 @@ impl ProviderFacts {
             due_calls: new_cache(),
             answered_calls: new_cache(),
             has_remote: AtomicBool::new(false),
+            refused_thinking: new_cache(),
+            accepted_thinking: new_cache(),
+            has_refused: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -138,6 +147,34 @@ impl ProviderFacts {
     /// Stores that the provider accepted such a placeholder.
     pub(super) fn learn_overrides(&self, caller: Caller) {
         self.overrides.insert(caller, ());
+    }
+
+    /// Returns `true` if any refused block of thinking is known. In most processes none ever is.
+    pub(super) fn knows_refused_thinking(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if this block was refused as foreign, so that every body goes without it.
+    pub(super) fn is_refused_thinking(&self, block: FactKey) -> bool {
+        self.knows_refused_thinking() && self.refused_thinking.contains_key(&block)
+    }
+
+    /// Stores that the provider accepted a body without these blocks, which it had refused.
+    pub(super) fn learn_refused_thinking(&self, blocks: impl IntoIterator<Item = FactKey>) {
+        for block in blocks {
+            self.refused_thinking.insert(block, ());
+            self.has_refused.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if an accepted body had this block as its last thinking.
+    pub(super) fn is_accepted_thinking(&self, block: FactKey) -> bool {
+        self.accepted_thinking.contains_key(&block)
+    }
+
+    /// Stores that the provider accepted a body with this block as its last thinking.
+    pub(super) fn learn_accepted_thinking(&self, block: FactKey) {
+        self.accepted_thinking.insert(block, ());
     }
 
     /// Returns `true` if any remote call is known.
@@ -222,6 +259,11 @@ impl FactScope<'_> {
     /// Returns the key of a call in a body.
     pub(super) fn call_key(self, call: CallKey) -> FactKey {
         self.fact_key(&[b"call", call.as_bytes()])
+    }
+
+    /// Returns the key of a block of thinking.
+    pub(super) fn thinking_key(self, block: ThinkingHash) -> FactKey {
+        self.fact_key(&[b"thinking", &block])
     }
 
     /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.

@@ -20,6 +20,7 @@ mod canonical;
 mod client_results;
 mod edits;
 mod fields;
+mod foreign_thinking;
 mod history_plan;
 mod known_answers;
 mod late_texts;
@@ -44,6 +45,7 @@ pub use bound_thinking::replace_unseen_results;
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
+pub use foreign_thinking::{OnForeignThinking, ThinkingBlock, ThinkingHash, last_thinking, thinking_blocks};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };

@@ -6,6 +6,7 @@
 use super::{
     BodyCall, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
+    foreign_thinking::{self, ThinkingHash},
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
 };
@@ -87,12 +88,18 @@ pub struct PairingContext<'o> {
     pub policy: &'o RepairPolicy,
     /// Remote calls of each history, in the order of [`Parsed::remote_references`]. May be shorter.
     pub remote: &'o [RemoteCalls],
+    /// Thinking that the provider has refused as foreign. It is removed wherever it is.
+    pub refused_thinking: &'o [ThinkingHash],
 }
 
 impl<'o> PairingContext<'o> {
     /// Returns a context without knowledge of remote calls.
     pub const fn new(policy: &'o RepairPolicy) -> Self {
-        Self { policy, remote: &[] }
+        Self {
+            policy,
+            remote: &[],
+            refused_thinking: &[],
+        }
     }
 }
 
@@ -116,6 +123,14 @@ impl<'b> Parsed<'b> {
         let histories = self.histories.iter();
         histories
             .map(|history| remote_calls::remote_references(&history.conversation))
+            .collect()
+    }
+
+    /// Returns the hashes of all signed thinking, in document order.
+    pub fn thinking_hashes(&self) -> Vec<ThinkingHash> {
+        let histories = self.histories.iter();
+        histories
+            .flat_map(|history| foreign_thinking::thinking_hashes(&history.conversation, self.wire.format))
             .collect()
     }
 
@@ -215,6 +230,8 @@ impl<'b> PairedHistory<'b> {
             // A refusal overrides the rules, so its parts must be marked before pairing.
             constraints.reclassify_parts(&mut conversation);
         }
+        // Before the pairing, whose judgements depend on the thinking that stays.
+        foreign_thinking::mark_foreign(&mut conversation, wire, context);
         remote_calls::mark_answered_results(&mut conversation, &remote);
         let mut pairing = pair_history(&conversation, rules);
         if let Some(constraints) = constraints {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::texts::Placeholder;
+use super::{foreign_thinking::OnForeignThinking, texts::Placeholder};
 
 /// The treatment of findings on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -80,6 +80,8 @@ pub struct RepairPolicy {
     pub late: OnLate,
     /// `true` if call ids must be unique in the whole body, whatever the format says. Learned from a refusal.
     pub unique_ids: bool,
+    /// Treatment of thinking that another provider, account or organisation signed.
+    pub foreign_thinking: OnForeignThinking,
 }
 
 impl RepairPolicy {
@@ -99,6 +101,7 @@ impl Default for RepairPolicy {
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
             unique_ids: false,
+            foreign_thinking: OnForeignThinking::default(),
         }
     }
 }

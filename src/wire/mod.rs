@@ -19,6 +19,7 @@ mod nested_requests;
 mod plain_text;
 mod read_steps;
 mod refusal;
+mod signatures;
 mod unreadable;
 
 pub(crate) mod anthropic;
@@ -38,6 +39,7 @@ pub use format::Format;
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
+pub(crate) use signatures::{remove_gemini_signature, thinking_signature};
 pub use unreadable::Unreadable;
 
 use self::json::Json;

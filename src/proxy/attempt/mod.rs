@@ -3,6 +3,7 @@
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
 mod first_profile;
+mod foreign_thinking_recovery;
 mod rejection_recovery;
 mod resend;
 mod send;
@@ -362,6 +363,9 @@ impl Attempts<'_> {
                 .mark_verified(self.outgoing.body.context.caller);
             if let Some(pins) = self.outgoing.body.pins.take() {
                 pins.commit();
+            }
+            if let Some(recovery) = &self.recovery {
+                recovery.settle_thinking(&self.path.facts);
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use super::foreign_thinking_recovery::{self, ForeignThinkingRecovery};
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
     late_results::{LateResults, append_at_end},
@@ -15,8 +16,9 @@ use crate::{
     policy::retry::SENDS_MAX,
     recall::AppendedText,
     repair::{
-        Anchor, BodyCall, CallKey, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan, RefusalReading,
-        RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
+        Anchor, BodyCall, CallKey, OnForeignThinking, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan,
+        RefusalReading, RepairPolicy, RepairReport, ThinkingHash, is_strong, parse, plan, replace_unseen_results,
+        thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -43,6 +45,7 @@ pub(super) struct RejectionRecovery {
     /// `true` once a refusal other than for bound thinking has been handled.
     has_repaired_pairing: bool,
     binding_stage: BindingStage,
+    foreign_thinking: ForeignThinkingRecovery,
 }
 
 /// Stages of the recovery from bound thinking.
@@ -140,6 +143,7 @@ impl RejectionRecovery {
             lookup: sent.lookup,
             has_repaired_pairing: false,
             binding_stage: BindingStage::Untouched,
+            foreign_thinking: ForeignThinkingRecovery::new(sent.last_thinking),
         }
     }
 
@@ -158,6 +162,14 @@ impl RejectionRecovery {
 
     /// Selects the repair that the refusal calls for and that was not tried before.
     fn select_repair(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
+        if refusal.kind == RefusalKind::ForeignThinking {
+            // Its own stages bound it: a body may have foreign thinking besides any other fault.
+            return if sends < SENDS_MAX {
+                self.remove_thinking(context)
+            } else {
+                None
+            };
+        }
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
         // A second refusal of the pairing shows that following the first did not help. Only bound thinking needs all sends.
         if sends >= SENDS_MAX
@@ -220,6 +232,13 @@ impl RejectionRecovery {
         }
     }
 
+    /// Returns the thinking that is left out of every resend: refused before, or chosen for this request.
+    fn refused_thinking(&self, context: RecoveryContext<'_>, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
+        let mut refused = self.call_memory(context).refused_thinking(parsed);
+        refused.extend_from_slice(self.foreign_thinking.removed());
+        refused
+    }
+
     /// Returns the lane that makes reusable call ids unique. `None` if it is only guessed.
     fn conversation_id(&self) -> Option<[u8; 32]> {
         self.late_results.pin_scope().lane.map(|lane| *lane.as_bytes())
@@ -237,9 +256,11 @@ impl RejectionRecovery {
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let before = self.last_sent.to_vec();
         let remote = memory.remote_calls(|| parsed.remote_references());
+        let refused = self.refused_thinking(context, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             remote: &remote,
+            refused_thinking: &refused,
         };
         // The format's rules first: trusting the named ids alone may change calls that are correct.
         for reading in RefusalReading::ALL {
@@ -372,9 +393,11 @@ impl RejectionRecovery {
     fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
+        let refused = self.refused_thinking(context, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             remote: &remote,
+            refused_thinking: &refused,
         };
         Some(self.pair_parsed(parsed, pairing))
     }
@@ -398,6 +421,40 @@ impl RejectionRecovery {
             replaced.answers,
             Some(fact),
         ))
+    }
+
+    /// Removes thinking that another provider or account has signed.
+    fn remove_thinking(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
+        if context.policy.foreign_thinking != OnForeignThinking::Remove {
+            return None;
+        }
+        let blocks = thinking_blocks(&self.pair_base_body(context)?);
+        let (facts, scope) = (&context.path.facts, self.fact_scope());
+        let is_accepted = |block| facts.is_accepted_thinking(scope.thinking_key(block));
+        let is_known = |block| facts.is_refused_thinking(scope.thinking_key(block));
+        let chosen = foreign_thinking_recovery::choose_blocks(&self.foreign_thinking, &blocks, is_known, is_accepted)?;
+        self.foreign_thinking.remove_blocks(chosen);
+        let paired = self.pair_base_body(context)?;
+        let mut lookup = self.lookup.clone();
+        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
+        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
+        let body = plan.splice(&paired, &self.base_body).ok()?;
+        // The same bytes would be refused again.
+        if body.to_vec() == self.last_sent.to_vec() {
+            return None;
+        }
+        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
+        Some(new_resend(body, plan.report, "foreign", answers, None))
+    }
+
+    /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.
+    pub(super) fn settle_thinking(&self, facts: &ProviderFacts) {
+        let scope = self.fact_scope();
+        let refused = self.foreign_thinking.removed().iter();
+        facts.learn_refused_thinking(refused.map(|block| scope.thinking_key(*block)));
+        if let Some(last) = self.foreign_thinking.last_thinking() {
+            facts.learn_accepted_thinking(scope.thinking_key(last));
+        }
     }
 
     /// Builds a resend with the documented setting that lets the provider drop bound thinking.

@@ -30,7 +30,8 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{
-        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, parse, plan,
+        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, ThinkingHash,
+        last_thinking, parse, plan,
     },
     session::body_user,
     splice::Segments,
@@ -64,6 +65,8 @@ struct RepairedBody {
     texts: LateTexts,
     lookup: CallLookup,
     pins: Option<PendingPins>,
+    /// Last signed thinking of the body. `None` if it has none.
+    last_thinking: Option<ThinkingHash>,
 }
 
 impl BodyRepair<'_> {
@@ -144,9 +147,11 @@ impl BodyRepair<'_> {
         let memory = self.call_memory(caller);
         catch_read(|| {
             let remote = memory.remote_calls(|| parsed.remote_references());
+            let refused = memory.refused_thinking(&parsed);
             let paired = parsed.pair(PairingContext {
+                policy: self.policy,
                 remote: &remote,
-                ..PairingContext::new(self.policy)
+                refused_thinking: &refused,
             });
             // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;
@@ -282,6 +287,7 @@ impl BodyRepair<'_> {
             texts,
             lookup,
             mut pins,
+            last_thinking,
         } = repaired;
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
@@ -308,6 +314,7 @@ impl BodyRepair<'_> {
             lookup,
             wire: self.wire,
             late_results: results.clone(),
+            last_thinking,
         };
         OutgoingBody {
             payload: Payload::InMemory(if is_untouched {
@@ -406,6 +413,7 @@ impl BodyRepair<'_> {
             texts,
             lookup,
             pins,
+            last_thinking: catch_read(|| Ok(last_thinking(&paired)))?,
         })
     }
 

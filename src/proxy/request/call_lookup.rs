@@ -15,8 +15,8 @@ use crate::{
     ledger::RecordName,
     recall::{AnswerStore, ClientResultQuery},
     repair::{
-        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences,
-        without_cache_control,
+        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, RealResult, RemoteCalls,
+        RemoteReferences, ThinkingHash, without_cache_control,
     },
 };
 
@@ -64,6 +64,17 @@ impl CallMemory<'_> {
             }
         };
         references().into_iter().map(of_history).collect()
+    }
+
+    /// Returns the blocks of this body's thinking that the provider refused from this caller before.
+    pub(in crate::proxy) fn refused_thinking(&self, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
+        // Hashing the thinking costs a pass over it, and few processes ever see a foreign block.
+        if !self.facts.knows_refused_thinking() {
+            return Vec::new();
+        }
+        let mut blocks = parsed.thinking_hashes();
+        blocks.retain(|block| self.facts.is_refused_thinking(self.scope.thinking_key(*block)));
+        blocks
     }
 }
 

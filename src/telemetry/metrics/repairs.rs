@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Reasons for a resend: the provider refused the pairing of the history, or its signed thinking.
-const RESEND_REASONS: [&str; 2] = ["pairing", "binding"];
+const RESEND_REASONS: [&str; 3] = ["pairing", "binding", "foreign"];
 /// Kinds of pinned answers.
 const PINNED_ANSWERS: [&str; 3] = ["moved", "restored", "placeholder"];
 

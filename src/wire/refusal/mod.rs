@@ -55,6 +55,10 @@ pub enum RefusalKind {
         /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.
         header_named: bool,
     },
+    /// Signed or encrypted reasoning that another provider, account or organisation generated.
+    ///
+    /// The id, if any, is that of the reasoning item.
+    ForeignThinking,
 }
 
 /// The beginning of the beta header value that Anthropic's binding controls need.

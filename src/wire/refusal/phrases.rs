@@ -1,7 +1,8 @@
 //! The phrases with which providers refuse a pairing, and the texts before them, each with its source and date.
 
 use crate::wire::refusal::RefusalKind::{
-    self, Bound, Duplicate, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered, WithoutReasoning,
+    self, Bound, Duplicate, ForeignThinking, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered,
+    WithoutReasoning,
 };
 
 /// The beginnings of refusals, by kind. The first that matches counts.
@@ -18,7 +19,9 @@ pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     (ServerHalf, SERVER_HALVES),
     (RepeatedItem, REPEATED_ITEMS),
     (WithoutReasoning, WITHOUT_REASONING),
+    // Before foreign thinking, whose phrase is its beginning.
     (Bound { header_named: false }, BOUND),
+    (ForeignThinking, FOREIGN_THINKING),
 ];
 
 const ORPHANS: &[&str] = &[
@@ -119,6 +122,23 @@ const WITHOUT_REASONING: &[&str] = &[
 const BOUND: &[&str] = &[
     // Anthropic, preserved thinking: anomalyco/opencode#48637 (2026-09).
     "Invalid <word> in <word> block. The block is bound to a different conversation",
+];
+
+const FOREIGN_THINKING: &[&str] = &[
+    // Anthropic, thinking that another provider signed: openclaw/openclaw#91205, can1357/oh-my-pi#6379 (2026-06).
+    "Invalid signature in thinking block",
+    "Invalid signature in redacted_thinking block",
+    "Invalid data in redacted_thinking block",
+    // OpenAI Responses, by item: smallmain/vscode-unify-chat-provider#178 (2026-05); by content, cut short:
+    // openai/codex#8145 (2025-12), heygen-com/droidproxy#58 (2026-05).
+    "The encrypted content for item <ids> could not be verified",
+    "The encrypted content <words> could not be verified",
+    // Gemini: google-gemini/gemini-cli#13467 (2025-11), charmbracelet/crush#1698 (2025-12).
+    "Corrupted thought signature",
+    "Invalid thought signature",
+    // Vertex: decolua/9router#301 (2026-03).
+    "Thought signature is not valid",
+    "Unable to submit request because Thought signature is not valid",
 ];
 
 /// Texts that may precede a phrase, or an error body as text, written like [`PHRASES`].

@@ -258,6 +258,7 @@ fn told(body: &str) -> String {
         RefusalKind::WithoutReasoning => "without_reasoning",
         RefusalKind::Bound { header_named: true } => "bound, with a header",
         RefusalKind::Bound { header_named: false } => "bound",
+        RefusalKind::ForeignThinking => "foreign_thinking",
     };
     format!("{kind} {ids:?}")
 }
