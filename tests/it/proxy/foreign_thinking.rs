@@ -125,10 +125,9 @@ fn sent(world: &World) -> String {
     String::from_utf8(last.message.body).unwrap()
 }
 
-/// Returns what is before the last message of a body that ends with it.
+/// Returns a body up to the end of its last message.
 fn prefix_of(body: &str) -> &str {
-    let end = body.rfind(r#",{"content":"go on","role":"user"}]"#).unwrap();
-    &body[..end]
+    body.strip_suffix("]}").unwrap()
 }
 
 fn second_repairs(world: &World) -> String {
@@ -215,11 +214,6 @@ async fn accepted_blocks_go_too_if_nothing_else_helps() {
     messages.extend(turn(2, "EqQBthird"));
     assert_eq!(notes(&ask(&world, &messages).await), (200, "3", "dropped=4"));
     assert_eq!(notes(&ask(&world, &messages).await), (200, "1", "dropped=4"));
-    let page = world.shared.telemetry.encode_metrics();
-    assert!(
-        page.contains("antiphon_second_repairs_refused_total{why=\"foreign\"} 1"),
-        "{page}"
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,8 +317,9 @@ async fn only_the_caller_whose_resend_succeeded_learns() {
 
 fn empty_message() -> Message {
     Message {
-        head: Vec::new(),
+        head: String::new(),
         body: Vec::new(),
+        complete: true,
     }
 }
 
