@@ -74,11 +74,13 @@ pub enum RecordKind {
     RefusedResult = 7,
     /// A result that a client brought in a request.
     ClientResult = 8,
+    /// A block of thinking that a provider has accepted, or refused as foreign.
+    Thinking = 9,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -87,6 +89,7 @@ impl RecordKind {
         Self::Parked,
         Self::RefusedResult,
         Self::ClientResult,
+        Self::Thinking,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -100,6 +103,7 @@ impl RecordKind {
             Self::Parked => "parked",
             Self::RefusedResult => "evidence",
             Self::ClientResult => "seen",
+            Self::Thinking => "thinking",
         }
     }
 }

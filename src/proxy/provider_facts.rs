@@ -59,6 +59,10 @@ pub(super) struct ProviderFacts {
     accepted_thinking: Cache<FactKey, ()>,
     /// `true` once a block was refused.
     has_refused: AtomicBool,
+    /// For each caller whose facts were looked for in the ledger, `true` if it has some.
+    thinking_callers: Cache<Caller, bool>,
+    /// Blocks of thinking that were looked for in the ledger.
+    looked_up_thinking: Cache<FactKey, ()>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -79,6 +83,8 @@ impl ProviderFacts {
             refused_thinking: new_cache(),
             accepted_thinking: new_cache(),
             has_refused: AtomicBool::new(false),
+            thinking_callers: new_cache(),
+            looked_up_thinking: new_cache(),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -159,12 +165,10 @@ impl ProviderFacts {
         self.knows_refused_thinking() && self.refused_thinking.contains_key(&block)
     }
 
-    /// Stores that the provider accepted a body without these blocks, which it had refused.
-    pub(super) fn learn_refused_thinking(&self, blocks: impl IntoIterator<Item = FactKey>) {
-        for block in blocks {
-            self.refused_thinking.insert(block, ());
-            self.has_refused.store(true, Ordering::Relaxed);
-        }
+    /// Stores that the provider accepted a body without this block, which it had refused. `true` if that is new.
+    pub(super) fn learn_refused_thinking(&self, block: FactKey) -> bool {
+        self.has_refused.store(true, Ordering::Relaxed);
+        self.refused_thinking.entry(block).or_insert(()).is_fresh()
     }
 
     /// Returns `true` if an accepted body had this block as its last thinking.
@@ -172,9 +176,31 @@ impl ProviderFacts {
         self.accepted_thinking.contains_key(&block)
     }
 
-    /// Stores that the provider accepted a body with this block as its last thinking.
-    pub(super) fn learn_accepted_thinking(&self, block: FactKey) {
-        self.accepted_thinking.insert(block, ());
+    /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
+    pub(super) fn learn_accepted_thinking(&self, block: FactKey) -> bool {
+        self.accepted_thinking.entry(block).or_insert(()).is_fresh()
+    }
+
+    /// Returns `true` if this caller has facts about thinking in the ledger. `None` if that is not known yet.
+    pub(super) fn has_thinking_facts(&self, caller: Caller) -> Option<bool> {
+        self.thinking_callers.get(&caller)
+    }
+
+    /// Stores `true` if this caller has facts about thinking in the ledger.
+    pub(super) fn note_thinking_facts(&self, caller: Caller, has_facts: bool) {
+        self.thinking_callers.insert(caller, has_facts);
+    }
+
+    /// Returns `true` if the ledger was asked for this block, or cannot know more than memory.
+    pub(super) fn is_looked_up(&self, block: FactKey) -> bool {
+        self.looked_up_thinking.contains_key(&block)
+            || self.accepted_thinking.contains_key(&block)
+            || self.refused_thinking.contains_key(&block)
+    }
+
+    /// Stores that the ledger was asked for this block.
+    pub(super) fn note_looked_up(&self, block: FactKey) {
+        self.looked_up_thinking.insert(block, ());
     }
 
     /// Returns `true` if any remote call is known.

@@ -365,7 +365,7 @@ impl Attempts<'_> {
                 pins.commit();
             }
             if let Some(recovery) = &self.recovery {
-                recovery.settle_thinking(&self.path.facts);
+                recovery.settle_thinking(self.path);
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::foreign_thinking_recovery::{self, ForeignThinkingRecovery};
+use super::foreign_thinking_recovery::{ForeignThinkingRecovery, choose_blocks};
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
     late_results::{LateResults, append_at_end},
@@ -17,8 +17,7 @@ use crate::{
     recall::AppendedText,
     repair::{
         Anchor, BodyCall, CallKey, OnForeignThinking, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan,
-        RefusalReading, RepairPolicy, RepairReport, ThinkingHash, is_strong, parse, plan, replace_unseen_results,
-        thinking_blocks,
+        RefusalReading, RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -143,7 +142,7 @@ impl RejectionRecovery {
             lookup: sent.lookup,
             has_repaired_pairing: false,
             binding_stage: BindingStage::Untouched,
-            foreign_thinking: ForeignThinkingRecovery::new(sent.last_thinking),
+            foreign_thinking: ForeignThinkingRecovery::UNTOUCHED,
         }
     }
 
@@ -232,13 +231,6 @@ impl RejectionRecovery {
         }
     }
 
-    /// Returns the thinking that is left out of every resend: refused before, or chosen for this request.
-    fn refused_thinking(&self, context: RecoveryContext<'_>, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
-        let mut refused = self.call_memory(context).refused_thinking(parsed);
-        refused.extend_from_slice(self.foreign_thinking.removed());
-        refused
-    }
-
     /// Returns the lane that makes reusable call ids unique. `None` if it is only guessed.
     fn conversation_id(&self) -> Option<[u8; 32]> {
         self.late_results.pin_scope().lane.map(|lane| *lane.as_bytes())
@@ -256,7 +248,7 @@ impl RejectionRecovery {
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let before = self.last_sent.to_vec();
         let remote = memory.remote_calls(|| parsed.remote_references());
-        let refused = self.refused_thinking(context, &parsed);
+        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             remote: &remote,
@@ -392,8 +384,9 @@ impl RejectionRecovery {
     /// Parses and pairs the present body.
     fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = parse(&self.base_body, self.wire).ok()?;
-        let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
-        let refused = self.refused_thinking(context, &parsed);
+        let memory = self.call_memory(context);
+        let remote = memory.remote_calls(|| parsed.remote_references());
+        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             remote: &remote,
@@ -429,10 +422,8 @@ impl RejectionRecovery {
             return None;
         }
         let blocks = thinking_blocks(&self.pair_base_body(context)?);
-        let (facts, scope) = (&context.path.facts, self.fact_scope());
-        let is_accepted = |block| facts.is_accepted_thinking(scope.thinking_key(block));
-        let is_known = |block| facts.is_refused_thinking(scope.thinking_key(block));
-        let chosen = foreign_thinking_recovery::choose_blocks(&self.foreign_thinking, &blocks, is_known, is_accepted)?;
+        let (state, facts) = (&self.foreign_thinking, &context.path.facts);
+        let chosen = choose_blocks(state, &blocks, facts, self.fact_scope())?;
         self.foreign_thinking.remove_blocks(chosen);
         let paired = self.pair_base_body(context)?;
         let mut lookup = self.lookup.clone();
@@ -448,13 +439,9 @@ impl RejectionRecovery {
     }
 
     /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.
-    pub(super) fn settle_thinking(&self, facts: &ProviderFacts) {
-        let scope = self.fact_scope();
-        let refused = self.foreign_thinking.removed().iter();
-        facts.learn_refused_thinking(refused.map(|block| scope.thinking_key(*block)));
-        if let Some(last) = self.foreign_thinking.last_thinking() {
-            facts.learn_accepted_thinking(scope.thinking_key(last));
-        }
+    pub(super) fn settle_thinking(&self, path: &DataPath) {
+        self.foreign_thinking
+            .settle_thinking(path, self.fact_scope(), self.lookup.last_thinking);
     }
 
     /// Builds a resend with the documented setting that lets the provider drop bound thinking.

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     clock,
+    policy::OnOrganisationChange,
     proxy::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, provider_facts::FactScope,
         request, response::ProviderAnswer,
@@ -111,6 +112,11 @@ async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
 /// Returns the resend after a refusal. `None` if the provider's answer is final.
 fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
     let (path, upstream) = (attempts.path, attempts.route.upstream.name.as_str());
+    let may_move = path.settings.rotation.on_organisation_change == OnOrganisationChange::Move;
+    if refusal.kind == RefusalKind::ForeignThinking && attempts.former_profile.is_some() && !may_move {
+        // The profile that the lane left can read its reasoning: `prepare_next_attempt` returns to it.
+        return None;
+    }
     let began = clock::now();
     let mut policy = request::policy_for(path, upstream);
     // The upstream demands unique ids, at least for this body. Learned for others only once the resend succeeds.

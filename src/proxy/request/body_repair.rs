@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::{CallAnswers, PendingPins, call_answers},
+    thinking_lookup,
 };
 use crate::{
     auth::Caller,
@@ -30,8 +31,7 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{
-        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, ThinkingHash,
-        last_thinking, parse, plan,
+        Action, KnownAnswers, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport, parse, plan,
     },
     session::body_user,
     splice::Segments,
@@ -65,8 +65,6 @@ struct RepairedBody {
     texts: LateTexts,
     lookup: CallLookup,
     pins: Option<PendingPins>,
-    /// Last signed thinking of the body. `None` if it has none.
-    last_thinking: Option<ThinkingHash>,
 }
 
 impl BodyRepair<'_> {
@@ -287,7 +285,6 @@ impl BodyRepair<'_> {
             texts,
             lookup,
             mut pins,
-            last_thinking,
         } = repaired;
         // Resends get what is left of the budget for the ledger.
         if let Some(pins) = &mut pins {
@@ -314,7 +311,6 @@ impl BodyRepair<'_> {
             lookup,
             wire: self.wire,
             late_results: results.clone(),
-            last_thinking,
         };
         OutgoingBody {
             payload: Payload::InMemory(if is_untouched {
@@ -364,6 +360,11 @@ impl BodyRepair<'_> {
         if asks && context.has_detached_calls {
             results.detach_lane();
         }
+        let memory = self.call_memory(caller);
+        // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
+        if thinking_lookup::load_thinking_facts(memory, self.policy, &paired, deadline).await {
+            paired = self.pair_body(caller, catch_read(|| parse(plain, self.wire))?)?;
+        }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
@@ -381,8 +382,7 @@ impl BodyRepair<'_> {
             }
         }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let memory = self.call_memory(caller);
-        let mut lookup = CallLookup::default();
+        let mut lookup = catch_read(|| Ok(CallLookup::of_body(&paired)))?;
         let unknown = lookup.add_from_memory(&paired, memory, results);
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
@@ -390,7 +390,7 @@ impl BodyRepair<'_> {
         let (plan, answers) = self.plan_and_pin(&paired, &mut lookup, results, asks, deadline).await?;
         let body = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            self.record_pins(&answers, &lookup);
+            answers.record_pins(&lookup, &self.path.telemetry);
             if texts.count > 0 {
                 // Late texts have moved the spans of the first outline.
                 outline = paired.outline();
@@ -413,7 +413,6 @@ impl BodyRepair<'_> {
             texts,
             lookup,
             pins,
-            last_thinking: catch_read(|| Ok(last_thinking(&paired)))?,
         })
     }
 
@@ -435,15 +434,6 @@ impl BodyRepair<'_> {
             answers = call_answers(paired, &plan, lookup, caller);
         }
         Ok((plan, answers))
-    }
-
-    /// Counts the answers that are pinned for the first time.
-    fn record_pins(&self, answers: &CallAnswers, lookup: &CallLookup) {
-        for (call, answer) in &answers.assigned {
-            self.path
-                .telemetry
-                .record_pinned_answer(lookup.answer_label(*call, answer));
-        }
     }
 
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.

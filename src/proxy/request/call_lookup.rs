@@ -16,7 +16,7 @@ use crate::{
     recall::{AnswerStore, ClientResultQuery},
     repair::{
         BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, RealResult, RemoteCalls,
-        RemoteReferences, ThinkingHash, without_cache_control,
+        RemoteReferences, ThinkingHash, last_thinking, without_cache_control,
     },
 };
 
@@ -35,6 +35,8 @@ pub(in crate::proxy) struct CallLookup {
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
+    /// Last signed thinking of the body. `None` if it has none.
+    pub(in crate::proxy) last_thinking: Option<ThinkingHash>,
 }
 
 /// Sources of a look-up that never wait.
@@ -79,6 +81,14 @@ impl CallMemory<'_> {
 }
 
 impl CallLookup {
+    /// Returns a look-up that knows no answer yet.
+    pub(in crate::proxy) fn of_body(paired: &Paired<'_>) -> Self {
+        Self {
+            last_thinking: last_thinking(paired),
+            ..Self::default()
+        }
+    }
+
     /// Adds the answers of open calls that are in memory. Returns the calls without one.
     pub(in crate::proxy) fn add_from_memory<'p>(
         &mut self,
@@ -170,7 +180,7 @@ impl CallLookup {
     }
 
     /// Returns the metric label of an answer that a plan has assigned.
-    pub(in crate::proxy) fn answer_label(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
+    pub(super) fn answer_label(&self, call: CallKey, answer: &PinnedAnswer) -> &'static str {
         match answer {
             PinnedAnswer::Placeholder(_) => "placeholder",
             PinnedAnswer::Result(real) if self.known.results.get(&call) == Some(real) => "restored",

@@ -6,6 +6,7 @@ mod content_coding;
 mod context;
 mod outgoing;
 mod pending_pins;
+mod thinking_lookup;
 
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 

@@ -22,7 +22,6 @@ use crate::{
         headers::is_signed,
         late_results::LateResults,
     },
-    repair::ThinkingHash,
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,
@@ -82,8 +81,6 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) lookup: CallLookup,
     pub(in crate::proxy) wire: Wire,
     pub(in crate::proxy) late_results: LateResults,
-    /// Last signed thinking of the body. `None` if it has none.
-    pub(in crate::proxy) last_thinking: Option<ThinkingHash>,
 }
 
 /// Request that is ready to be sent, once or more often.

@@ -12,6 +12,7 @@ use crate::{
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
     recall::{AppendedText, AssignedAnswer, LedgerBudget},
     repair::{Anchor, Assignment, CallKey, Paired, PinnedAnswer, Plan, client_results},
+    telemetry::Telemetry,
 };
 
 /// Answers that one request contains for calls to which its client sends no result in place.
@@ -21,6 +22,15 @@ pub(in crate::proxy) struct CallAnswers {
     pub(in crate::proxy) assigned: Vec<AssignedAnswer>,
     /// Answers that earlier requests gave.
     pub(in crate::proxy) pinned_before: Vec<AssignedAnswer>,
+}
+
+impl CallAnswers {
+    /// Counts the answers that are pinned for the first time.
+    pub(super) fn record_pins(&self, lookup: &CallLookup, telemetry: &Telemetry) {
+        for (call, answer) in &self.assigned {
+            telemetry.record_pinned_answer(lookup.answer_label(*call, answer));
+        }
+    }
 }
 
 /// Pins of an in-flight request.

@@ -354,3 +354,32 @@ async fn observe_strict_and_off_send_the_clients_bytes() {
         }
     }
 }
+
+/// After a restart the removed thinking stays away, and what the provider has accepted meanwhile stays.
+#[tokio::test(start_paused = true)]
+async fn a_restart_changes_no_bytes() {
+    let kept = ledger();
+    let world = strict_world_over(&kept);
+    let mut messages = history([turn(1, "EqQBother")]);
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "2", "dropped=2"));
+    messages.extend(turn(2, OWN));
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "1", "dropped=2"));
+    let before = sent(&world);
+    world.settle().await;
+
+    let world = strict_world_over(&kept);
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "1", "dropped=2"));
+    assert_eq!(sent(&world), before, "the same bytes");
+    // A new refusal takes the new blocks only.
+    messages.extend(turn(3, "EqQBthird"));
+    let world = strict_world_over(&kept);
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "2", "dropped=4"));
+    assert!(sent(&world).starts_with(prefix_of(&before)));
+
+    // Another caller's records are never used, and a lost ledger costs one more resend.
+    let world = strict_world_over(&kept);
+    let answer = world.ask(request("sk-two", &body(&messages[..5]))).await;
+    assert_eq!(notes(&answer), (200, "2", "dropped=2"));
+    let world = strict_world();
+    assert_eq!(notes(&ask(&world, &messages[..5]).await), (200, "2", "dropped=2"));
+}
