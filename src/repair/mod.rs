@@ -70,7 +70,7 @@ pub enum Action {
     Rename,
     /// Turned a result into marked user text.
     Quote,
-    /// Removed a block: an equal duplicate or half of a server tool pair.
+    /// Removed a block: an equal duplicate, half of a server tool pair, or foreign thinking.
     Drop,
     /// Inserted a placeholder.
     Placeholder,

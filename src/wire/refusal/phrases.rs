@@ -133,6 +133,7 @@ const FOREIGN_THINKING: &[&str] = &[
     // openai/codex#8145 (2025-12), heygen-com/droidproxy#58 (2026-05).
     "The encrypted content for item <ids> could not be verified",
     "The encrypted content <words> could not be verified",
+    "The encrypted content could not be verified",
     // Gemini: google-gemini/gemini-cli#13467 (2025-11), charmbracelet/crush#1698 (2025-12).
     "Corrupted thought signature",
     "Invalid thought signature",

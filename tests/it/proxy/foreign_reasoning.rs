@@ -1,8 +1,10 @@
 //! Encrypted reasoning of another organisation, in Responses and Gemini bodies.
 
+use antiphon::policy::OnOrganisationChange;
 use serde_json::{Value, json};
 
 use crate::support::{
+    pool::{family, key, keys, of_session, pooled, strangers},
     still::{Answer, Step, World, json as reply},
     wire::Message,
 };
@@ -223,4 +225,38 @@ async fn foreign_thought_signatures_are_replaced_or_removed() {
     let mut contents = vec![user("go")];
     contents.extend_from_slice(&turn("b3RoZXI=")[..2]);
     assert_eq!(notes(&ask(&contents).await), (400, "1", "none"));
+}
+
+/// A lane that may leave its organisation goes on without the reasoning that the other one cannot read.
+#[tokio::test(start_paused = true)]
+async fn a_move_to_another_organisation_removes_its_reasoning() {
+    let [a, _, c] = family().try_into().unwrap();
+    for (change, profiles, wanted) in [
+        (OnOrganisationChange::Move, vec![a, c], ("acc", 200, "dropped=2")),
+        // With unknown organisations the lane may move, but its reasoning is not given up unless configured.
+        (OnOrganisationChange::Surface, strangers("ac"), ("ac", 400, "none")),
+    ] {
+        let world = World::with(|builder| {
+            pooled(builder, &profiles);
+            builder.proxy.rotation.on_organisation_change = change;
+        });
+        world.otherwise(|_| reply(200, "{}"));
+        let items = input([turn(1, "gAAAofA")]);
+        let body = json!({"model": "m", "input": items}).to_string();
+        let request = of_session("s1", "/openai/v1/responses", &[], &body);
+        assert_eq!(world.ask(&request).await.status(), 200, "the first profile can read it");
+        world.otherwise(|request| match key(request).as_str() {
+            "a" => reply(401, r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#),
+            _ => judge_responses(request),
+        });
+        let before = world.requests().len();
+        let answer = world.ask(&request).await;
+        let requests = world.requests();
+        let repair = answer.header("x-antiphon-repair").unwrap();
+        assert_eq!(
+            (keys(&requests[before..]).as_str(), answer.status(), repair),
+            wanted,
+            "{change:?}"
+        );
+    }
 }
