@@ -17,7 +17,7 @@ use crate::{
         success_if,
     },
     config::file::LeastName,
-    repair::{self, Applicability, RepairPolicy, RepairReport, Repaired},
+    repair::{self, Applicability, OnForeignThinking, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
 };
 
@@ -59,6 +59,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let input = input::read_input(&args.file, args.wire)?;
     let policy = RepairPolicy {
         least_safe: args.least,
+        // Only a provider's refusal shows that thinking is foreign, and a file has no provider.
+        foreign_thinking: OnForeignThinking::Report,
         ..RepairPolicy::default()
     };
     let repaired = repair::repair(&input.body, input.wire, &policy).map_err(|source| InputError::Unreadable {

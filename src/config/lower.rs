@@ -24,7 +24,7 @@ use super::{
 use crate::{
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
-    repair::RepairPolicy,
+    repair::{OnForeignThinking, RepairPolicy},
     server::ServerSettings,
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
@@ -339,6 +339,11 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             malformed_calls: lowering.file.repair.malformed_calls,
             continuity: lowering.file.repair.continuity,
             tiers,
+            foreign_thinking: if lowering.file.repair.foreign_thinking {
+                OnForeignThinking::Remove
+            } else {
+                OnForeignThinking::Ignore
+            },
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
         timeouts: clocks,

@@ -37,11 +37,13 @@ pub enum FindingKind {
     Field,
     /// Reasoning, a signature or a container that an answer carried, and that the client has dropped.
     LostContinuity,
+    /// Thinking with a signature that cannot be the provider's.
+    ForeignThinking,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -56,6 +58,7 @@ impl FindingKind {
         Self::MalformedCall,
         Self::Field,
         Self::LostContinuity,
+        Self::ForeignThinking,
     ];
 
     /// Returns the stable name: lower case, underscores.
@@ -75,6 +78,7 @@ impl FindingKind {
             Self::MalformedCall => "malformed_call",
             Self::Field => "field",
             Self::LostContinuity => "lost_continuity",
+            Self::ForeignThinking => "foreign_thinking",
         }
     }
 
@@ -97,6 +101,7 @@ impl FindingKind {
             Self::MalformedCall => "the provider rejects the input or the name of this tool call",
             Self::Field => "the provider rejects the value of this field",
             Self::LostContinuity => "the provider wants back what its answer carried with this call, and it is missing",
+            Self::ForeignThinking => "the signature of this thinking cannot be the provider's own",
         }
     }
 }
@@ -180,6 +185,9 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
     }
     for (flaw, _) in &pairing.flaws {
         list.push_flaw(flaw.message, flaw.part, flaw.kind);
+    }
+    for part in &conversation.foreign_thinking {
+        list.push_part(FindingKind::ForeignThinking, *part);
     }
     // The sort is stable: several findings of one part keep the order above.
     list.found.sort_by_key(|(part, finding)| (finding.message, *part));

@@ -7,6 +7,7 @@ use std::{borrow::Cow, ops::Range};
 use crate::splice::Span;
 
 pub mod call_chain;
+mod current_turn;
 mod finding;
 mod ids;
 pub mod lost_results;
@@ -16,6 +17,7 @@ pub mod rules;
 pub mod turns;
 
 pub use call_chain::CallChain;
+pub use current_turn::current_turn;
 pub use finding::{Finding, FindingKind, findings};
 pub use ids::{CallRowId, PartId, ResultRowId, TurnId};
 pub use outline::{BodyField, BodyFields, Outline, OutlineCall, OutlineResult, ReadNotes};
@@ -39,6 +41,10 @@ pub struct Conversation<'a> {
     pub parts: Vec<Part<'a>>,
     /// Fields with values that the provider rejects, in document order of their messages.
     pub flaws: Vec<Flaw>,
+    /// Thinking with a signature that cannot be the provider's, in document order.
+    pub foreign_thinking: Vec<PartId>,
+    /// Thinking that the repair removes, in document order. Everything is judged as if it were not in the body.
+    pub removed_thinking: Vec<PartId>,
     /// Last part that is a compaction. The parts before it are not judged.
     pub compaction: Option<PartId>,
     /// Reads a call's name and input from the body and the call's span. On demand, because few calls need it.
@@ -65,6 +71,8 @@ impl<'a> Conversation<'a> {
             messages: Vec::with_capacity((body.len() / 512).clamp(4, CAPACITY_MAX)),
             parts: Vec::with_capacity((body.len() / 256).clamp(8, CAPACITY_MAX)),
             flaws: Vec::new(),
+            foreign_thinking: Vec::new(),
+            removed_thinking: Vec::new(),
             compaction: None,
             details,
             plain_text: said,
@@ -99,6 +107,7 @@ impl<'a> Conversation<'a> {
     pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
+        self.foreign_thinking.retain(|part| part.index() < mark.parts);
         self.compaction = mark.compaction;
     }
 
@@ -120,6 +129,14 @@ impl<'a> Conversation<'a> {
     /// Returns the parts of one message.
     pub fn parts_of(&self, message: &Message) -> &[Part<'a>] {
         self.parts.get(message.parts.clone()).unwrap_or_default()
+    }
+
+    /// Returns `true` if the part is signed reasoning that stays in the body.
+    pub fn thinks(&self, part: PartId) -> bool {
+        let is_thinking = self
+            .part(part)
+            .is_some_and(|found| matches!(found.kind, PartKind::Thinking));
+        is_thinking && self.removed_thinking.binary_search(&part).is_err()
     }
 
     /// Returns the span of the first block of signed reasoning.

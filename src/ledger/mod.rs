@@ -76,11 +76,13 @@ pub enum RecordKind {
     ClientResult = 8,
     /// A value that an answer carried and that the provider wants back: a signature, a container, or reasoning.
     Continuity = 9,
+    /// A block of thinking that a provider has accepted, or refused as foreign.
+    Thinking = 10,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -90,6 +92,7 @@ impl RecordKind {
         Self::RefusedResult,
         Self::ClientResult,
         Self::Continuity,
+        Self::Thinking,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -104,6 +107,7 @@ impl RecordKind {
             Self::RefusedResult => "evidence",
             Self::ClientResult => "seen",
             Self::Continuity => "continuity",
+            Self::Thinking => "thinking",
         }
     }
 }

@@ -27,6 +27,6 @@ pub enum OnOrganisationChange {
     #[default]
     Surface,
     /// Move with the history unchanged. Anthropic drops reasoning of another organisation, by itself or if asked to
-    /// (`repair.on_binding_error`). Other providers may refuse the history.
+    /// (`repair.on_binding_error`). If a provider refuses the reasoning, it is removed (`repair.foreign_thinking`).
     Move,
 }

@@ -18,7 +18,7 @@ use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{Caller, principal::is_short_lived},
     digest::digest_of,
-    repair::{CallKey, LearnedRules, Placeholder},
+    repair::{CallKey, LearnedRules, Placeholder, ThinkingHash},
 };
 
 /// Maximum entries of each cache, of 32 bytes and a little more each.
@@ -56,6 +56,16 @@ pub(super) struct ProviderFacts {
     has_remote: AtomicBool,
     /// Kinds of values that a provider wants back, by caller, upstream and model.
     wanted_continuity: Cache<FactKey, ()>,
+    /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
+    refused_thinking: Cache<FactKey, ()>,
+    /// Last blocks of thinking of accepted bodies. The thinking up to such a block is accepted, or was removed.
+    accepted_thinking: Cache<FactKey, ()>,
+    /// `true` once a block was refused.
+    has_refused: AtomicBool,
+    /// For each caller whose facts were looked for in the ledger, `true` if it has some.
+    thinking_callers: Cache<Caller, bool>,
+    /// Blocks of thinking that were looked for in the ledger.
+    looked_up_thinking: Cache<FactKey, ()>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -75,6 +85,11 @@ impl ProviderFacts {
             answered_calls: new_cache(),
             has_remote: AtomicBool::new(false),
             wanted_continuity: new_cache(),
+            refused_thinking: new_cache(),
+            accepted_thinking: new_cache(),
+            has_refused: AtomicBool::new(false),
+            thinking_callers: new_cache(),
+            looked_up_thinking: new_cache(),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -173,6 +188,54 @@ impl ProviderFacts {
         self.wanted_continuity.insert(key, ());
     }
 
+    /// Returns `true` if any refused block of thinking is known. In most processes none ever is.
+    pub(super) fn knows_refused_thinking(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if this block was refused as foreign, so that every body goes without it.
+    pub(super) fn is_refused_thinking(&self, block: FactKey) -> bool {
+        self.knows_refused_thinking() && self.refused_thinking.contains_key(&block)
+    }
+
+    /// Stores that the provider accepted a body without this block, which it had refused. `true` if that is new.
+    pub(super) fn learn_refused_thinking(&self, block: FactKey) -> bool {
+        self.has_refused.store(true, Ordering::Relaxed);
+        self.refused_thinking.entry(block).or_insert(()).is_fresh()
+    }
+
+    /// Returns `true` if an accepted body had this block as its last thinking.
+    pub(super) fn is_accepted_thinking(&self, block: FactKey) -> bool {
+        self.accepted_thinking.contains_key(&block)
+    }
+
+    /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
+    pub(super) fn learn_accepted_thinking(&self, block: FactKey) -> bool {
+        self.accepted_thinking.entry(block).or_insert(()).is_fresh()
+    }
+
+    /// Returns `true` if this caller has facts about thinking in the ledger. `None` if that is not known yet.
+    pub(super) fn has_thinking_facts(&self, caller: Caller) -> Option<bool> {
+        self.thinking_callers.get(&caller)
+    }
+
+    /// Stores `true` if this caller has facts about thinking in the ledger.
+    pub(super) fn note_thinking_facts(&self, caller: Caller, has_facts: bool) {
+        self.thinking_callers.insert(caller, has_facts);
+    }
+
+    /// Returns `true` if the ledger was asked for this block, or cannot know more than memory.
+    pub(super) fn is_looked_up(&self, block: FactKey) -> bool {
+        self.looked_up_thinking.contains_key(&block)
+            || self.accepted_thinking.contains_key(&block)
+            || self.refused_thinking.contains_key(&block)
+    }
+
+    /// Stores that the ledger was asked for this block.
+    pub(super) fn note_looked_up(&self, block: FactKey) {
+        self.looked_up_thinking.insert(block, ());
+    }
+
     /// Returns `true` if any remote call is known.
     pub(super) fn knows_remote_calls(&self) -> bool {
         self.has_remote.load(Ordering::Relaxed)
@@ -269,6 +332,11 @@ impl FactScope<'_> {
     /// Returns the key of a kind of value that a model's answers carry.
     pub(super) fn continuity_key(self, kind: &str, model: &str) -> FactKey {
         self.fact_key(&[b"continuity", kind.as_bytes(), model.as_bytes()])
+    }
+
+    /// Returns the key of a block of thinking.
+    pub(super) fn thinking_key(self, block: ThinkingHash) -> FactKey {
+        self.fact_key(&[b"thinking", &block])
     }
 
     /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.

@@ -10,6 +10,7 @@ mod client_results;
 mod continuity;
 mod ledger_budget;
 mod pinned_row;
+mod thinking_facts;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -34,6 +35,7 @@ pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
 pub use pinned_row::PinnedRow;
+pub use thinking_facts::ThinkingFact;
 
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
@@ -342,6 +344,26 @@ impl AnswerStore {
                 self.0.write_behind.queue_write(remove_step(scope, *call));
             }
         }
+    }
+
+    /// Stores facts about thinking in the background. Unverified callers are never stored.
+    pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
+        thinking_facts::store_facts(&self.0, caller, facts);
+    }
+
+    /// Returns `true` if the ledger has any fact about this caller's thinking. `None` if it did not answer.
+    pub async fn has_thinking_facts(&self, caller: Caller, deadline: Instant) -> Option<bool> {
+        thinking_facts::has_facts(&self.0, caller, deadline).await
+    }
+
+    /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
+    pub async fn read_thinking_facts(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
+        deadline: Instant,
+    ) -> Option<Vec<Option<ThinkingFact>>> {
+        thinking_facts::read_facts(&self.0, caller, names, deadline).await
     }
 
     /// Returns the texts at the end of this caller's messages. `None` if the ledger did not answer, so that they are

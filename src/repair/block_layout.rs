@@ -187,6 +187,13 @@ impl BlockLayout<'_, '_> {
                 self.insert_planned(unit, turn, &mut laid);
             }
         }
+        let removed = &layout.conversation.removed_thinking;
+        if laid.items.is_empty() && PartId::all(found.parts.clone()).any(|part| removed.binary_search(&part).is_ok()) {
+            // Not every provider combines the messages on both sides, so the turn stays with a note.
+            let (format, note) = (layout.format(), json::constant_string(texts::WITHOUT_THINKING));
+            let block = json::enclose(format.text_block_start(), note, "}");
+            laid.items.push(MessageBlock::New(block));
+        }
         laid
     }
 

@@ -22,6 +22,8 @@ pub(super) struct HistoryPlan {
     pub(super) deferred_quotes: BTreeMap<usize, Vec<PartId>>,
     /// Results to quote behind a unit, as messages of their own.
     pub(super) quotes_behind: BTreeMap<usize, Vec<PartId>>,
+    /// Parts of Gemini that get the documented signature in place of a foreign one.
+    pub(super) unsigned: BTreeSet<PartId>,
     /// Fields to fix.
     pub(super) fixes: Vec<Flaw>,
     /// Messages whose text moves.

@@ -88,6 +88,7 @@ impl<'c> Layout<'c> {
             .part_changes
             .keys()
             .chain(plan.new_ids.keys())
+            .chain(&plan.unsigned)
             .chain(self.part_fixes.keys());
         let by_part = parts.map(|part| self.conversation.parts[*part].message);
         let anchored = plan.turns.keys().filter_map(|turn| pairing.turns[*turn].insert_at);
@@ -136,6 +137,9 @@ impl<'c> Layout<'c> {
         let mut edits = Vec::new();
         if let Some(id) = self.plan.new_ids.get(&part) {
             edits.extend(self.set_id(part, Piece::Made(json::quote_string(id))));
+        }
+        if self.plan.unsigned.contains(&part) {
+            edits.extend(wire::remove_gemini_signature(self.json, span));
         }
         if let Some(flaw) = self.part_fixes.get(&part) {
             let call = self.answered_call(part).map(|call| self.conversation.parts[call].span);

@@ -21,6 +21,7 @@ mod client_results;
 mod continuity;
 mod edits;
 mod fields;
+mod foreign_thinking;
 mod history_plan;
 mod known_answers;
 mod late_texts;
@@ -48,6 +49,7 @@ pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_lett
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
+pub use foreign_thinking::{OnForeignThinking, ThinkingBlock, ThinkingHash, last_thinking, thinking_blocks};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
@@ -73,7 +75,7 @@ pub enum Action {
     Rename,
     /// Turned a result into marked user text.
     Quote,
-    /// Removed a block: an equal duplicate or half of a server tool pair.
+    /// Removed a block: an equal duplicate, half of a server tool pair, or foreign thinking.
     Drop,
     /// Inserted a placeholder.
     Placeholder,

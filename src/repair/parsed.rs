@@ -6,6 +6,7 @@
 use super::{
     BodyCall, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
+    foreign_thinking::{self, ThinkingHash},
     malformed_calls::select_malformed_calls,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
@@ -90,6 +91,8 @@ pub struct PairingContext<'o> {
     pub learned: LearnedRules,
     /// Remote calls of each history, in the order of [`Parsed::remote_references`]. May be shorter.
     pub remote: &'o [RemoteCalls],
+    /// Thinking that the provider has refused as foreign. It is removed wherever it is.
+    pub refused_thinking: &'o [ThinkingHash],
 }
 
 impl<'o> PairingContext<'o> {
@@ -99,6 +102,7 @@ impl<'o> PairingContext<'o> {
             policy,
             learned: LearnedRules::NONE,
             remote: &[],
+            refused_thinking: &[],
         }
     }
 }
@@ -132,6 +136,14 @@ impl<'b> Parsed<'b> {
         let histories = self.histories.iter();
         histories
             .map(|history| remote_calls::remote_references(&history.conversation))
+            .collect()
+    }
+
+    /// Returns the hashes of all signed thinking, in document order.
+    pub fn thinking_hashes(&self) -> Vec<ThinkingHash> {
+        let histories = self.histories.iter();
+        histories
+            .flat_map(|history| foreign_thinking::thinking_hashes(&history.conversation, self.wire.format))
             .collect()
     }
 
@@ -231,6 +243,8 @@ impl<'b> PairedHistory<'b> {
             // A refusal overrides the rules, so its parts must be marked before pairing.
             constraints.reclassify_parts(&mut conversation);
         }
+        // Before the pairing, whose judgements depend on the thinking that stays.
+        foreign_thinking::mark_foreign(&mut conversation, wire, context);
         remote_calls::mark_answered_results(&mut conversation, &remote);
         let mut pairing = pair_history(&conversation, rules);
         if let Some(constraints) = constraints {

@@ -10,6 +10,7 @@ use super::{
     arrange::arrange_words,
     edits,
     fields::{add_opening, drop_server_halves, fix_fields},
+    foreign_thinking::remove_foreign_thinking,
     history_plan::HistoryPlan,
     known_answers::{Assignment, RemoteAnswers},
     new_ids::rename_calls,
@@ -75,8 +76,11 @@ fn plan_history(
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
     planner.plan.report.findings.clone_from(&history.findings);
-    // A healthy history needs no planning, unless a placeholder has to go back into it.
-    if !planner.plan.report.findings.is_empty() || !known.overrides.is_empty() {
+    // A healthy history needs no planning, unless a placeholder has to go back into it or thinking was refused.
+    let has_known = !known.overrides.is_empty() || !history.conversation.removed_thinking.is_empty();
+    if !planner.plan.report.findings.is_empty() || has_known {
+        // First, so that the moves of text and results see what is left of each message.
+        remove_foreign_thinking(&mut planner, paired.wire.format);
         rename_calls(&mut planner);
         // The order matters: answers claim results first, and only the rest is quoted or dropped.
         assign_answers(&mut planner);

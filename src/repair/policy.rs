@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::texts::Placeholder;
+use super::{foreign_thinking::OnForeignThinking, texts::Placeholder};
 
 /// The treatment of findings on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,6 +84,8 @@ pub struct RepairPolicy {
     pub tiers: BTreeMap<String, Tier>,
     /// Treatment of a real result in the body whose call was given a placeholder in an earlier request.
     pub late: OnLate,
+    /// Treatment of thinking that another provider, account or organisation signed.
+    pub foreign_thinking: OnForeignThinking,
 }
 
 impl RepairPolicy {
@@ -105,6 +107,7 @@ impl Default for RepairPolicy {
             continuity: true,
             tiers: BTreeMap::new(),
             late: OnLate::Keep,
+            foreign_thinking: OnForeignThinking::default(),
         }
     }
 }

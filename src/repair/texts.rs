@@ -66,6 +66,10 @@ pub(super) const BRIDGE: &str = "[antiphon: the user went on before the assistan
 /// The rest of a user message whose results went to their calls, if a user turn must stay.
 pub(super) const VACATED: &str = "[antiphon: this message is empty; any tool result that stood here is with its call.]";
 
+/// The content of an assistant message that contained only foreign thinking.
+pub(super) const WITHOUT_THINKING: &str =
+    "[antiphon: this message is empty; it contained only thinking of another model.]";
+
 /// The content of an error result that has none.
 pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an error without a text.]";
 

@@ -119,6 +119,8 @@ section! {
         pub continuity: bool = true,
         /// Reaction if Anthropic rejects thinking as bound to another beginning of the conversation.
         pub on_binding_error: OnBindingErrorName = OnBindingErrorName::DropBlock,
+        /// Removes thinking of another provider or account from finished turns, if the provider refuses it.
+        pub foreign_thinking: bool = true,
         /// Handling of a real result elsewhere in the body if its call was already answered by a placeholder.
         pub late: LateName = LateName::Keep,
     }

@@ -119,7 +119,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     fn walk_assistant_part(&mut self, turn: TurnId, part: PartId) {
         let conversation = self.conversation;
         match &conversation.parts[part].kind {
-            PartKind::Thinking => self.pairing.turns[turn].thinking = true,
+            PartKind::Thinking => self.pairing.turns[turn].thinking |= self.conversation.thinks(part),
             PartKind::Call(call) if part < self.begin => {
                 // A result after the compaction may still answer it, so its name must be known.
                 self.hidden.insert(call.call_name());

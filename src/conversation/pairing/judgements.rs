@@ -115,13 +115,13 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
 
 /// Marks the halves in units with thinking as not droppable.
 fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
-    let thinks = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking);
     // Halves of one unit follow each other, so each unit is searched once.
     let mut searched: Option<(usize, bool)> = None;
     for index in 0..walk.pairing.server_halves.len() {
         let unit = unit_of(walk, walk.pairing.server_halves[index].part).parts.clone();
         let known = searched.filter(|(first, _)| *first == unit.start);
-        let (first, thinking) = known.unwrap_or_else(|| (unit.start, walk.conversation.parts[unit].iter().any(thinks)));
+        let (first, thinking) =
+            known.unwrap_or_else(|| (unit.start, PartId::all(unit).any(|part| walk.conversation.thinks(part))));
         searched = Some((first, thinking));
         walk.pairing.server_halves[index].droppable &= !thinking;
     }

@@ -89,12 +89,15 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]
     let first = behind.iter().position(is_word)?;
     let last = behind.iter().rposition(is_word)?;
     // Thinking is bound to its prefix. The blocks before a compaction are ignored.
-    let is_barrier = |part: &Part<'_>| matches!(part.kind, PartKind::Thinking | PartKind::Compaction);
+    let first_behind = unit.parts.start + call;
+    let is_barrier = |(index, part): (usize, &Part<'_>)| {
+        matches!(part.kind, PartKind::Compaction) || conversation.thinks(PartId::new(first_behind + index))
+    };
     Some(MisplacedWords {
         unit: index,
         part: Some(PartId::new(unit.parts.start + call + first)),
         beside: PartId::new(unit.parts.start + call),
-        movable: !behind.get(..last)?.iter().any(is_barrier),
+        movable: !behind.get(..last)?.iter().enumerate().any(is_barrier),
     })
 }
 

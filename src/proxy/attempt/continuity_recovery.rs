@@ -2,7 +2,8 @@
 
 use super::{
     Attempts,
-    rejection_recovery::{LearnedFact, RecoveryContext, Resend},
+    rejection_recovery::RecoveryContext,
+    resend_plan::{LearnedFact, Resend},
 };
 use crate::{
     clock,

@@ -4,8 +4,10 @@
 
 mod continuity_recovery;
 mod first_profile;
+mod foreign_thinking_recovery;
 mod rejection_recovery;
 mod resend;
+mod resend_plan;
 mod send;
 
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
@@ -373,6 +375,9 @@ impl Attempts<'_> {
             }
             if let Some(continuity) = &mut self.outgoing.body.continuity {
                 continuity.commit();
+            }
+            if let Some(recovery) = &self.recovery {
+                recovery.settle_thinking(self.path);
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());

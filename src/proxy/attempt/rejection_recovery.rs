@@ -4,6 +4,10 @@
 
 use bytes::Bytes;
 
+use super::{
+    foreign_thinking_recovery::{ForeignThinkingRecovery, choose_blocks},
+    resend_plan::{LearnedFact, Resend},
+};
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
     late_results::{LateResults, append_at_end},
@@ -13,10 +17,10 @@ use crate::proxy::{
 use crate::{
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
-    recall::AppendedText,
     repair::{
-        Anchor, BodyCall, CallKey, LearnedRules, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder, Plan,
-        RefusalReading, RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
+        BodyCall, CallKey, LearnedRules, OnForeignThinking, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder,
+        Plan, RefusalReading, RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
+        thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -49,6 +53,7 @@ pub(super) struct RejectionRecovery {
     /// State of the recovery from refusals other than for bound thinking.
     pairing_stage: PairingStage,
     binding_stage: BindingStage,
+    foreign_thinking: ForeignThinkingRecovery,
 }
 
 /// Stages of the recovery from bound thinking.
@@ -71,61 +76,6 @@ enum PairingStage {
     RuleFollowed,
     /// The last repair was tried.
     Final,
-}
-
-/// The repaired request of one resend.
-#[derive(Debug)]
-pub(super) struct Resend {
-    pub(super) body: Segments,
-    /// `true` if the body contains the setting for bound thinking, which needs a header.
-    pub(super) needs_binding_beta: bool,
-    /// Findings and actions of the repair.
-    pub(super) report: RepairReport,
-    /// Reason of the resend, as a metric label.
-    pub(super) reason: &'static str,
-    /// Answers that the body contains for its calls.
-    pub(super) answers: CallAnswers,
-    /// Text that the resend appends to a message, with its place. `None` if there is none.
-    pub(super) late_text: Option<(Anchor, AppendedText)>,
-    /// Fact to learn if the provider accepts the resend. `None` if there is none.
-    pub(super) fact: Option<LearnedFact>,
-}
-
-/// A fact that an accepted resend proves.
-#[derive(Debug)]
-pub(super) enum LearnedFact {
-    /// Thinking is bound to placeholders of these calls.
-    BoundPlaceholders {
-        calls: Vec<(FactKey, Placeholder)>,
-        /// `true` if some of them override results that the client has added in place since.
-        overrides: bool,
-    },
-    /// The bound thinking of this conversation may be dropped.
-    ThinkingMayBeDropped(FactKey),
-    /// Placeholders answer these remote calls.
-    RemoteCallsAnswered(AnsweredRemoteCalls),
-    /// The upstream demands more than its dialect, for this model.
-    Rules(LearnedRules, Option<String>),
-    /// The upstream wants a kind of value back that the model's answers carry.
-    WantsContinuity(FactKey),
-}
-
-impl LearnedFact {
-    /// Stores the fact for this caller.
-    pub(super) fn store_fact(self, facts: &ProviderFacts, scope: FactScope<'_>) {
-        match self {
-            Self::BoundPlaceholders { calls, overrides } => {
-                facts.learn_bound_placeholders(calls);
-                if overrides {
-                    facts.learn_overrides(scope.caller);
-                }
-            }
-            Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
-            Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
-            Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
-            Self::WantsContinuity(key) => facts.learn_continuity(key),
-        }
-    }
 }
 
 /// Read access to everything besides the body that a resend depends on.
@@ -163,6 +113,7 @@ impl RejectionRecovery {
             loose_shape: sent.loose_shape,
             pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
+            foreign_thinking: ForeignThinkingRecovery::UNTOUCHED,
         }
     }
 
@@ -181,6 +132,14 @@ impl RejectionRecovery {
 
     /// Selects the repair that the refusal calls for and that was not tried before.
     fn select_repair(&mut self, refusal: &Refusal, context: RecoveryContext<'_>, sends: u32) -> Option<Resend> {
+        if refusal.kind == RefusalKind::ForeignThinking {
+            // Its own stages bound it: a body may have foreign thinking besides any other fault.
+            return if sends < SENDS_MAX {
+                self.remove_thinking(context)
+            } else {
+                None
+            };
+        }
         let is_bound = matches!(refusal.kind, RefusalKind::Bound { .. });
         // A second refusal of the pairing shows that following the first did not help, unless that only tried a rule.
         let is_final = self.pairing_stage == PairingStage::Final || self.binding_stage > BindingStage::Untouched;
@@ -240,7 +199,7 @@ impl RejectionRecovery {
         let plan = plan(&paired, &lookup.known, context.policy).ok()?;
         let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
         let body = plan.splice(&paired, &self.base_body).ok()?;
-        let resend = new_resend(body, plan.report, "continuity", answers, None);
+        let resend = Resend::new(body, plan.report, "continuity", answers, None);
         // The next refusal is about this body.
         self.last_sent = resend.body.clone();
         Some(resend)
@@ -309,10 +268,12 @@ impl RejectionRecovery {
         let parsed = parse(&self.base_body, self.wire).ok()?;
         let before = self.last_sent.to_vec();
         let remote = memory.remote_calls(|| parsed.remote_references());
+        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             learned: self.learned,
             remote: &remote,
+            refused_thinking: &refused,
         };
         // The format's rules first: trusting the named ids alone may change calls that are correct.
         for reading in RefusalReading::ALL {
@@ -340,14 +301,14 @@ impl RejectionRecovery {
                 let learned = self.learned.union(proven);
                 let is_news = learned != self.learned && !body.is_original();
                 let fact = remote_fact.or_else(|| is_news.then(|| LearnedFact::Rules(learned, self.model.clone())));
-                return Some(new_resend(body, plan.report, "pairing", answers, fact));
+                return Some(Resend::new(body, plan.report, "pairing", answers, fact));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
             let may_be_ours = reading == RefusalReading::StrictestRules && !self.last_sent.is_original();
             if may_be_ours && parsed.is_blameless(refusal) {
                 let original = Segments::whole(self.base_body.clone());
                 let answers = CallAnswers::default();
-                return Some(new_resend(original, RepairReport::default(), "pairing", answers, None));
+                return Some(Resend::new(original, RepairReport::default(), "pairing", answers, None));
             }
         }
         None
@@ -446,11 +407,14 @@ impl RejectionRecovery {
     /// Parses and pairs the present body.
     fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = parse(&self.base_body, self.wire).ok()?;
-        let remote = self.call_memory(context).remote_calls(|| parsed.remote_references());
+        let memory = self.call_memory(context);
+        let remote = memory.remote_calls(|| parsed.remote_references());
+        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
         let pairing = PairingContext {
             policy: context.policy,
             learned: self.learned,
             remote: &remote,
+            refused_thinking: &refused,
         };
         Some(self.pair_parsed(parsed, pairing))
     }
@@ -467,13 +431,41 @@ impl RejectionRecovery {
             calls: calls.collect(),
             overrides,
         };
-        Some(new_resend(
+        Some(Resend::new(
             replaced.body,
             replaced.plan.report,
             "binding",
             replaced.answers,
             Some(fact),
         ))
+    }
+
+    /// Removes thinking that another provider or account has signed.
+    fn remove_thinking(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
+        if context.policy.foreign_thinking != OnForeignThinking::Remove {
+            return None;
+        }
+        let blocks = thinking_blocks(&self.pair_base_body(context)?);
+        let (state, facts) = (&self.foreign_thinking, &context.path.facts);
+        let chosen = choose_blocks(state, &blocks, facts, self.fact_scope())?;
+        self.foreign_thinking.remove_blocks(chosen);
+        let paired = self.pair_base_body(context)?;
+        let mut lookup = self.lookup.clone();
+        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
+        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
+        let body = plan.splice(&paired, &self.base_body).ok()?;
+        // The same bytes would be refused again.
+        if body.to_vec() == self.last_sent.to_vec() {
+            return None;
+        }
+        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
+        Some(Resend::new(body, plan.report, "foreign", answers, None))
+    }
+
+    /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.
+    pub(super) fn settle_thinking(&self, path: &DataPath) {
+        self.foreign_thinking
+            .settle_thinking(path, self.fact_scope(), self.lookup.last_thinking);
     }
 
     /// Builds a resend with the documented setting that lets the provider drop bound thinking.
@@ -494,7 +486,7 @@ impl RejectionRecovery {
         let body = plan.splice(&paired, &self.base_body).ok()?;
         Some(Resend {
             needs_binding_beta: true,
-            ..new_resend(
+            ..Resend::new(
                 body,
                 plan.report,
                 "binding",
@@ -502,24 +494,5 @@ impl RejectionRecovery {
                 key.map(LearnedFact::ThinkingMayBeDropped),
             )
         })
-    }
-}
-
-/// Creates a resend without a late text or a binding setting.
-fn new_resend(
-    body: Segments,
-    report: RepairReport,
-    why: &'static str,
-    answers: CallAnswers,
-    fact: Option<LearnedFact>,
-) -> Resend {
-    Resend {
-        body,
-        needs_binding_beta: false,
-        report,
-        reason: why,
-        answers,
-        late_text: None,
-        fact,
     }
 }

@@ -4,11 +4,13 @@
 
 use super::{
     Attempts, continuity_recovery,
-    rejection_recovery::{RecoveryContext, RejectionRecovery, Resend},
+    rejection_recovery::{RecoveryContext, RejectionRecovery},
+    resend_plan::Resend,
     send, to_proxy_error,
 };
 use crate::{
     clock,
+    policy::OnOrganisationChange,
     proxy::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, provider_facts::FactScope,
         request, response::ProviderAnswer,
@@ -122,6 +124,11 @@ async fn fetch_answered_calls(attempts: &mut Attempts<'_>, refusal: &Refusal) {
 fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
     let path = attempts.path;
     let policy = &path.settings.policy;
+    let may_move = path.settings.rotation.on_organisation_change == OnOrganisationChange::Move;
+    if refusal.kind == RefusalKind::ForeignThinking && attempts.former_profile.is_some() && !may_move {
+        // The profile that the lane left can read its reasoning: `prepare_next_attempt` returns to it.
+        return None;
+    }
     let began = clock::now();
     let (recovery, sends) = (attempts.recovery.as_mut()?, log.event.sends);
     let context = RecoveryContext { path, policy };

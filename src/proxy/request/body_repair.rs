@@ -5,11 +5,13 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::{
+    answer_plan::AnswerPlanner,
     call_lookup::{CallLookup, CallMemory},
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext, named_model},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
-    pending_pins::{CallAnswers, PendingPins, call_answers},
+    pending_pins::PendingPins,
+    thinking_lookup,
     unedited::report_unedited,
 };
 use crate::{
@@ -31,8 +33,8 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{
-        Action, KnownAnswers, LearnedRules, Mode, Paired, PairingContext, Parsed, Plan, RepairPolicy, RepairReport,
-        parse, plan,
+        Action, KnownAnswers, LearnedRules, Mode, Paired, PairingContext, Parsed, RepairPolicy, RepairReport, parse,
+        plan,
     },
     session::body_user,
     splice::Segments,
@@ -188,10 +190,12 @@ impl BodyRepair<'_> {
         let memory = self.call_memory(caller);
         catch_read(|| {
             let remote = memory.remote_calls(|| parsed.remote_references());
+            let refused = memory.refused_thinking(&parsed);
             let paired = parsed.pair(PairingContext {
                 policy: self.policy,
                 learned,
                 remote: &remote,
+                refused_thinking: &refused,
             });
             // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;
@@ -392,6 +396,11 @@ impl BodyRepair<'_> {
         if asks && context.has_detached_calls {
             results.detach_lane();
         }
+        let memory = self.call_memory(caller);
+        // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
+        if thinking_lookup::load_thinking_facts(memory, self.policy, &paired, deadline).await {
+            paired = self.pair_body(caller, learned, catch_read(|| parse(plain, self.wire))?)?;
+        }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
@@ -423,12 +432,19 @@ impl BodyRepair<'_> {
             None => continuity.iter_mut().for_each(RequestContinuity::cancel),
         }
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let mut lookup = CallLookup::default();
-        let unknown = lookup.add_from_memory(&paired, self.call_memory(caller), results);
+        let mut lookup = catch_read(|| Ok(CallLookup::of_body(&paired)))?;
+        let unknown = lookup.add_from_memory(&paired, memory, results);
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
-        let (plan, answers) = self.plan_and_pin(&paired, &mut lookup, results, asks, deadline).await?;
+        let planner = AnswerPlanner {
+            memory,
+            headers: self.headers,
+            policy: self.policy,
+        };
+        let (plan, answers) = planner
+            .plan_and_pin(&paired, &mut lookup, results, asks, deadline)
+            .await?;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             lookup.count_answers(&answers.assigned, &self.path.telemetry);
@@ -470,65 +486,6 @@ impl BodyRepair<'_> {
         let mut paired = self.pair_body(caller, learned, parsed).ok()?;
         paired.set_conversation(conversation);
         Some(paired)
-    }
-
-    /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
-    async fn plan_and_pin(
-        &self,
-        paired: &Paired<'_>,
-        lookup: &mut CallLookup,
-        results: &LateResults,
-        pins: bool,
-        deadline: Instant,
-    ) -> Result<(Plan, CallAnswers), Unreadable> {
-        let caller = results.caller;
-        let mut plan = self.plan_repair(paired, lookup, caller)?;
-        let mut answers = call_answers(paired, &plan, lookup, caller);
-        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if pins && self.pin_answers(&answers, results, lookup, deadline).await {
-            plan = self.plan_repair(paired, lookup, caller)?;
-            answers = call_answers(paired, &plan, lookup, caller);
-        }
-        Ok((plan, answers))
-    }
-
-    /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
-    ///
-    /// Adds those answers of other requests to `lookup`.
-    async fn pin_answers(
-        &self,
-        answers: &CallAnswers,
-        results: &LateResults,
-        lookup: &mut CallLookup,
-        deadline: Instant,
-    ) -> bool {
-        if answers.assigned.is_empty() {
-            return false;
-        }
-        // Pins are stored under the credential: the operator should know if it is short-lived.
-        self.path.facts.warn_of_short_lived_credential(self.headers);
-        let pin = self
-            .path
-            .recall
-            .pin_answers(results.pin_scope(), &answers.assigned, deadline);
-        let conflicts = pin.await;
-        let has_conflicts = !conflicts.is_empty();
-        lookup.known.pinned.extend(conflicts);
-        has_conflicts
-    }
-
-    /// Plans the repair, including what refusals have taught about this conversation's thinking.
-    fn plan_repair(&self, paired: &Paired<'_>, lookup: &CallLookup, caller: Caller) -> Result<Plan, Unreadable> {
-        catch_read(|| {
-            let mut plan = plan(paired, &lookup.known, self.policy)?;
-            let scope = self.call_memory(caller).scope;
-            let key = || paired.first_thinking().map(|thinking| scope.conversation_key(thinking));
-            // Known from an earlier refusal: asking at once saves another refused send.
-            if self.path.facts.may_drop_thinking(key) {
-                plan.drop_bound_thinking(paired)?;
-            }
-            Ok(plan)
-        })
     }
 
     /// Returns `true` if the request asks for the conversation's next turn: not for a count, a batch or a compaction.

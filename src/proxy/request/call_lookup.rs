@@ -15,8 +15,8 @@ use crate::{
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
-        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, PinnedAnswer, RealResult, RemoteCalls, RemoteReferences,
-        without_cache_control,
+        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, RealResult, RemoteCalls,
+        RemoteReferences, ThinkingHash, last_thinking, without_cache_control,
     },
     telemetry::Telemetry,
 };
@@ -36,6 +36,8 @@ pub(in crate::proxy) struct CallLookup {
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
+    /// Last signed thinking of the body. `None` if it has none.
+    pub(in crate::proxy) last_thinking: Option<ThinkingHash>,
 }
 
 /// Sources of a look-up that never wait.
@@ -66,9 +68,28 @@ impl CallMemory<'_> {
         };
         references().into_iter().map(of_history).collect()
     }
+
+    /// Returns the blocks of this body's thinking that the provider refused from this caller before.
+    pub(in crate::proxy) fn refused_thinking(&self, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
+        // Hashing the thinking costs a pass over it, and few processes ever see a foreign block.
+        if !self.facts.knows_refused_thinking() {
+            return Vec::new();
+        }
+        let mut blocks = parsed.thinking_hashes();
+        blocks.retain(|block| self.facts.is_refused_thinking(self.scope.thinking_key(*block)));
+        blocks
+    }
 }
 
 impl CallLookup {
+    /// Returns a look-up that knows no answer yet.
+    pub(in crate::proxy) fn of_body(paired: &Paired<'_>) -> Self {
+        Self {
+            last_thinking: last_thinking(paired),
+            ..Self::default()
+        }
+    }
+
     /// Adds the answers of open calls that are in memory. Returns the calls without one.
     pub(in crate::proxy) fn add_from_memory<'p>(
         &mut self,

@@ -1,11 +1,13 @@
 //! The request side: collects the client's body, has it repaired, and builds the outgoing request.
 
+mod answer_plan;
 mod body_repair;
 mod call_lookup;
 mod content_coding;
 mod context;
 mod outgoing;
 mod pending_pins;
+mod thinking_lookup;
 mod unedited;
 
 use std::{fmt::Write as _, sync::Arc};

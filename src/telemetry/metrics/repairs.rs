@@ -10,8 +10,8 @@ use crate::{
     wire::{Format, Unreadable},
 };
 
-/// Reasons for a resend: the provider refused the pairing of the history, its signed thinking, or missed a value.
-const RESEND_REASONS: [&str; 3] = ["pairing", "binding", "continuity"];
+/// Reasons for a resend: the provider refused the pairing of the history or its signed thinking, or missed a value.
+const RESEND_REASONS: [&str; 4] = ["pairing", "binding", "continuity", "foreign"];
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.

@@ -12,6 +12,7 @@ use crate::{
         json::{Cursor, Json, JsonKind, is_blank},
         plain_text,
         read_steps::{push_flaw, push_message, push_part, role_of},
+        signatures,
     },
 };
 
@@ -113,6 +114,10 @@ impl<'a> AnthropicReader<'a> {
             let part = PartId::new(self.conversation.parts.len());
             push_flaw(&mut self.conversation, Some(part), kind);
         }
+        if block.is_foreign_thinking(self.json) {
+            let part = PartId::new(self.conversation.parts.len());
+            self.conversation.foreign_thinking.push(part);
+        }
         push_part(&mut self.conversation, span, block.into_part_kind());
         Ok(())
     }
@@ -200,6 +205,8 @@ struct AnthropicBlock<'a> {
     input: Option<Span>,
     text: Option<Span>,
     content: Option<Span>,
+    /// The `signature` of thinking, or the `data` of redacted thinking.
+    signature: Option<Span>,
     failed: bool,
     called_by_code: bool,
 }
@@ -214,6 +221,7 @@ impl<'a> AnthropicBlock<'a> {
             b"input" => self.input = Some(cursor.skip_value()?),
             b"text" => self.text = Some(cursor.skip_value()?),
             b"content" => self.content = Some(cursor.skip_value()?),
+            b"signature" | b"data" => self.signature = Some(cursor.skip_value()?),
             b"is_error" => self.failed = json.bytes(cursor.skip_value()?) == b"true",
             b"caller" => self.called_by_code = is_code(json, cursor.skip_value()?),
             _ => drop(cursor.skip_value()?),
@@ -247,6 +255,15 @@ impl<'a> AnthropicBlock<'a> {
             kind if kind.ends_with(b"_tool_result") => PartKind::ServerResult(self.tool_use_id),
             _ => PartKind::Other,
         }
+    }
+
+    /// Returns `true` if the block is thinking with a signature that cannot be Anthropic's.
+    fn is_foreign_thinking(&self, json: Json<'_>) -> bool {
+        // Only thinking pays for the look at its signature.
+        matches!(self.kind.as_ref(), b"thinking" | b"redacted_thinking")
+            && self
+                .signature
+                .is_some_and(|signature| signatures::cannot_be_anthropics(json, signature))
     }
 
     /// Returns the flaw of the block, if it has one.

@@ -186,6 +186,11 @@ impl<'a> Json<'a> {
 
     /// Removes every member called `name` from the object at `span`.
     pub fn remove_member(self, span: Span, name: &str) -> Vec<Edit> {
+        self.remove_members(span, &[name])
+    }
+
+    /// Removes every member with one of these names from the object at `span`.
+    pub fn remove_members(self, span: Span, names: &[&str]) -> Vec<Edit> {
         let mut members = Vec::new();
         if self.for_each_member_span(span, |member| members.push(member)).is_err() {
             return Vec::new();
@@ -195,10 +200,10 @@ impl<'a> Json<'a> {
             .map(|member| Span::new(member.key.start, member.value.end))
             .collect();
         // An earlier member of the same name would take effect if only the last were removed.
-        let kept = members
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| *self.decode_string(member.key) != *name.as_bytes());
+        let kept = members.iter().enumerate().filter(|(_, member)| {
+            let key = self.decode_string(member.key);
+            !names.iter().any(|name| *key == *name.as_bytes())
+        });
         let slots: Vec<ListSlot> = kept.map(|(index, _)| ListSlot::Kept(index, Vec::new())).collect();
         rebuild_list(span, &spans, slots)
     }

@@ -65,6 +65,10 @@ pub enum RefusalKind {
     WithoutSignature,
     /// Anthropic: a call of code waits for its result, and the body does not name its container. Names no ids.
     WithoutContainer,
+    /// Signed or encrypted reasoning that another provider, account or organisation generated.
+    ///
+    /// The id, if any, is that of the reasoning item.
+    ForeignThinking,
 }
 
 /// The beginning of the beta header value that Anthropic's binding controls need.

@@ -140,6 +140,24 @@ fn repair_writes_the_body_to_stdout_and_the_report_to_stderr() {
     assert!(text(&again.stderr).contains("nothing to repair"));
 }
 
+/// A file has no provider that could refuse its thinking: it is reported, and stays.
+#[test]
+fn foreign_thinking_in_a_file_is_reported_and_stays() {
+    const FOREIGN: &str = "tests/cases/anthropic/foreign_thinking_of_a_translator/request.json";
+    let out = antiphon(&["check", "--wire", "anthropic", FOREIGN], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let wanted =
+        "messages[1].content[0]: foreign_thinking: the signature of this thinking cannot be the provider's own";
+    assert!(text(&out.stdout).contains(wanted), "{}", text(&out.stdout));
+    let out = antiphon(&["repair", "--wire", "anthropic", FOREIGN], b"");
+    assert_eq!(out.stdout, file(FOREIGN));
+    assert!(
+        text(&out.stderr).contains("1 finding: nothing"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
 #[test]
 fn repair_can_write_a_file_only_check_or_show_the_difference() {
     let target = scratch("out.json");

@@ -5,8 +5,8 @@ use std::panic;
 use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
-        self, Bound, Duplicate, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered,
-        UserBehindResults, WithoutReasoning,
+        self, Bound, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf,
+        Unanswered, UserBehindResults, WithoutReasoning,
     },
     json::quote_string,
     read_refusal,
@@ -363,6 +363,37 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
         "",
     ),
     ("messages 参数非法。请检查文档。", Orphan, ""),
+    // Anthropic, Vertex, Bedrock InvokeModel: openclaw/openclaw#91205, anomalyco/opencode#20577 (2026).
+    (
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        ForeignThinking,
+        "",
+    ),
+    (
+        "messages.3.content.1: Invalid `data` in `redacted_thinking` block",
+        ForeignThinking,
+        "",
+    ),
+    // OpenAI Responses: openai/codex#8145 (2025-12), smallmain/vscode-unify-chat-provider#178 (2026-05).
+    (
+        "The encrypted content gAAA...DQ== could not be verified. Reason: Encrypted content could not be decrypted or \
+         parsed.",
+        ForeignThinking,
+        "",
+    ),
+    (
+        "The encrypted content for item rs_0a18 could not be verified. Reason: Encrypted content could not be decrypted \
+         or parsed.",
+        ForeignThinking,
+        "rs_0a18",
+    ),
+    // Gemini: google-gemini/gemini-cli#13467 (2025-11). Vertex: decolua/9router#301 (2026-03).
+    ("Corrupted thought signature.", ForeignThinking, ""),
+    (
+        "Unable to submit request because Thought signature is not valid.. Learn more: https://cloud.google.com",
+        ForeignThinking,
+        "",
+    ),
 ];
 
 /// Refusals of other matters, and texts that only contain a phrase.
@@ -386,7 +417,9 @@ pub(crate) const OTHERS: &[&str] = &[
      enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and \
      `tool_result` blocks).",
     "When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.",
-    "messages.1.content.0: Invalid `signature` in `thinking` block",
+    "messages.1.content.0: Invalid `source` in `image` block",
+    "Unable to submit request because function call `default_api:read` in the 73. content block is missing a \
+     `thought_signature`.",
     "Invalid 'messages[2].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array \
      instead.",
     "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string \

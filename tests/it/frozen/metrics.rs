@@ -139,7 +139,7 @@ fn calls(telemetry: &Telemetry) {
     for op in ["read", "write"] {
         telemetry.record_ledger_timeout(op);
     }
-    for why in ["pairing", "binding"] {
+    for why in ["pairing", "binding", "foreign"] {
         telemetry.record_resend(why);
         telemetry.record_refused_resend(why);
     }

@@ -263,6 +263,7 @@ fn told(body: &str) -> String {
         RefusalKind::WithoutReasoningContent => "without_reasoning_content",
         RefusalKind::WithoutSignature => "without_signature",
         RefusalKind::WithoutContainer => "without_container",
+        RefusalKind::ForeignThinking => "foreign_thinking",
     };
     format!("{kind} {ids:?}")
 }

@@ -16,6 +16,8 @@ pub(crate) mod drain;
 pub(crate) mod echoed_texts;
 pub(crate) mod error_table;
 pub(crate) mod exchange_counters;
+pub(crate) mod foreign_reasoning;
+pub(crate) mod foreign_thinking;
 pub(crate) mod framing;
 pub(crate) mod guard;
 pub(crate) mod http2;

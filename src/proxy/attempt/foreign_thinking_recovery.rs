@@ -1,0 +1,132 @@
+//! Choice of the thinking that a resend leaves out, after a provider has refused thinking as foreign.
+//!
+//! First the blocks behind the last accepted body, so that the bytes which the provider has cached stay. Then all.
+
+use crate::{
+    proxy::{
+        data_path::DataPath,
+        provider_facts::{FactScope, ProviderFacts},
+        request::CallMemory,
+    },
+    recall::ThinkingFact,
+    repair::{Parsed, ThinkingBlock, ThinkingHash},
+};
+
+/// The state of the recovery of one request.
+#[derive(Debug)]
+pub(super) struct ForeignThinkingRecovery {
+    stage: RemovalStage,
+    /// Blocks that resends of this request leave out.
+    removed: Vec<ThinkingHash>,
+}
+
+/// Stages of the removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RemovalStage {
+    /// Nothing was removed.
+    Untouched,
+    /// Blocks behind the last accepted one were removed.
+    BehindAccepted,
+    /// All blocks before the current turn were removed.
+    All,
+}
+
+/// The blocks of one stage.
+#[derive(Debug)]
+pub(super) struct ChosenBlocks {
+    stage: RemovalStage,
+    blocks: Vec<ThinkingHash>,
+}
+
+impl ForeignThinkingRecovery {
+    /// The state of a request that was not refused yet.
+    pub(super) const UNTOUCHED: Self = Self {
+        stage: RemovalStage::Untouched,
+        removed: Vec::new(),
+    };
+
+    /// Leaves these blocks out of the following resends.
+    pub(super) fn remove_blocks(&mut self, chosen: ChosenBlocks) {
+        self.stage = chosen.stage;
+        self.removed.extend(chosen.blocks);
+    }
+
+    /// Returns the thinking that every resend leaves out: refused before, or chosen for this request.
+    pub(super) fn refused_thinking(&self, memory: CallMemory<'_>, parsed: &Parsed<'_>) -> Vec<ThinkingHash> {
+        let mut refused = memory.refused_thinking(parsed);
+        refused.extend_from_slice(&self.removed);
+        refused
+    }
+
+    /// Stores what a success has proved: the removed blocks are refused, and the thinking up to `last` is settled.
+    pub(super) fn settle_thinking(&self, path: &DataPath, scope: FactScope<'_>, last: Option<ThinkingHash>) {
+        let facts = &path.facts;
+        let mut news = Vec::new();
+        for block in self.removed.iter().map(|block| scope.thinking_key(*block)) {
+            if facts.learn_refused_thinking(block) {
+                news.push((block, ThinkingFact::Refused));
+            }
+        }
+        if !self.removed.is_empty() {
+            facts.note_thinking_facts(scope.caller, true);
+        }
+        let last = last.map(|last| scope.thinking_key(last));
+        // A refused block settles what is before it just as well, and its record must not change.
+        if let Some(last) = last.filter(|last| !facts.is_refused_thinking(*last))
+            && facts.learn_accepted_thinking(last)
+        {
+            news.push((last, ThinkingFact::Accepted));
+        }
+        // Only sessions with refused thinking ever need these facts again, so all others cost the ledger nothing.
+        if !news.is_empty() && facts.has_thinking_facts(scope.caller) == Some(true) {
+            path.recall.store_thinking_facts(scope.caller, news);
+        }
+    }
+}
+
+/// Chooses the blocks to remove before the current turn. `None` if the provider's refusal is final.
+pub(super) fn choose_blocks(
+    state: &ForeignThinkingRecovery,
+    blocks: &[ThinkingBlock],
+    facts: &ProviderFacts,
+    scope: FactScope<'_>,
+) -> Option<ChosenBlocks> {
+    // The provider requires the thinking of an open tool loop. With an impossible signature in it nothing helps.
+    if blocks.iter().any(|block| block.is_current && block.is_impossible) {
+        return None;
+    }
+    let is_refused = |block: &ThinkingBlock| facts.is_refused_thinking(scope.thinking_key(block.hash));
+    let is_left = |block: &&ThinkingBlock| {
+        // Impossible blocks are not in the body that was refused.
+        !block.is_current && !block.is_impossible && !state.removed.contains(&block.hash) && !is_refused(block)
+    };
+    let hashes = |blocks: &[ThinkingBlock]| -> Vec<ThinkingHash> {
+        blocks.iter().filter(is_left).map(|block| block.hash).collect()
+    };
+    if state.stage == RemovalStage::Untouched {
+        // An accepted body proves every block up to its last one.
+        let is_settled =
+            |block: &ThinkingBlock| is_refused(block) || facts.is_accepted_thinking(scope.thinking_key(block.hash));
+        let behind = blocks
+            .iter()
+            .rposition(is_settled)
+            .map_or(0, |index| index.saturating_add(1));
+        let newer = hashes(blocks.get(behind..).unwrap_or_default());
+        if behind > 0 && !newer.is_empty() {
+            return Some(ChosenBlocks {
+                stage: RemovalStage::BehindAccepted,
+                blocks: newer,
+            });
+        }
+    }
+    // Another account, or a request without thinking, may have accepted the older blocks: the session must go on.
+    let all = if state.stage < RemovalStage::All {
+        hashes(blocks)
+    } else {
+        Vec::new()
+    };
+    (!all.is_empty()).then_some(ChosenBlocks {
+        stage: RemovalStage::All,
+        blocks: all,
+    })
+}

@@ -1,0 +1,87 @@
+//! The repaired request of a resend, and what the provider proves if it accepts it.
+
+use crate::{
+    proxy::{
+        provider_facts::{AnsweredRemoteCalls, FactKey, FactScope, ProviderFacts},
+        request::CallAnswers,
+    },
+    recall::AppendedText,
+    repair::{Anchor, LearnedRules, Placeholder, RepairReport},
+    splice::Segments,
+};
+
+/// The repaired request of one resend.
+#[derive(Debug)]
+pub(super) struct Resend {
+    pub(super) body: Segments,
+    /// `true` if the body contains the setting for bound thinking, which needs a header.
+    pub(super) needs_binding_beta: bool,
+    /// Findings and actions of the repair.
+    pub(super) report: RepairReport,
+    /// Reason of the resend, as a metric label.
+    pub(super) reason: &'static str,
+    /// Answers that the body contains for its calls.
+    pub(super) answers: CallAnswers,
+    /// Text that the resend appends to a message, with its place. `None` if there is none.
+    pub(super) late_text: Option<(Anchor, AppendedText)>,
+    /// Fact to learn if the provider accepts the resend. `None` if there is none.
+    pub(super) fact: Option<LearnedFact>,
+}
+
+impl Resend {
+    /// Creates a resend without a late text or a binding setting.
+    pub(super) fn new(
+        body: Segments,
+        report: RepairReport,
+        reason: &'static str,
+        answers: CallAnswers,
+        fact: Option<LearnedFact>,
+    ) -> Self {
+        Self {
+            body,
+            needs_binding_beta: false,
+            report,
+            reason,
+            answers,
+            late_text: None,
+            fact,
+        }
+    }
+}
+
+/// A fact that an accepted resend proves.
+#[derive(Debug)]
+pub(super) enum LearnedFact {
+    /// Thinking is bound to placeholders of these calls.
+    BoundPlaceholders {
+        calls: Vec<(FactKey, Placeholder)>,
+        /// `true` if some of them override results that the client has added in place since.
+        overrides: bool,
+    },
+    /// The bound thinking of this conversation may be dropped.
+    ThinkingMayBeDropped(FactKey),
+    /// Placeholders answer these remote calls.
+    RemoteCallsAnswered(AnsweredRemoteCalls),
+    /// The upstream demands more than its dialect, for this model.
+    Rules(LearnedRules, Option<String>),
+    /// The upstream wants a kind of value back that the model's answers carry.
+    WantsContinuity(FactKey),
+}
+
+impl LearnedFact {
+    /// Stores the fact for this caller.
+    pub(super) fn store_fact(self, facts: &ProviderFacts, scope: FactScope<'_>) {
+        match self {
+            Self::BoundPlaceholders { calls, overrides } => {
+                facts.learn_bound_placeholders(calls);
+                if overrides {
+                    facts.learn_overrides(scope.caller);
+                }
+            }
+            Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
+            Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
+            Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
+            Self::WantsContinuity(key) => facts.learn_continuity(key),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The plan of a repair, and the pins of the answers that it assigns. Planned at most twice.
+
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use super::{
+    call_lookup::{CallLookup, CallMemory},
+    pending_pins::{CallAnswers, call_answers},
+};
+use crate::{
+    proxy::{catch_core_panic::catch_read, late_results::LateResults},
+    repair::{Paired, Plan, RepairPolicy, plan},
+    wire::Unreadable,
+};
+
+/// Everything besides the body that the plan of one request depends on.
+pub(super) struct AnswerPlanner<'x> {
+    pub(super) memory: CallMemory<'x>,
+    pub(super) headers: &'x HeaderMap,
+    pub(super) policy: &'x RepairPolicy,
+}
+
+impl AnswerPlanner<'_> {
+    /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
+    pub(super) async fn plan_and_pin(
+        &self,
+        paired: &Paired<'_>,
+        lookup: &mut CallLookup,
+        results: &LateResults,
+        pins: bool,
+        deadline: Instant,
+    ) -> Result<(Plan, CallAnswers), Unreadable> {
+        let caller = results.caller;
+        let mut plan = self.plan_repair(paired, lookup)?;
+        let mut answers = call_answers(paired, &plan, lookup, caller);
+        // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
+        if pins && self.pin_answers(&answers, results, lookup, deadline).await {
+            plan = self.plan_repair(paired, lookup)?;
+            answers = call_answers(paired, &plan, lookup, caller);
+        }
+        Ok((plan, answers))
+    }
+
+    /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.
+    ///
+    /// Adds those answers of other requests to `lookup`.
+    async fn pin_answers(
+        &self,
+        answers: &CallAnswers,
+        results: &LateResults,
+        lookup: &mut CallLookup,
+        deadline: Instant,
+    ) -> bool {
+        if answers.assigned.is_empty() {
+            return false;
+        }
+        // Pins are stored under the credential: the operator should know if it is short-lived.
+        self.memory.facts.warn_of_short_lived_credential(self.headers);
+        let pin = self
+            .memory
+            .recall
+            .pin_answers(results.pin_scope(), &answers.assigned, deadline);
+        let conflicts = pin.await;
+        let has_conflicts = !conflicts.is_empty();
+        lookup.known.pinned.extend(conflicts);
+        has_conflicts
+    }
+
+    /// Plans the repair, including what refusals have taught about this conversation's thinking.
+    fn plan_repair(&self, paired: &Paired<'_>, lookup: &CallLookup) -> Result<Plan, Unreadable> {
+        catch_read(|| {
+            let mut plan = plan(paired, &lookup.known, self.policy)?;
+            let scope = self.memory.scope;
+            let key = || paired.first_thinking().map(|thinking| scope.conversation_key(thinking));
+            // Known from an earlier refusal: asking at once saves another refused send.
+            if self.memory.facts.may_drop_thinking(key) {
+                plan.drop_bound_thinking(paired)?;
+            }
+            Ok(plan)
+        })
+    }
+}

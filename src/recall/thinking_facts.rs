@@ -1,0 +1,99 @@
+//! Facts about blocks of thinking, in the ledger: refused as foreign, or accepted.
+//!
+//! They outlive a restart, so that a session goes on with the bytes that its provider has accepted. The records contain
+//! hashes only.
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+
+use super::AnswerStoreState;
+use crate::{
+    auth::Caller,
+    clock,
+    ledger::{CommitStep, RecordKey, RecordKind, RecordName, read_all},
+};
+
+/// The first byte of every record.
+const VERSION: u8 = 1;
+const REFUSED: u8 = b'r';
+const ACCEPTED: u8 = b'a';
+
+/// A fact about a block of thinking at one upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThinkingFact {
+    /// The provider refused it as foreign, and accepted the body without it.
+    Refused,
+    /// The provider accepted a body in which it was the last thinking.
+    Accepted,
+}
+
+impl ThinkingFact {
+    fn encode(self) -> Bytes {
+        Bytes::from_static(match self {
+            Self::Refused => &[VERSION, REFUSED],
+            Self::Accepted => &[VERSION, ACCEPTED],
+        })
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [VERSION, REFUSED] => Some(Self::Refused),
+            [VERSION, ACCEPTED] => Some(Self::Accepted),
+            // A record of another version costs one more refusal.
+            _ => None,
+        }
+    }
+}
+
+/// Stores facts of a caller in the background. An earlier fact about a block stays.
+pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
+    if !store.callers.is_verified_in_memory(caller) {
+        return;
+    }
+    let expires_at = clock::unix_time() + store.settings.record_ttl;
+    for (name, fact) in facts {
+        let insert = CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at);
+        store.write_behind.queue_write(insert);
+    }
+}
+
+/// Returns `true` if the caller has any fact in the ledger. `None` if the ledger did not answer.
+pub(super) async fn has_facts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Option<bool> {
+    let look = async {
+        // Only verified callers have records in the ledger.
+        if !store.callers.is_verified(caller).await {
+            return Ok(Vec::new());
+        }
+        let principal = *caller.principal().as_bytes();
+        store
+            .ledger
+            .list_records(RecordKind::Thinking, principal, 1, clock::unix_time())
+            .await
+    };
+    let Ok(Ok(records)) = timeout_at(deadline, look).await else {
+        store.telemetry.record_ledger_timeout("read");
+        return None;
+    };
+    Some(!records.is_empty())
+}
+
+/// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.
+pub(super) async fn read_facts(
+    store: &AnswerStoreState,
+    caller: Caller,
+    names: &[RecordName],
+    deadline: Instant,
+) -> Option<Vec<Option<ThinkingFact>>> {
+    let keys = names.iter().map(|name| fact_key(caller, *name)).collect();
+    let read = read_all(&*store.ledger, keys, clock::unix_time());
+    let Ok(Ok(records)) = timeout_at(deadline, read).await else {
+        store.telemetry.record_ledger_timeout("read");
+        return None;
+    };
+    let decode = |record: Option<crate::ledger::Record>| ThinkingFact::decode(&record?.value);
+    Some(records.into_iter().map(decode).collect())
+}
+
+fn fact_key(caller: Caller, name: RecordName) -> RecordKey {
+    RecordKey::new(RecordKind::Thinking, caller.principal(), name)
+}
