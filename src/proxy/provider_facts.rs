@@ -108,19 +108,25 @@ impl ProviderFacts {
         }
     }
 
-    /// Returns `true` if any rule was learned. If not, no key needs to be hashed.
-    pub(super) fn has_rules(&self) -> bool {
-        self.has_rules.load(Ordering::Relaxed)
-    }
-
-    /// Returns the rules that refusals have taught this caller at this upstream for `model`.
-    pub(super) fn learned_rules(&self, scope: FactScope<'_>, model: Option<&str>) -> LearnedRules {
-        self.rules.get(&scope.rules_key(model)).unwrap_or_default()
-    }
-
-    /// Returns `true` if the provider has accepted this conversation with text beside calls.
-    pub(super) fn has_accepted_shape(&self, conversation: FactKey) -> bool {
-        self.accepted_shapes.contains_key(&conversation)
+    /// Returns the rules that refusals have taught this caller at this upstream for `model`, as far as they hold for
+    /// `conversation`, a [`FactScope::shape_key`].
+    pub(super) fn learned_rules(
+        &self,
+        scope: FactScope<'_>,
+        model: Option<&str>,
+        conversation: Option<FactKey>,
+    ) -> LearnedRules {
+        // Without any rule the key need not be hashed.
+        if !self.has_rules.load(Ordering::Relaxed) {
+            return LearnedRules::NONE;
+        }
+        let learned = self.rules.get(&scope.rules_key(model)).unwrap_or_default();
+        // Text that moved now would change a prefix that the provider has accepted, and may have cached.
+        let was_accepted = conversation.is_some_and(|conversation| self.accepted_shapes.contains_key(&conversation));
+        LearnedRules {
+            words: learned.words.filter(|_| !was_accepted),
+            ..learned
+        }
     }
 
     /// Stores that the provider has accepted this conversation with text beside calls.
@@ -135,7 +141,7 @@ impl ProviderFacts {
 
     /// Stores rules that the provider has proven by accepting a body that follows them.
     pub(super) fn learn_rules(&self, scope: FactScope<'_>, model: Option<&str>, rules: LearnedRules) {
-        let known = self.learned_rules(scope, model);
+        let known = self.learned_rules(scope, model, None);
         self.rules.insert(scope.rules_key(model), known.union(rules));
         self.has_rules.store(true, Ordering::Relaxed);
     }

@@ -149,7 +149,7 @@ impl BodyRepair<'_> {
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
         let conversation = parsed.first_call_id().map(|id| scope.shape_key(model.as_deref(), id));
-        let learned = self.learned_rules(scope, model.as_deref(), conversation);
+        let learned = self.path.facts.learned_rules(scope, model.as_deref(), conversation);
         let paired = self.pair_body(caller, learned, parsed)?;
         let stays = learned.words.is_none() && paired.has_text_beside_calls();
         let loose_shape = conversation.filter(|_| stays);
@@ -163,21 +163,6 @@ impl BodyRepair<'_> {
             continuity: None,
         };
         Ok((caller, read))
-    }
-
-    /// Returns what refusals have taught about this upstream and model, as far as it holds for the conversation.
-    fn learned_rules(&self, scope: FactScope<'_>, model: Option<&str>, conversation: Option<FactKey>) -> LearnedRules {
-        let facts = &self.path.facts;
-        if !facts.has_rules() {
-            return LearnedRules::NONE;
-        }
-        let learned = facts.learned_rules(scope, model);
-        // Text that moved now would change a prefix that the provider has accepted, and may have cached.
-        let was_accepted = conversation.is_some_and(|conversation| facts.has_accepted_shape(conversation));
-        LearnedRules {
-            words: learned.words.filter(|_| !was_accepted),
-            ..learned
-        }
     }
 
     /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
