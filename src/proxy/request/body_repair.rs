@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::{CallAnswers, PendingPins, call_answers},
+    repeat_watch::watch_calls,
 };
 use crate::{
     auth::Caller,
@@ -18,7 +19,7 @@ use crate::{
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
-        catch_core_panic::catch_core_panic,
+        catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
         data_path::DataPath,
         error::ProxyError,
@@ -245,6 +246,7 @@ impl BodyRepair<'_> {
                 stored_anchor: None,
                 plain: read.plain.clone(),
                 outline: read.outline,
+                repeat_watch: None,
             }
         });
         OutgoingBody {
@@ -389,6 +391,8 @@ impl BodyRepair<'_> {
                 outline = paired.outline();
             }
         }
+        let watch = || watch_calls(self.path, context, &paired, &plan, &outline, &lookup, &texts);
+        let repeat_watch = asks.then(watch).flatten();
         let pins = asks.then(|| PendingPins {
             late_results: results.clone(),
             // Placeholder value: `repair_body` sets what is left of the budget.
@@ -398,6 +402,7 @@ impl BodyRepair<'_> {
             stored_anchor: None,
             plain: plain.clone(),
             outline,
+            repeat_watch,
         });
         Ok(RepairedBody {
             plain: plain.clone(),
@@ -489,9 +494,4 @@ impl BodyRepair<'_> {
         let context = self.context_builder(caller).enter_lane(&[], &Outline::default());
         OutgoingBody::from_payload(payload, context)
     }
-}
-
-/// Runs the core. A panic would be a bug of the proxy, and becomes an error: the provider judges the original.
-fn catch_read<T>(work: impl FnOnce() -> Result<T, Unreadable>) -> Result<T, Unreadable> {
-    catch_core_panic(|| Some(work())).unwrap_or(Err(Unreadable::Overlap))
 }

@@ -6,6 +6,7 @@ mod content_coding;
 mod context;
 mod outgoing;
 mod pending_pins;
+mod repeat_watch;
 
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
