@@ -57,6 +57,21 @@ pub enum Tier {
     OneWay,
 }
 
+impl Tier {
+    /// Every tier, which are the values of the metric label.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Revertible, Self::Durable, Self::OneWay];
+
+    /// Returns the name in configuration and metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Revertible => "revertible",
+            Self::Durable => "durable",
+            Self::OneWay => "one_way",
+        }
+    }
+}
+
 /// The treatment of a real result elsewhere whose call was given a placeholder earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnLate {
@@ -91,9 +106,14 @@ pub struct RepairPolicy {
 impl RepairPolicy {
     /// Returns the placeholder for a call of this tool.
     pub fn placeholder(&self, tool: &[u8]) -> Placeholder {
+        Placeholder::for_tier(self.tier_of(tool))
+    }
+
+    /// Returns the tier of this tool.
+    pub fn tier_of(&self, tool: &[u8]) -> Tier {
         // A tool that is not configured may be irreversible, so the model must not be told to run it again.
         let tier = self.tiers.get(String::from_utf8_lossy(tool).as_ref()).copied();
-        Placeholder::for_tier(tier.unwrap_or_default())
+        tier.unwrap_or_default()
     }
 }
 

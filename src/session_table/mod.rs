@@ -10,6 +10,7 @@
 mod branches;
 mod call_state;
 mod open_calls;
+mod repeated_calls;
 
 use std::{
     sync::{
@@ -35,6 +36,8 @@ use branches::Branches;
 pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
 use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
+use repeated_calls::LostCalls;
+pub use repeated_calls::{LOST_CALLS_MAX, LossKind, REPEAT_WINDOW, RepeatedCall, ShownCall};
 
 /// Bytes that a lane counts in addition to its texts and calls, including the overhead of the map.
 const LANE_BYTES: usize = 512;
@@ -79,6 +82,7 @@ pub struct ProfilePin {
 pub struct SessionTable {
     lanes: Cache<LaneId, Arc<LaneSlot>>,
     lanes_by_answer: Cache<[u8; 32], Lane>,
+    lost_calls: LostCalls,
     idle: Duration,
     limits: CallLimits,
 }
@@ -91,6 +95,8 @@ struct LaneState {
     branches: Branches,
     /// The number of forks that were seen.
     forks: usize,
+    /// The number of calls that the model made again after their result was lost.
+    repeats: usize,
     /// The provider-side tool that ran when an answer last stalled.
     stalled_tool: Option<RunningTool>,
     last_seen: Instant,
@@ -107,6 +113,8 @@ pub struct LaneView {
     pub calls: Vec<CallView>,
     /// The number of forks that were seen.
     pub forks: usize,
+    /// The number of calls that the model made again after their result was lost.
+    pub repeats: usize,
     /// The provider-side tool that ran when an answer last stalled.
     pub stalled_tool: Option<RunningTool>,
     /// The time since its last use.
@@ -167,6 +175,8 @@ pub struct EnteredLane {
     pub has_open_calls: bool,
     /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
+    /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
+    pub unattended: Vec<[u8; 32]>,
 }
 
 impl LaneState {
@@ -176,6 +186,7 @@ impl LaneState {
             calls: OpenCalls::default(),
             branches: Branches::default(),
             forks: 0,
+            repeats: 0,
             stalled_tool: None,
             last_seen: now,
         }
@@ -219,6 +230,7 @@ impl SessionTable {
                 .max_capacity(entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default()))
                 .time_to_idle(idle)
                 .build(),
+            lost_calls: LostCalls::default(),
             idle,
             limits,
         }
@@ -245,6 +257,7 @@ impl SessionTable {
                 pin: session.pin.clone(),
                 has_open_calls: !session.calls.list.is_empty(),
                 forks,
+                unattended: session.calls.unattended_ids(),
             }
         })
     }
@@ -292,6 +305,28 @@ impl SessionTable {
         self.change_lane(lane, now, |session| session.stalled_tool = Some(tool));
     }
 
+    /// Returns `true` if the caller may have a lost call that its model can still repeat.
+    pub fn has_lost_calls(&self, caller: &Caller) -> bool {
+        self.lost_calls.has_any(caller)
+    }
+
+    /// Notes the calls of a request that a provider accepted. Returns the calls that repeat a lost one of this caller.
+    pub fn note_shown_calls(
+        &self,
+        caller: &Caller,
+        lane: Option<LaneId>,
+        calls: &[ShownCall],
+        now: Instant,
+    ) -> Vec<RepeatedCall> {
+        let repeated = self.lost_calls.note_calls(caller, calls, now);
+        if let Some(lane) = lane.filter(|_| !repeated.is_empty()) {
+            self.change_lane(lane, now, |session| {
+                session.repeats = session.repeats.saturating_add(repeated.len());
+            });
+        }
+        repeated
+    }
+
     /// Returns up to `limit` lanes behind the first `skip`: lanes with open calls first, then the most recently used.
     pub fn lane_views(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
         let mut lanes: Vec<(Duration, LaneId, Arc<LaneSlot>)> = self.live_lanes(now).collect();
@@ -306,6 +341,7 @@ impl SessionTable {
                 pin: session.pin.clone(),
                 calls: calls.map(|call| call.to_view(now)).collect(),
                 forks: session.forks,
+                repeats: session.repeats,
                 stalled_tool: session.stalled_tool.clone(),
                 idle,
             }

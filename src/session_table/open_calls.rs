@@ -255,6 +255,15 @@ impl OpenCalls {
         closed
     }
 
+    /// Returns the hashes of the ids of calls that the lane went on without, when no client waited for them any more.
+    pub(super) fn unattended_ids(&self) -> Vec<[u8; 32]> {
+        let unattended = self.left_behind.iter().filter(|call| {
+            // Going on is what abandons a call: the other reasons came before it.
+            call.detached.is_some_and(|why| why != DetachReason::WentOn) && !call.id.is_empty()
+        });
+        unattended.map(|call| blake3::hash(call.id.as_bytes()).into()).collect()
+    }
+
     /// Moves a call to those that the lane went on without. A call that the client was never seen to have is dropped.
     fn leave_behind(&mut self, mut call: OpenCall, closed: &mut ClosedCalls) {
         if call.tentative {

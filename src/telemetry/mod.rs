@@ -28,7 +28,7 @@ pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
-use crate::session_table::{DetachReason, EnteredLane};
+use crate::session_table::{DetachReason, EnteredLane, RepeatedCall};
 use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
 use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
 use metrics::Metrics;
@@ -177,6 +177,15 @@ impl Telemetry {
         for why in &entered.closed.detached {
             self.record_detached_calls(*why, 1);
         }
+    }
+
+    /// Records a tool call that repeats one whose result was lost.
+    pub fn record_repeated_call(&self, call: RepeatedCall) {
+        let RepeatedCall { first, tier } = call;
+        self.metrics
+            .sessions
+            .calls_repeated
+            .count([first.label(), tier.label()]);
     }
 
     /// Records tool calls that no client is known to wait for any more.

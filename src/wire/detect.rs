@@ -89,6 +89,7 @@ fn unsupported_name(undetected: Undetected) -> Option<&'static str> {
 
 /// Signs of a format among the keys at the top.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent signs of several formats")]
 struct TopLevelHints {
     messages: Option<Span>,
     input: Option<Span>,
@@ -228,19 +229,16 @@ impl MessageHints {
     }
 
     fn read_block(&mut self, json: Json<'_>, block: Span) {
-        match json.member(block, "type").map(|kind| json.decode_string(kind)) {
-            Some(kind) => {
-                let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
-                self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
-                self.anthropic_calls |= *kind == *b"tool_use" || *kind == *b"tool_result";
-            }
-            // Blocks of Converse have no type; a member names their kind.
-            None => {
-                let has_any = |keys: &[&str]| keys.iter().any(|key| json.member(block, key).is_some());
-                self.converse |= has_any(&["toolUse", "toolResult", "text"]);
-                self.converse_calls |= has_any(&["toolUse", "toolResult"]);
-            }
+        if let Some(kind) = json.member(block, "type").map(|kind| json.decode_string(kind)) {
+            let known = matches!(&*kind, b"thinking" | b"redacted_thinking" | b"document" | b"image");
+            self.anthropic |= known || kind.ends_with(b"tool_use") || kind.ends_with(b"tool_result");
+            self.anthropic_calls |= *kind == *b"tool_use" || *kind == *b"tool_result";
+            return;
         }
+        // Blocks of Converse have no type; a member names their kind.
+        let has_any = |keys: &[&str]| keys.iter().any(|key| json.member(block, key).is_some());
+        self.converse |= has_any(&["toolUse", "toolResult", "text"]);
+        self.converse_calls |= has_any(&["toolUse", "toolResult"]);
     }
 }
 

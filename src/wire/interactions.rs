@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_mark_of_responses_decides() {
-        let rows: &[(&[(&str, &str, bool)], bool)] = &[
+        type Items = &'static [(&'static str, &'static str, bool)];
+        let rows: &[(Items, bool)] = &[
             (&[("user_input", "", false), ("function_result", "", true)], true),
             (&[("", "model", false)], true),
             (&[("", "user", false)], false),

@@ -73,6 +73,7 @@ declare namespace Api {
     profile: string | null;
     idle_seconds: number;
     forks: number;
+    repeated_calls: number;
     open_calls: OpenCall[];
     stalled: { tool: string; id: string; seconds: number } | null;
   }

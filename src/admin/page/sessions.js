@@ -9,6 +9,8 @@ import { count, counted, duration } from "./format.js";
 const PAGE = 200;
 /** Calls of one lane that are drawn; the rest is counted. */
 const CALLS = 12;
+/** What a repeated call is. */
+const REPEATS = "the model made these calls again after the result of the first was lost";
 
 /** The lanes. */
 export class Sessions {
@@ -99,12 +101,13 @@ function row(element, lane) {
 /** @param {Api.Lane} lane */
 function who(lane) {
 	const forks = lane.forks > 0 && h("span", { class: "forks" }, counted(lane.forks, "fork"));
+	const repeats = lane.repeated_calls > 0 && h("span", { class: "forks", title: REPEATS }, counted(lane.repeated_calls, "repeated call"));
 	return h(
 		"div",
 		{ class: "who" },
 		h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
 		h("span", { class: "via" }, ...via(lane)),
-		h("span", { class: "quiet" }, `seen ${duration(lane.idle_seconds)} ago`, forks && [" · ", forks]),
+		h("span", { class: "quiet" }, `seen ${duration(lane.idle_seconds)} ago`, forks && [" · ", forks], repeats && [" · ", repeats]),
 	);
 }
 
@@ -158,7 +161,7 @@ function track(part) {
  * @param {Api.Lane} lane
  */
 function card(element, lane) {
-	const now = JSON.stringify([lane.upstream, lane.profile, lane.forks]);
+	const now = JSON.stringify([lane.upstream, lane.profile, lane.forks, lane.repeated_calls]);
 	if (shown.get(element) !== now) {
 		shown.set(element, now);
 		fill(

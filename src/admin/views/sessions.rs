@@ -36,6 +36,8 @@ struct SessionLaneView {
     idle_seconds: u64,
     /// The number of times that two agent loops continued its history.
     forks: usize,
+    /// The number of calls that the model made again after their result was lost.
+    repeated_calls: usize,
     /// Tool calls that the client has not answered.
     open_calls: Vec<OpenCallView>,
     /// The provider-side tool that ran when an answer last stalled; null if none did.
@@ -98,6 +100,7 @@ fn lane_view(view: LaneView) -> SessionLaneView {
         profile: profile.map(String::from),
         idle_seconds: view.idle.as_secs(),
         forks: view.forks,
+        repeated_calls: view.repeats,
         open_calls: view.calls.into_iter().map(call).collect(),
         stalled: view.stalled_tool.map(|tool| StalledToolView {
             tool: tool.name,

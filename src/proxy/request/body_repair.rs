@@ -11,6 +11,7 @@ use super::{
     context::{ContextBuilder, RequestContext, named_model},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::PendingPins,
+    repeat_watch::watch_calls,
     thinking_lookup,
     unedited::report_unedited,
 };
@@ -438,6 +439,8 @@ impl BodyRepair<'_> {
                 outline = paired.outline();
             }
         }
+        let watch = || watch_calls(self.path, context, &paired, &plan, &outline, &lookup, &texts);
+        let repeat_watch = asks.then(watch).flatten();
         let pins = asks.then(|| PendingPins {
             late_results: results.clone(),
             // Placeholder value: `repair_body` sets what is left of the budget.
@@ -447,6 +450,7 @@ impl BodyRepair<'_> {
             stored_anchor: None,
             plain: plain.clone(),
             outline,
+            repeat_watch,
         });
         Ok(RepairedBody {
             plain: plain.clone(),

@@ -48,6 +48,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) session_hash: Option<[u8; 32]>,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
+    /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
+    pub(in crate::proxy) unattended_calls: Vec<[u8; 32]>,
     /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
     pub(in crate::proxy) pinned_profile: Option<Box<str>>,
     /// Hash of the logical request: the same each time that the client sends it.
@@ -111,6 +113,7 @@ impl ContextBuilder<'_> {
             lane,
             session_hash: self.session_hash(body, outline),
             has_detached_calls: !entered.closed.detached.is_empty(),
+            unattended_calls: entered.unattended,
             pinned_profile: pin.map(|pin| pin.profile),
             request_hash: self.request_hash(body, outline, lane),
         }

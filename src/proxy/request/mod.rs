@@ -7,6 +7,7 @@ mod content_coding;
 mod context;
 mod outgoing;
 mod pending_pins;
+mod repeat_watch;
 mod thinking_lookup;
 mod unedited;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::call_lookup::CallLookup;
+use super::{call_lookup::CallLookup, repeat_watch::RepeatWatch};
 use crate::{
     auth::Caller,
     conversation::Outline,
@@ -37,6 +37,9 @@ pub(in crate::proxy) struct PendingPins {
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
+    /// Calls of the body, noted once the provider has accepted it. `None` unless one of them is or was lost, and for a
+    /// body that is not edited: its provider refuses an open call.
+    pub(in crate::proxy) repeat_watch: Option<RepeatWatch>,
 }
 
 impl PendingPins {
@@ -55,6 +58,7 @@ impl PendingPins {
             stored_anchor: None,
             plain,
             outline,
+            repeat_watch: None,
         }
     }
 
@@ -71,6 +75,9 @@ impl PendingPins {
         used.append(&mut self.answers.assigned);
         recall.commit_answers(scope, &used);
         self.stored_anchor = None;
+        if let Some(watch) = self.repeat_watch.take() {
+            watch.note_calls();
+        }
         // Read only now: a request that no provider accepts must leave no records.
         let brought = catch_core_panic(|| {
             self.late_results.record_shown(&self.plain, &self.outline);

@@ -13,7 +13,10 @@ use super::{
     label_sets::{LabelSpace, LabelValue, OTHER},
     page::metric_table,
 };
-use crate::session_table::{DetachReason, EnteredLane, SettledCall};
+use crate::{
+    repair::Tier,
+    session_table::{DetachReason, EnteredLane, LossKind, SettledCall},
+};
 
 /// Ways in which a tool call is closed.
 const CLOSE_KINDS: [&str; 3] = ["settled", "placeholder", "abandoned"];
@@ -54,6 +57,14 @@ metric_table! {
             "calls_detached",
             "Tool calls that no client is known to wait for any more, by reason",
             LabelSpace::closed([("why", &DetachReason::ALL.map(DetachReason::label))]),
+        );
+        calls_repeated: CounterFamily<2> = page.counters(
+            "calls_repeated",
+            "Tool calls that a model made again within 10 minutes after the result of the first was lost",
+            LabelSpace::closed([
+                ("first", &LossKind::ALL.map(LossKind::label)),
+                ("tier", &Tier::ALL.map(Tier::label)),
+            ]),
         );
         tool_round_trip: HistogramFamily<1> = page.histograms(
             "tool_round_trip",

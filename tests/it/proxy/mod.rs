@@ -31,6 +31,7 @@ pub(crate) mod refusal_resends;
 pub(crate) mod refused_histories;
 pub(crate) mod refused_ids;
 pub(crate) mod repair_modes;
+pub(crate) mod repeated_calls;
 pub(crate) mod retries;
 pub(crate) mod routes;
 pub(crate) mod sessions;

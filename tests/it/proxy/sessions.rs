@@ -439,12 +439,12 @@ fn second(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn strong(principal: &Caller, session: &str) -> Lane {
+pub(super) fn strong(principal: &Caller, session: &str) -> Lane {
     let request = Request::new(Wire::ANTHROPIC, &[("x-antiphon-session", session)], "");
     find_lane(&request.asked(principal), |_, _| None).unwrap()
 }
 
-fn calls(list: &[(&str, &str)]) -> EmittedCalls {
+pub(super) fn calls(list: &[(&str, &str)]) -> EmittedCalls {
     let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Events);
     for (id, name) in list {
         let block = format!(r#"{{"type":"tool_use","id":"{id}","name":"{name}"}}"#);
@@ -461,7 +461,7 @@ fn asked_call(id: &str) -> OutlineCall {
     }
 }
 
-fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
+pub(super) fn shows(messages: usize, asked: &[&str], answers: &[&str]) -> Outline {
     let ids = |ids: &[&str]| ids.iter().map(|id| asked_call(id)).collect();
     Outline {
         messages,

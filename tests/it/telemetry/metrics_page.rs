@@ -102,7 +102,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 49] = [
+const OURS: [&str; 50] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -136,6 +136,7 @@ const OURS: [&str; 49] = [
     "antiphon_settles",
     "antiphon_long_calls",
     "antiphon_calls_detached",
+    "antiphon_calls_repeated",
     "antiphon_tool_round_trip_seconds",
     "antiphon_ledger_missed",
     "antiphon_ledger_op_duration_seconds",
