@@ -102,7 +102,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 49] = [
+const OURS: [&str; 50] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -116,6 +116,7 @@ const OURS: [&str; 49] = [
     "antiphon_deferred",
     "antiphon_unrepairable",
     "antiphon_frozen_answers",
+    "antiphon_continued",
     "antiphon_streams_active",
     "antiphon_calls_emitted",
     "antiphon_server_tools",
