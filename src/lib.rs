@@ -25,7 +25,7 @@
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
 //! | `callers` | verified callers: only they have records |
 //! | `late` | recorded calls, and the results that tool services post for them |
-//! | `recall` | pinned answers, appended late results and client results, in memory and in the ledger |
+//! | `recall` | pinned answers, appended late results, client results and carried values, in memory and in the ledger |
 //! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `ledger_api` | `/ledger/v1`: tool services post results, their owners read them |
@@ -82,6 +82,7 @@
 //!   placeholder replace a result? `repair/bound_thinking.rs`.
 //! * Why was a pin rolled back? `proxy/request/pending_pins.rs`. How long may a request wait for the ledger?
 //!   `recall/ledger_budget.rs`.
+//! * Why was reasoning or a signature put back? `proxy/continuity.rs`, `repair/continuity.rs`, `recall/continuity.rs`.
 //! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`,
 //!   `proxy/signature.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?

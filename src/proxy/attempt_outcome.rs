@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{continuity::AnswerNote, late_results::LateResults};
+use super::{answer_note::AnswerNote, late_results::LateResults};
 use crate::{
     auth::Caller,
     clock,

@@ -6,61 +6,28 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
+    answer_note::{AnswerNote, ContinuityOwner},
     catch_core_panic::catch_core_panic,
     data_path::DataPath,
     provider_facts::{FactKey, FactScope},
-    request::RequestContext,
 };
 use crate::{
     auth::{Caller, rotation::ProfileId},
     conversation::Finding,
-    policy::retry::CredentialBinding,
-    profiles::Profiles,
-    provider::Route,
-    recall::{AnswerStore, CarriedValue, ContinuityScope, ValueName, ValueState},
+    provider::{ProviderKind, Route},
+    recall::{CarriedValue, ValueName, ValueState},
     repair::{
-        Action, CallKey, CarriedIdentity, ContinuityGap, ContinuityKind, Paired, PairingContext, RepairPolicy,
-        RepairReport, continuity_gaps, fill_gaps, last_message_hash, parse,
+        Action, ContinuityGap, ContinuityKind, Paired, PairingContext, RepairPolicy, RepairReport, continuity_gaps,
+        fill_gaps, last_message_hash, parse,
     },
     telemetry::Telemetry,
-    wire::{Format, Wire, is_thinking_off, watch::Facts},
+    wire::{Format, Wire, is_thinking_off},
 };
 
 use rules::{is_documented, kinds_of};
 
 /// A value with its name.
 type NamedValue = (ValueName, CarriedValue);
-
-/// The owner of the values of one exchange, apart from the organisation, which each attempt has its own of.
-#[derive(Clone, Debug)]
-struct ContinuityOwner {
-    recall: AnswerStore,
-    profiles: Profiles,
-    caller: Caller,
-    wire: Wire,
-    upstream: String,
-    model: String,
-    /// The lane, guessed or not: it only narrows what is found.
-    lane: Option<[u8; 32]>,
-}
-
-impl ContinuityOwner {
-    fn scope<'o>(&'o self, organisation: &'o str) -> ContinuityScope<'o> {
-        ContinuityScope {
-            caller: self.caller,
-            format: self.wire.format,
-            upstream: &self.upstream,
-            model: &self.model,
-            organisation,
-        }
-    }
-
-    /// Returns the organisation of a profile. Empty for the client's own credential.
-    fn organisation_of(&self, profile: Option<ProfileId>) -> String {
-        let name = profile.map(|id| self.profiles.organisation_name(&self.upstream, id));
-        name.unwrap_or_default()
-    }
-}
 
 /// Values that a body gets back.
 #[derive(Debug, Default)]
@@ -90,6 +57,17 @@ impl ContinuityPlan {
     }
 }
 
+/// The parts of a request's context on which its continuity depends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContinuityContext<'r> {
+    pub(super) caller: Caller,
+    pub(super) model: Option<&'r str>,
+    /// Lane, guessed or not. `None` if nothing identifies it.
+    pub(super) lane: Option<[u8; 32]>,
+    /// Label of the lane's profile. `None` if no profile has served it.
+    pub(super) pinned_profile: Option<&'r str>,
+}
+
 /// Continuity of one request.
 ///
 /// Its pins are rolled back on drop, unless they were committed.
@@ -97,6 +75,9 @@ impl ContinuityPlan {
 pub(super) struct RequestContinuity {
     owner: ContinuityOwner,
     telemetry: Telemetry,
+    provider: ProviderKind,
+    /// The organisation that will serve the request. `None` if it is not certain yet.
+    presumed: Option<String>,
     kinds: &'static [ContinuityKind],
     /// The client's body, decoded. Keys are made from it alone, so that the proxy's own edits never change them.
     client_body: Bytes,
@@ -121,7 +102,7 @@ impl RequestContinuity {
         path: &DataPath,
         route: &Route<'_>,
         wire: Wire,
-        context: &RequestContext,
+        context: ContinuityContext<'_>,
         may_pin: bool,
         client_body: &Bytes,
         paired: &Paired<'_>,
@@ -129,7 +110,7 @@ impl RequestContinuity {
         let kinds = kinds_of(route.upstream.kind, wire);
         // Nothing is stored for callers without a credential, which anyone may be.
         let is_known = path.settings.policy.continuity && context.caller.is_authenticated();
-        let model = context.model.clone().filter(|_| is_known && !kinds.is_empty())?;
+        let model = context.model.filter(|_| is_known && !kinds.is_empty())?;
         // Ids of this format are never reusable, so nothing needs the hash.
         let needs_hash = wire.format != Format::Anthropic && route.asks_for_turn();
         let last_message = needs_hash
@@ -142,10 +123,12 @@ impl RequestContinuity {
                 caller: context.caller,
                 wire,
                 upstream: route.upstream.name.clone(),
-                model,
-                lane: context.lane.map(|lane| *lane.id.as_bytes()),
+                model: model.to_owned(),
+                lane: context.lane,
             },
             telemetry: path.telemetry.clone(),
+            provider: route.upstream.kind,
+            presumed: presumed_organisation(path, &route.upstream.name, context.pinned_profile),
             kinds,
             client_body: client_body.clone(),
             last_message,
@@ -165,18 +148,14 @@ impl RequestContinuity {
     pub(super) async fn plan_values(
         &mut self,
         path: &DataPath,
-        route: &Route<'_>,
-        context: &RequestContext,
         paired: &Paired<'_>,
         deadline: Instant,
     ) -> ContinuityPlan {
-        let kind = route.upstream.kind;
         let rule = |value: ContinuityKind| {
-            is_documented(kind, self.owner.wire, &self.owner.model, value) || self.is_learned(path, value)
+            is_documented(self.provider, self.owner.wire, &self.owner.model, value) || self.is_learned(path, value)
         };
         let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| rule(*kind)).collect();
-        let presumed = presumed_organisation(path, &self.owner.upstream, context);
-        let Some(organisation) = presumed else {
+        let Some(organisation) = self.presumed.clone() else {
             // Several accounts could serve the request: the provider's refusal comes from the one that does.
             return ContinuityPlan::default();
         };
@@ -319,15 +298,9 @@ impl RequestContinuity {
         report.findings.sort_by_key(|finding| finding.message);
     }
 
-    /// Binds the request to the account whose values its body got back: another one could not read them.
-    pub(super) fn bind_context(&self, context: &mut RequestContext) {
-        context.lane_binding.reasoning |= self.filled.contains(&ContinuityKind::Signature);
-        if self.filled.contains(&ContinuityKind::Container) {
-            context.lane_binding.provider_state = true;
-            if context.credential_binding == CredentialBinding::Unbound {
-                context.credential_binding = CredentialBinding::ProviderState;
-            }
-        }
+    /// Returns `true` if the body got a value of this kind back.
+    pub(super) fn has_filled(&self, kind: ContinuityKind) -> bool {
+        self.filled.contains(&kind)
     }
 
     /// Returns `true` if the body got any value back.
@@ -400,58 +373,12 @@ impl Drop for RequestContinuity {
     }
 }
 
-/// Everything that the values of one answer are stored under.
-#[derive(Debug)]
-pub(super) struct AnswerNote {
-    owner: ContinuityOwner,
-    kinds: &'static [ContinuityKind],
-    before: Option<[u8; 32]>,
-    profile: Option<ProfileId>,
-}
-
-impl AnswerNote {
-    /// Stores what a complete answer carries.
-    pub(super) fn store_values(self, facts: &Facts) {
-        let Some(key) = self.call_key(facts) else { return };
-        let organisation = self.owner.organisation_of(self.profile);
-        let (scope, store) = (self.owner.scope(&organisation), self.owner.recall.continuity());
-        let carried = &facts.carried;
-        for kind in self.kinds {
-            let text = match kind {
-                ContinuityKind::Reasoning => carried.reasoning(),
-                ContinuityKind::Signature => {
-                    let call = carried.call();
-                    call.and_then(|call| std::str::from_utf8(&call.signature).ok())
-                }
-                ContinuityKind::Container => carried.container(),
-            };
-            let text = text.filter(|text| !text.is_empty());
-            store.note_value(scope, (*kind, key), text);
-        }
-    }
-
-    /// Returns the key of the answer's first call.
-    fn call_key(&self, facts: &Facts) -> Option<CallKey> {
-        let call = facts.carried.call()?;
-        let is_anthropic = self.owner.wire.format == Format::Anthropic;
-        let identity = CarriedIdentity {
-            id: &call.id,
-            tool: &call.name,
-            input: (!is_anthropic).then_some(&call.arguments),
-            before: self.before,
-            lane: self.owner.lane,
-        };
-        catch_core_panic(|| identity.call_key())
-    }
-}
-
 /// Returns the organisation that will serve the request, as far as it is certain before a profile is chosen.
-fn presumed_organisation(path: &DataPath, upstream: &str, context: &RequestContext) -> Option<String> {
+fn presumed_organisation(path: &DataPath, upstream: &str, pinned_profile: Option<&str>) -> Option<String> {
     if !path.profiles.has_profiles(upstream) {
         return Some(String::new());
     }
-    let own = context.pinned_profile.as_deref();
-    if let Some(id) = own.and_then(|label| path.profiles.find_profile(upstream, label)) {
+    if let Some(id) = pinned_profile.and_then(|label| path.profiles.find_profile(upstream, label)) {
         return Some(path.profiles.organisation_name(upstream, id));
     }
     path.profiles.common_organisation(upstream)

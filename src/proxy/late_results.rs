@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::{catch_core_panic::catch_core_panic, data_path::DataPath, request::RequestContext};
+use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     conversation::Outline,
@@ -64,18 +64,6 @@ pub(super) struct AppendedAtEnd {
 type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
 
 impl LateResults {
-    /// Returns the late-result context of a request.
-    pub(super) fn for_request(path: &DataPath, format: Format, context: &RequestContext) -> Self {
-        Self {
-            late: path.late.clone(),
-            recall: path.recall.clone(),
-            caller: context.caller,
-            format,
-            lane: context.lane,
-            session: context.session_hash,
-        }
-    }
-
     /// Returns the owner of pinned answers, without a guessed lane: it identifies no call with a reusable id.
     pub(super) fn pin_scope(&self) -> AnswerScope {
         let certain = self.lane.filter(|lane| lane.strength == SessionStrength::Strong);

@@ -1,5 +1,6 @@
 //! The life of one exchange, from the client's request to the answer.
 
+mod answer_note;
 mod attempt;
 mod attempt_outcome;
 mod caller;

@@ -427,10 +427,10 @@ impl ContinuityStore<'_> {
         } else if let CarriedValue::Text(text) = &value {
             self.0.carried.noted.insert(record, noted(Some(Arc::clone(text))));
         }
-        let state = if is_pinned {
-            ValueState::Pinned
-        } else {
-            ValueState::Noted
+        let state = match (is_pinned, is_left_out) {
+            (true, _) => ValueState::Pinned,
+            (false, true) => ValueState::LeftOut,
+            (false, false) => ValueState::Noted,
         };
         Some(KnownValue { value, state })
     }

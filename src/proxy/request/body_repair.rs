@@ -227,8 +227,15 @@ impl BodyRepair<'_> {
         log.event.mode = Some(mode);
         // Strict and observe mode only report what is missing.
         let may_pin = mode == Mode::Repair && self.asks_for_turn(&context);
-        let (path, route) = (self.path, self.route);
-        read.continuity = RequestContinuity::new(path, route, self.wire, &context, may_pin, read.plain, &read.paired);
+        read.continuity = RequestContinuity::new(
+            self.path,
+            self.route,
+            self.wire,
+            context.continuity(),
+            may_pin,
+            read.plain,
+            &read.paired,
+        );
         if mode == Mode::Repair {
             let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
             return Ok(repaired.await);
@@ -238,7 +245,7 @@ impl BodyRepair<'_> {
         let mut report = report.map(|plan| plan.report).unwrap_or_default();
         if let Some(continuity) = &mut read.continuity {
             let paired = &read.paired;
-            let work = async |deadline| continuity.plan_values(path, route, &context, paired, deadline).await;
+            let work = async |deadline| continuity.plan_values(self.path, paired, deadline).await;
             drop(ledger_budget.spend(work).await);
             continuity.add_to_report(&mut report);
         }
@@ -258,7 +265,7 @@ impl BodyRepair<'_> {
         context: RequestContext,
         ledger_budget: LedgerBudget,
     ) -> OutgoingBody {
-        let results = LateResults::for_request(self.path, self.wire.format, &context);
+        let results = context.late_results(self.path, self.wire.format);
         let is_used = results.late.is_used();
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
             if context.has_detached_calls {
@@ -284,10 +291,7 @@ impl BodyRepair<'_> {
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
-        let (before, results) = (
-            read.plain.clone(),
-            LateResults::for_request(self.path, self.wire.format, &context),
-        );
+        let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let (learned, loose_shape) = (read.learned, read.loose_shape);
         let work = |deadline| self.answer_calls(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
@@ -309,7 +313,7 @@ impl BodyRepair<'_> {
             continuity,
         } = repaired;
         if let Some(continuity) = &continuity {
-            continuity.bind_context(&mut context);
+            context.bind_account(continuity);
             continuity.add_to_report(&mut report);
         }
         // Resends get what is left of the budget for the ledger.
@@ -329,8 +333,8 @@ impl BodyRepair<'_> {
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
         log.event.report = Some(report);
         // Without any edit the client's own bytes are sent, compressed as they were.
-        let is_continued = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
-        let is_untouched = body.is_original() && texts.count == 0 && !is_continued;
+        let is_filled = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
+        let is_untouched = body.is_original() && texts.count == 0 && !is_filled;
         let sent = SentBody {
             plain,
             ends_with_late: texts.is_at_end,
@@ -392,11 +396,7 @@ impl BodyRepair<'_> {
         paired.set_conversation(conversation);
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let values = match &mut continuity {
-            Some(continuity) => {
-                continuity
-                    .plan_values(self.path, self.route, context, &paired, deadline)
-                    .await
-            }
+            Some(continuity) => continuity.plan_values(self.path, &paired, deadline).await,
             None => ContinuityPlan::default(),
         };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
@@ -443,7 +443,7 @@ impl BodyRepair<'_> {
         let repeat_watch = asks.then(watch).flatten();
         let pins = asks.then(|| PendingPins {
             late_results: results.clone(),
-            // Placeholder value: `repair_body` sets what is left of the budget.
+            // `repair_body` sets what is left of it.
             ledger_budget: LedgerBudget::FULL,
             answers,
             posted_calls: lookup.posted_calls.clone(),

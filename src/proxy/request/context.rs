@@ -10,10 +10,15 @@ use crate::{
     conversation::{BodyField, Outline},
     policy::retry::CredentialBinding,
     provider::Route,
-    proxy::data_path::DataPath,
+    proxy::{
+        continuity::{ContinuityContext, RequestContinuity},
+        data_path::DataPath,
+        late_results::LateResults,
+    },
+    repair::ContinuityKind,
     session::{self, ClientHints, Lane},
     session_table::EnteredLane,
-    wire::json::Json,
+    wire::{Format, json::Json},
 };
 
 /// Bytes at the end of a history by which requests are told apart.
@@ -66,6 +71,41 @@ pub(super) fn named_model(route: &Route<'_>, body: &[u8], outline: &Outline) -> 
     // Gemini, Bedrock and Azure name the model in the path.
     let model = named.or_else(|| route.model_name().map(ToOwned::to_owned));
     model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX)
+}
+
+impl RequestContext {
+    /// Returns the late-result context of this request.
+    pub(super) fn late_results(&self, path: &DataPath, format: Format) -> LateResults {
+        LateResults {
+            late: path.late.clone(),
+            recall: path.recall.clone(),
+            caller: self.caller,
+            format,
+            lane: self.lane,
+            session: self.session_hash,
+        }
+    }
+
+    /// Returns the parts on which the request's continuity depends.
+    pub(super) fn continuity(&self) -> ContinuityContext<'_> {
+        ContinuityContext {
+            caller: self.caller,
+            model: self.model.as_deref(),
+            lane: self.lane.map(|lane| *lane.id.as_bytes()),
+            pinned_profile: self.pinned_profile.as_deref(),
+        }
+    }
+
+    /// Binds the request to the account whose values its body got back: another one could not read them.
+    pub(super) fn bind_account(&mut self, continuity: &RequestContinuity) {
+        self.lane_binding.reasoning |= continuity.has_filled(ContinuityKind::Signature);
+        if continuity.has_filled(ContinuityKind::Container) {
+            self.lane_binding.provider_state = true;
+            if self.credential_binding == CredentialBinding::Unbound {
+                self.credential_binding = CredentialBinding::ProviderState;
+            }
+        }
+    }
 }
 
 /// Everything that a context is built from besides the body.

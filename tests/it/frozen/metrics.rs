@@ -139,7 +139,12 @@ fn calls(telemetry: &Telemetry) {
     for op in ["read", "write"] {
         telemetry.record_ledger_timeout(op);
     }
-    for why in ["pairing", "binding", "foreign"] {
+    for what in ["reasoning_content", "thought_signature", "container"] {
+        for source in ["noted", "neutral"] {
+            telemetry.record_continued(what, source);
+        }
+    }
+    for why in ["pairing", "binding", "continuity", "foreign"] {
         telemetry.record_resend(why);
         telemetry.record_refused_resend(why);
     }

@@ -203,6 +203,10 @@ fn said(row: &Row) -> String {
             format!("id={id} why={why} posted: {}", value.posted(row.made_at))
         }
         8 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
+        9 => {
+            head(&mut value, &[1]);
+            answer(&mut value)
+        }
         other => panic!("kind {other}"),
     };
     value.end();

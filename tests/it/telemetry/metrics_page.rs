@@ -116,6 +116,7 @@ const OURS: [&str; 50] = [
     "antiphon_deferred",
     "antiphon_unrepairable",
     "antiphon_frozen_answers",
+    "antiphon_continued",
     "antiphon_streams_active",
     "antiphon_calls_emitted",
     "antiphon_server_tools",

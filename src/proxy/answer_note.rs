@@ -1,0 +1,89 @@
+//! The owner of what answers carry, and the note under which one answer's values are stored.
+
+use super::catch_core_panic::catch_core_panic;
+use crate::{
+    auth::{Caller, rotation::ProfileId},
+    profiles::Profiles,
+    recall::{AnswerStore, ContinuityScope},
+    repair::{CallKey, CarriedIdentity, ContinuityKind},
+    wire::{Format, Wire, watch::Facts},
+};
+
+/// The owner of the values of one exchange, apart from the organisation, which each attempt has its own of.
+#[derive(Clone, Debug)]
+pub(super) struct ContinuityOwner {
+    pub(super) recall: AnswerStore,
+    pub(super) profiles: Profiles,
+    pub(super) caller: Caller,
+    pub(super) wire: Wire,
+    pub(super) upstream: String,
+    pub(super) model: String,
+    /// The lane, guessed or not: it only narrows what is found.
+    pub(super) lane: Option<[u8; 32]>,
+}
+
+impl ContinuityOwner {
+    /// Returns the scope of values of an organisation.
+    pub(super) fn scope<'o>(&'o self, organisation: &'o str) -> ContinuityScope<'o> {
+        ContinuityScope {
+            caller: self.caller,
+            format: self.wire.format,
+            upstream: &self.upstream,
+            model: &self.model,
+            organisation,
+        }
+    }
+
+    /// Returns the organisation of a profile. Empty for the client's own credential.
+    pub(super) fn organisation_of(&self, profile: Option<ProfileId>) -> String {
+        let name = profile.map(|id| self.profiles.organisation_name(&self.upstream, id));
+        name.unwrap_or_default()
+    }
+}
+
+/// Everything that the values of one answer are stored under.
+#[derive(Debug)]
+pub(super) struct AnswerNote {
+    pub(super) owner: ContinuityOwner,
+    pub(super) kinds: &'static [ContinuityKind],
+    /// Hash of the message before the answer. `None` if no key needs it.
+    pub(super) before: Option<[u8; 32]>,
+    /// Profile of the attempt. `None` for the client's own credential.
+    pub(super) profile: Option<ProfileId>,
+}
+
+impl AnswerNote {
+    /// Stores what a complete answer carries.
+    pub(super) fn store_values(self, facts: &Facts) {
+        let Some(key) = self.call_key(facts) else { return };
+        let organisation = self.owner.organisation_of(self.profile);
+        let (scope, store) = (self.owner.scope(&organisation), self.owner.recall.continuity());
+        let carried = &facts.carried;
+        for kind in self.kinds {
+            let text = match kind {
+                ContinuityKind::Reasoning => carried.reasoning(),
+                ContinuityKind::Signature => {
+                    let call = carried.call();
+                    call.and_then(|call| std::str::from_utf8(&call.signature).ok())
+                }
+                ContinuityKind::Container => carried.container(),
+            };
+            let text = text.filter(|text| !text.is_empty());
+            store.note_value(scope, (*kind, key), text);
+        }
+    }
+
+    /// Returns the key of the answer's first call.
+    fn call_key(&self, facts: &Facts) -> Option<CallKey> {
+        let call = facts.carried.call()?;
+        let is_anthropic = self.owner.wire.format == Format::Anthropic;
+        let identity = CarriedIdentity {
+            id: &call.id,
+            tool: &call.name,
+            input: (!is_anthropic).then_some(&call.arguments),
+            before: self.before,
+            lane: self.owner.lane,
+        };
+        catch_core_panic(|| identity.call_key())
+    }
+}
