@@ -39,23 +39,25 @@ mod result_block;
 mod salvage;
 mod same_result;
 mod texts;
+mod thinking_marks;
 
 pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
-pub use foreign_thinking::{OnForeignThinking, ThinkingBlock, ThinkingHash, last_thinking, thinking_blocks};
+pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
 pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
-pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
+pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};
 pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use texts::Placeholder;
+pub use thinking_marks::ThinkingHash;
 
 /// The action taken on a finding. Names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{foreign_thinking::OnForeignThinking, texts::Placeholder};
+use super::texts::Placeholder;
 
 /// The treatment of findings on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,6 +65,18 @@ pub enum OnLate {
     Keep,
     /// Moves the result to its call.
     Move,
+}
+
+/// Treatment of foreign thinking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnForeignThinking {
+    /// No finding and no repair.
+    Ignore,
+    /// Findings only.
+    Report,
+    /// Findings, and removal before the current turn.
+    #[default]
+    Remove,
 }
 
 /// Settings of repair. Its output depends on them.
