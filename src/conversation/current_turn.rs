@@ -1,6 +1,13 @@
 //! The current turn: the open tool loop at the end of a history.
 
-use crate::conversation::{Conversation, Message, PartKind, Role};
+use memchr::memmem;
+
+use crate::conversation::{Conversation, Message, Part, PartKind, Role};
+
+/// The beginning of every text of the proxy, as a JSON string.
+const MARK: &[u8] = b"\"[antiphon:";
+/// Bytes of a part within which that beginning is searched: the members in front of a text.
+const MARK_WITHIN: usize = 128;
 
 /// Returns the index of the first message of the current turn. The number of messages if no tool loop is open.
 ///
@@ -19,8 +26,18 @@ pub fn current_turn(conversation: &Conversation<'_>) -> usize {
     begin
 }
 
-/// Returns `true` if a message of the user ends with something other than a tool result.
+/// Returns `true` if a message of the user ends with words of the user.
 fn has_words_at_end(conversation: &Conversation<'_>, message: &Message) -> bool {
     let last = conversation.parts_of(message).last();
-    message.role == Role::User && !last.is_some_and(|part| matches!(part.kind, PartKind::Result(_)))
+    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_)) || is_mark(conversation, part);
+    message.role == Role::User && !last.is_some_and(is_result)
+}
+
+/// Returns `true` if the proxy wrote the part: a quoted result, a late result, or a note.
+///
+/// Such text stands for a result, so it ends no loop. Otherwise a repair could close the loop that it was planned for.
+fn is_mark(conversation: &Conversation<'_>, part: &Part<'_>) -> bool {
+    let bytes = conversation.body.get(part.span.range()).unwrap_or_default();
+    let begin = bytes.get(..bytes.len().min(MARK_WITHIN)).unwrap_or_default();
+    memmem::find(begin, MARK).is_some()
 }

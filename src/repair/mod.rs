@@ -42,6 +42,7 @@ mod result_block;
 mod salvage;
 mod same_result;
 mod texts;
+mod thinking_marks;
 
 pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
@@ -49,7 +50,7 @@ pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_lett
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
-pub use foreign_thinking::{OnForeignThinking, ThinkingBlock, ThinkingHash, last_thinking, thinking_blocks};
+pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
@@ -57,10 +58,11 @@ pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
 pub use learned_rules::LearnedRules;
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
-pub use policy::{Applicability, Mode, OnLate, RepairPolicy, Tier};
+pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};
 pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use texts::Placeholder;
+pub use thinking_marks::ThinkingHash;
 
 /// The action taken on a finding. Names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

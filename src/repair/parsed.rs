@@ -6,10 +6,10 @@
 use super::{
     BodyCall, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
-    foreign_thinking::{self, ThinkingHash},
     malformed_calls::select_malformed_calls,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
+    thinking_marks::{self, ThinkingHash},
 };
 use crate::{
     conversation::{
@@ -143,7 +143,7 @@ impl<'b> Parsed<'b> {
     pub fn thinking_hashes(&self) -> Vec<ThinkingHash> {
         let histories = self.histories.iter();
         histories
-            .flat_map(|history| foreign_thinking::thinking_hashes(&history.conversation, self.wire.format))
+            .flat_map(|history| thinking_marks::thinking_hashes(&history.conversation, self.wire.format))
             .collect()
     }
 
@@ -244,7 +244,7 @@ impl<'b> PairedHistory<'b> {
             constraints.reclassify_parts(&mut conversation);
         }
         // Before the pairing, whose judgements depend on the thinking that stays.
-        foreign_thinking::mark_foreign(&mut conversation, wire, context);
+        thinking_marks::mark_foreign(&mut conversation, wire, context.policy, context.refused_thinking);
         remote_calls::mark_answered_results(&mut conversation, &remote);
         let mut pairing = pair_history(&conversation, rules);
         if let Some(constraints) = constraints {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{foreign_thinking::OnForeignThinking, texts::Placeholder};
+use super::texts::Placeholder;
 
 /// The treatment of findings on a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,8 +82,21 @@ pub enum OnLate {
     Move,
 }
 
+/// Treatment of foreign thinking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnForeignThinking {
+    /// No finding and no repair.
+    Ignore,
+    /// Findings only.
+    Report,
+    /// Findings, and removal before the current turn.
+    #[default]
+    Remove,
+}
+
 /// Settings of repair. Its output depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of the configuration")]
 pub struct RepairPolicy {
     /// The least safe class of actions that is applied.
     pub least_safe: Applicability,

@@ -44,7 +44,7 @@ pub use format::Format;
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
-pub(crate) use signatures::{remove_gemini_signature, thinking_signature};
+pub(crate) use signatures::{remove_gemini_signature, thinking_signature, verifies_signatures};
 pub use thinking_switch::is_thinking_off;
 pub use unreadable::Unreadable;
 

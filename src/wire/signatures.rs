@@ -33,12 +33,10 @@ pub(crate) fn cannot_be_anthropics(json: Json<'_>, signature: Span) -> bool {
         || !text.iter().all(is_base64)
 }
 
-impl Wire {
-    /// Returns `true` if the provider verifies the signatures of thinking, so that a foreign one is refused for certain.
-    pub(crate) const fn verifies_signatures(self) -> bool {
-        // Servers that only speak the format write signatures of their own, or none.
-        matches!(self.format, Format::Anthropic) && matches!(self.dialect, Dialect::Standard | Dialect::Bedrock)
-    }
+/// Returns `true` if the provider verifies the signatures of thinking, so that a foreign one is refused for certain.
+pub(crate) const fn verifies_signatures(wire: Wire) -> bool {
+    // Servers that only speak the format write signatures of their own, or none.
+    matches!(wire.format, Format::Anthropic) && matches!(wire.dialect, Dialect::Standard | Dialect::Bedrock)
 }
 
 /// Locates the signature, or the encrypted content, of the reasoning at `part`.

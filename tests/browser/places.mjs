@@ -73,7 +73,9 @@ async function ready(url, child, said) {
 function unanswered(tool, id) {
   const turns = Array.from({ length: 60 }, (_, i) => ({ role: i % 2 === 0 ? "user" : "assistant", content: `Turn ${i}.` }));
   const asked = { role: "assistant", content: [{ type: "text", text: "I look." }, { type: "tool_use", id, name: tool, input: {} }] };
-  return { model: "claude-sonnet-4-5", max_tokens: 64, messages: [...turns, { role: "user", content: "Look." }, asked, { role: "user", content: "And?" }] };
+  // A declared name stays as it is. Any other would be replaced by a legal one.
+  const tools = [{ name: tool, input_schema: { type: "object" } }];
+  return { model: "claude-sonnet-4-5", max_tokens: 64, tools, messages: [...turns, { role: "user", content: "Look." }, asked, { role: "user", content: "And?" }] };
 }
 
 /** A Chat history whose result stands one message too late. */

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::judge::{Refusal, Verdict};
 
 /// Prefix of every signature of this provider.
-const MADE_HERE: &str = "bound.";
+// Base64 like Anthropic's, because no other signature can be its own.
+const MADE_HERE: &str = "bound/";
 /// Beta header that allows the `block_binding` setting.
 pub const CONTROLS: &str = "thinking-binding-controls-2026-08-01";
 
@@ -18,7 +19,7 @@ pub fn thinking(body: &Value, words: &str) -> Value {
     let mark = mark_of(words);
     let earlier: Vec<String> = walk.blocks.iter().filter_map(|block| block.mark.clone()).collect();
     let signature = format!(
-        "{MADE_HERE}{}.{mark}.{}",
+        "{MADE_HERE}{}/{mark}/{}",
         walk.before(walk.blocks.len()),
         earlier.join("-")
     );
@@ -56,7 +57,7 @@ struct Bound<'a> {
 impl<'a> Bound<'a> {
     fn read(block: &'a Value) -> Option<Self> {
         let signature = block.get("signature")?.as_str()?.strip_prefix(MADE_HERE)?;
-        let mut parts = signature.splitn(3, '.');
+        let mut parts = signature.splitn(3, '/');
         let (content, mark, earlier) = (parts.next()?, parts.next()?, parts.next()?);
         Some(Self {
             content,

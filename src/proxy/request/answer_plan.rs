@@ -8,7 +8,10 @@ use super::{
     pending_pins::{CallAnswers, call_answers},
 };
 use crate::{
-    proxy::{catch_core_panic::catch_read, late_results::LateResults},
+    proxy::{
+        catch_core_panic::catch_read,
+        late_results::{LateResults, LateTexts},
+    },
     repair::{Paired, Plan, RepairPolicy, plan},
     wire::Unreadable,
 };
@@ -21,6 +24,23 @@ pub(super) struct AnswerPlanner<'x> {
 }
 
 impl AnswerPlanner<'_> {
+    /// Looks up what earlier requests and tool services know about the open calls.
+    pub(super) async fn look_up_calls(
+        &self,
+        paired: &Paired<'_>,
+        results: &LateResults,
+        texts: &LateTexts,
+        deadline: Instant,
+    ) -> Result<CallLookup, Unreadable> {
+        let mut lookup = catch_read(|| Ok(CallLookup::of_body(paired)))?;
+        // Memory first: most requests have no unknown call, and then never wait for the ledger.
+        let unknown = lookup.add_from_memory(paired, self.memory, results);
+        if !unknown.is_empty() {
+            lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
+        }
+        Ok(lookup)
+    }
+
     /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
     pub(super) async fn plan_and_pin(
         &self,

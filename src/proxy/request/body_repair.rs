@@ -238,7 +238,8 @@ impl BodyRepair<'_> {
         );
         if mode == Mode::Repair {
             let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
-            return Ok(repaired.await);
+            // Boxed, because the future of an exchange would be very large otherwise.
+            return Ok(Box::pin(repaired).await);
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
@@ -346,12 +347,13 @@ impl BodyRepair<'_> {
             loose_shape,
             late_results: results.clone(),
         };
+        let bytes = if is_untouched {
+            Segments::whole(raw.clone())
+        } else {
+            body
+        };
         OutgoingBody {
-            payload: Payload::InMemory(if is_untouched {
-                Segments::whole(raw.clone())
-            } else {
-                body
-            }),
+            payload: Payload::InMemory(bytes),
             is_decoded: coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
             sent_body: Some(sent),
@@ -386,9 +388,8 @@ impl BodyRepair<'_> {
         if asks && context.has_detached_calls {
             results.detach_lane();
         }
-        let memory = self.call_memory(caller);
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
-        if thinking_lookup::load_thinking_facts(memory, self.policy, &paired, deadline).await {
+        if thinking_lookup::load_thinking_facts(self.call_memory(caller), self.policy, &paired, deadline).await {
             paired = self.pair_body(caller, learned, catch_read(|| parse(plain, self.wire))?)?;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
@@ -410,27 +411,15 @@ impl BodyRepair<'_> {
             }
         }
         let body = values.apply(&paired, &plain);
-        match body
-            .as_ref()
-            .and_then(|body| self.pair_again(caller, learned, body, conversation))
-        {
+        let read = |body| self.pair_again(caller, learned, body, conversation);
+        match body.as_ref().and_then(read) {
             Some(again) => (paired, plain) = (again, body.clone().unwrap_or_default()),
             None => continuity.iter_mut().for_each(RequestContinuity::cancel),
         }
-        // Memory first: most requests have no unknown call, and then never wait for the ledger.
-        let mut lookup = catch_read(|| Ok(CallLookup::of_body(&paired)))?;
-        let unknown = lookup.add_from_memory(&paired, memory, results);
-        if !unknown.is_empty() {
-            lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
-        }
-        let planner = AnswerPlanner {
-            memory,
-            headers: self.headers,
-            policy: self.policy,
-        };
-        let (plan, answers) = planner
-            .plan_and_pin(&paired, &mut lookup, results, asks, deadline)
-            .await?;
+        let planner = self.answer_planner(caller);
+        let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
+        let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
+        let (plan, answers) = planned.await?;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             lookup.count_answers(&answers.assigned, &self.path.telemetry);
@@ -461,6 +450,14 @@ impl BodyRepair<'_> {
             pins,
             continuity,
         })
+    }
+
+    fn answer_planner(&self, caller: Caller) -> AnswerPlanner<'_> {
+        AnswerPlanner {
+            memory: self.call_memory(caller),
+            headers: self.headers,
+            policy: self.policy,
+        }
     }
 
     /// Parses and pairs a body that the proxy has changed. `None` if that fails.

@@ -264,7 +264,9 @@ fn broken() -> String {
     messages[21] = json!({"role": "assistant", "content": [
         {"type": "text", "text": CANARY},
         {"type": "tool_use", "id": "toolu_01A", "name": HOSTILE, "input": {"secret": CANARY}}]});
-    json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string()
+    // A declared name stays as it is. Any other would be replaced by a legal one.
+    let tools = json!([{"name": HOSTILE, "input_schema": {"type": "object"}}]);
+    json!({"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}).to_string()
 }
 
 /// Waits for the news of a repair and returns the page of recent repairs.

@@ -152,7 +152,7 @@ fn foreign_thinking_in_a_file_is_reported_and_stays() {
     let out = antiphon(&["repair", "--wire", "anthropic", FOREIGN], b"");
     assert_eq!(out.stdout, file(FOREIGN));
     assert!(
-        text(&out.stderr).contains("1 finding: nothing"),
+        text(&out.stderr).contains("1 finding: unrepairable=1"),
         "{}",
         text(&out.stderr)
     );
