@@ -43,8 +43,8 @@ fn user(words: &str) -> Value {
     json!({"role": "user", "content": words})
 }
 
-fn chat(messages: Value) -> Value {
-    json!({"model": "m", "messages": messages})
+fn chat(messages: impl Into<Value>) -> Value {
+    json!({"model": "m", "messages": messages.into()})
 }
 
 /// Returns a chat history with one answered call and these arguments.
@@ -115,6 +115,7 @@ fn arguments_that_a_server_cannot_read() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn arguments_in_the_words_of_local_servers() {
     let lead = "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error at line 1, \
                 column";
@@ -274,6 +275,7 @@ fn arguments_of_the_other_formats() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn names_outside_the_pattern() {
     let named = |name: &str| {
         let mut body = chat_arguments("{}");
@@ -480,6 +482,7 @@ fn a_user_message_behind_a_tool_message() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn thinking_that_another_server_made() {
     let rules = ServerRules {
         made_here: true,

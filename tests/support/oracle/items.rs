@@ -90,3 +90,40 @@ pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], dialect: Dialect, shells
         _ => seen("assistant", "other", Vec::new()),
     }
 }
+
+/// Steps of Gemini's Interactions that are no items of Responses, without the `_call` and `_result` behind most.
+const STEPS: [&str; 8] = [
+    "code_execution",
+    "google_maps",
+    "google_search",
+    "mcp_server_tool",
+    "processing",
+    "retrieval",
+    "url_context",
+    "function",
+];
+
+/// Returns `true` if a body is one of Gemini's Interactions: some mark of theirs, and none of Responses.
+pub(super) fn are_interactions(top: &[(Vec<u8>, &[u8])], histories: &[&[u8]]) -> bool {
+    let has_key = |names: &[&str]| top.iter().any(|(key, _)| names.contains(&text(key).as_str()));
+    let mut ours = has_key(&["previous_interaction_id"]);
+    let mut theirs = has_key(&["previous_response_id", "conversation", "instructions"]);
+    for item in histories.iter().filter_map(|list| super::elements(list)).flatten() {
+        let Some(fields) = members(item) else { continue };
+        let value = |name: &str| text(&string(last(&fields, name)));
+        let kind = value("type");
+        let step = |end: &str| kind.strip_suffix(end).is_some_and(|lead| STEPS.contains(&lead));
+        ours |= match kind.as_str() {
+            "" => value("role") == "model",
+            "function_call" => false,
+            "thought" | "user_input" | "model_output" | "file_search_result" | "tool_search_result" => true,
+            _ => step("_call") || step("_result"),
+        };
+        theirs |= match kind.as_str() {
+            "function_call" => last(&fields, "call_id").is_some(),
+            "message" | "reasoning" | "item_reference" | "compaction" => true,
+            _ => kind.ends_with("_output") && kind != "model_output",
+        };
+    }
+    ours && !theirs
+}

@@ -66,6 +66,10 @@ pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
     };
     let mut histories = top.iter().filter(|(key, _)| keys.contains(&key.as_slice()));
     let (first, second) = (histories.next(), histories.next());
+    let lists: Vec<&[u8]> = first.iter().map(|(_, list)| *list).collect();
+    if format == Format::OpenAiResponses && items::are_interactions(&top, &lists) {
+        return None;
+    }
     let Some((_, history)) = first else {
         return Some(Vec::new());
     };
