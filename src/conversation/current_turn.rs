@@ -16,7 +16,7 @@ const MARK_WITHIN: usize = 128;
 /// signatures", 2026-11).
 pub fn current_turn(conversation: &Conversation<'_>) -> usize {
     let mut messages = conversation.messages.iter().enumerate().rev();
-    let speaking = messages.find(|(_, message)| has_words_at_end(conversation, message));
+    let speaking = messages.find(|(_, message)| has_words(conversation, message));
     let begin = speaking.map_or(0, |(index, _)| index.saturating_add(1));
     // Instructions behind the user's words open no loop.
     let rest = conversation.messages.get(begin..).unwrap_or_default();
@@ -26,11 +26,13 @@ pub fn current_turn(conversation: &Conversation<'_>) -> usize {
     begin
 }
 
-/// Returns `true` if a message of the user ends with words of the user.
-fn has_words_at_end(conversation: &Conversation<'_>, message: &Message) -> bool {
-    let last = conversation.parts_of(message).last();
-    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_)) || is_mark(conversation, part);
-    message.role == Role::User && !last.is_some_and(is_result)
+/// Returns `true` if a message of the user contains anything besides tool results.
+///
+/// The place in the message does not matter: a repair may move the results away from the words.
+fn has_words(conversation: &Conversation<'_>, message: &Message) -> bool {
+    let parts = conversation.parts_of(message);
+    let is_word = |part: &Part<'_>| !matches!(part.kind, PartKind::Result(_)) && !is_mark(conversation, part);
+    message.role == Role::User && (parts.is_empty() || parts.iter().any(is_word))
 }
 
 /// Returns `true` if the proxy wrote the part: a quoted result, a late result, or a note.

@@ -69,13 +69,17 @@ pub(super) fn mark_foreign(
     if policy.foreign_thinking == OnForeignThinking::Ignore {
         return;
     }
-    let begin = current_turn(conversation);
     // The provider ignores blocks before a compaction, and refuses thinking of the user for another reason.
     let is_judged = |part: &PartId| {
         conversation.compaction.is_none_or(|begin| *part > begin)
             && role_of(conversation, *part) == Some(Role::Assistant)
     };
     found.retain(|part| verifies_signatures(wire) && is_judged(part));
+    // Healthy bodies pay for nothing further.
+    if found.is_empty() && refused.is_empty() {
+        return;
+    }
+    let begin = current_turn(conversation);
     if policy.foreign_thinking == OnForeignThinking::Remove && policy.least_safe <= Applicability::Lossy {
         // The provider requires the thinking of an open tool loop, so an impossible signature stays there.
         let is_past = |part: &PartId| conversation.part(*part).is_some_and(|found| found.message < begin);
