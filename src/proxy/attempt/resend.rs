@@ -46,9 +46,10 @@ async fn resend_while_refused(
     }
     while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
         let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
-            continuity_recovery::next_resend(attempts, refusal.kind, log).await
+            // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
+            Box::pin(continuity_recovery::next_resend(attempts, refusal.kind, log)).await
         } else {
-            fetch_answered_calls(attempts, &refusal).await;
+            Box::pin(fetch_answered_calls(attempts, &refusal)).await;
             next_resend(attempts, &refusal, log)
         };
         let Some(mut resend) = resend else {

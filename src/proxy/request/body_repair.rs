@@ -246,7 +246,7 @@ impl BodyRepair<'_> {
         let mut report = report.map(|plan| plan.report).unwrap_or_default();
         if let Some(continuity) = &mut read.continuity {
             let paired = &read.paired;
-            let work = async |deadline| continuity.plan_values(self.path, paired, deadline).await;
+            let work = async |deadline| Box::pin(continuity.plan_values(self.path, paired, deadline)).await;
             drop(ledger_budget.spend(work).await);
             continuity.add_to_report(&mut report);
         }
