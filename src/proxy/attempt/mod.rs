@@ -57,7 +57,7 @@ pub(super) async fn run_attempts(
         .body
         .sent_body
         .take()
-        .map(|sent| RejectionRecovery::new(sent, &route.upstream.name));
+        .map(|sent| Box::new(RejectionRecovery::new(*sent, &route.upstream.name)));
     let mut attempts = Attempts {
         path,
         route,
@@ -79,7 +79,8 @@ struct Attempts<'x> {
     route: &'x Route<'x>,
     outgoing: OutgoingRequest,
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
-    recovery: Option<RejectionRecovery>,
+    /// Boxed, because most exchanges end without a refusal.
+    recovery: Option<Box<RejectionRecovery>>,
     /// The profile of the present attempt. `None` for the client's own credential.
     profile: Option<ProfileId>,
     /// Profiles that this exchange has left.

@@ -3,10 +3,7 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery,
-    rejection_recovery::{RecoveryContext, RejectionRecovery},
-    resend_plan::Resend,
-    send, to_proxy_error,
+    Attempts, continuity_recovery, rejection_recovery::RecoveryContext, resend_plan::Resend, send, to_proxy_error,
 };
 use crate::{
     clock,
@@ -65,7 +62,7 @@ async fn resend_while_refused(
                 attempts
                     .recovery
                     .iter_mut()
-                    .for_each(RejectionRecovery::forbid_overrides);
+                    .for_each(|recovery| recovery.forbid_overrides());
                 continue;
             }
         }

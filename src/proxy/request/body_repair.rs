@@ -356,7 +356,7 @@ impl BodyRepair<'_> {
             payload: Payload::InMemory(bytes),
             is_decoded: coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
-            sent_body: Some(sent),
+            sent_body: Some(Box::new(sent)),
             pins,
             late_results: results.late.is_used().then_some(results),
             continuity,

@@ -45,7 +45,7 @@ pub(in crate::proxy) struct OutgoingBody {
     /// Ids that were replaced: (new, old).
     pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
     /// Data for a resend. `None` if the provider's first answer is final.
-    pub(in crate::proxy) sent_body: Option<SentBody>,
+    pub(in crate::proxy) sent_body: Option<Box<SentBody>>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// Late-result context. `None` if no tool service is configured.
