@@ -167,7 +167,7 @@ fn a_body_that_a_strict_server_refuses_is_accepted_after_repair() {
         let wire: Wire = row.wire.parse().expect("a wire");
         let (format, dialect) = judge::reading(wire);
         let memory = ServerMemory::default();
-        let (mut refused, mut compared) = (0, 0);
+        let (mut refused, mut compared) = (0_u64, 0_u64);
         for seed in only.map_or(0..CASES, |seed| seed..seed + 1) {
             let (talk, _) = bodies::mangle(seed, wire);
             let mut body: Value = serde_json::from_slice(&talk.bytes()).expect("valid JSON in");
@@ -177,7 +177,7 @@ fn a_body_that_a_strict_server_refuses_is_accepted_after_repair() {
             let after = parsed(&done);
             let told = format!("SEED={seed} row {index}, {wire}\n{body}\n{after}");
             let judged = |body: &Value| judge::judge_with(format, dialect, &row.rules, &memory, body);
-            refused += usize::from(judged(&body).is_err());
+            refused += u64::from(judged(&body).is_err());
             if done.report.unrepairable > 0 || judge::of(wire)(&after).is_err() {
                 // The pairing itself cannot be repaired, which other properties judge.
                 continue;
@@ -206,11 +206,8 @@ fn a_body_that_a_strict_server_refuses_is_accepted_after_repair() {
             }
         }
         if only.is_none() {
-            assert!(refused * 4 > CASES as usize, "row {index}: {refused} refused, too few");
-            assert!(
-                compared * 2 > CASES as usize,
-                "row {index}: {compared} compared, too few"
-            );
+            assert!(refused * 4 > CASES, "row {index}: {refused} refused, too few");
+            assert!(compared * 2 > CASES, "row {index}: {compared} compared, too few");
         }
     }
 }

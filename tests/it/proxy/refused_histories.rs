@@ -97,6 +97,14 @@ fn stories() -> Vec<Story> {
         arguments("a list, codegraff", ArgumentReader::Codegraff, json!("[1]")),
         arguments("cut off, MiniMax", ArgumentReader::MiniMax, json!(CUT_OFF)),
     ];
+    stories.extend(other_stories());
+    stories
+}
+
+/// Returns the stories about names and about the place of text.
+fn other_stories() -> Vec<Story> {
+    let compatible = wire("openai-chat-compatible");
+    let mut stories = Vec::new();
     stories.push(Story {
         name: "cut off, behind Responses",
         wire: wire("openai-responses-compatible"),
