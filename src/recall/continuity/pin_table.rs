@@ -140,7 +140,10 @@ impl PinTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Principal, PrincipalKey};
+    use crate::{
+        auth::{Principal, PrincipalKey},
+        clock,
+    };
 
     fn text(bytes: usize) -> CarriedValue {
         CarriedValue::Text("x".repeat(bytes).into())
@@ -156,43 +159,43 @@ mod tests {
         let (mut table, [one, two]) = (PinTable::default(), callers());
         let mut count = 0_u8;
         while table
-            .pin_value([count; 32], one, text(1024 * 1024), Instant::now())
+            .pin_value([count; 32], one, text(1024 * 1024), clock::now())
             .is_some()
         {
             count += 1;
         }
         assert_eq!(count, 15);
         // The limit is the caller's own.
-        assert!(table.pin_value([99; 32], two, text(1024), Instant::now()).is_some());
+        assert!(table.pin_value([99; 32], two, text(1024), clock::now()).is_some());
         for record in 0..count {
-            assert!(table.find_value(&[record; 32], Instant::now()).is_some(), "{record}");
+            assert!(table.find_value(&[record; 32], clock::now()).is_some(), "{record}");
         }
         // Rolling back makes room again, and so does a day without use.
         table.roll_back_value(&[0; 32]);
         assert!(
             table
-                .pin_value([50; 32], one, text(1024 * 1024), Instant::now())
+                .pin_value([50; 32], one, text(1024 * 1024), clock::now())
                 .is_some()
         );
         assert!(
             table
-                .pin_value([51; 32], one, text(1024 * 1024), Instant::now())
+                .pin_value([51; 32], one, text(1024 * 1024), clock::now())
                 .is_none()
         );
         tokio::time::advance(UNUSED_ROW_MAX).await;
         assert!(
             table
-                .pin_value([51; 32], one, text(1024 * 1024), Instant::now())
+                .pin_value([51; 32], one, text(1024 * 1024), clock::now())
                 .is_some()
         );
-        assert!(table.find_value(&[1; 32], Instant::now()).is_none());
+        assert!(table.find_value(&[1; 32], clock::now()).is_none());
         assert_eq!(table.bytes, text(1024 * 1024).byte_len());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_pin_stays_and_an_accepted_one_is_not_rolled_back() {
         let (mut table, [one, _]) = (PinTable::default(), callers());
-        let now = Instant::now();
+        let now = clock::now();
         assert_eq!(table.pin_value([1; 32], one, text(3), now), Some(text(3)));
         assert_eq!(table.pin_value([1; 32], one, CarriedValue::Neutral, now), Some(text(3)));
         assert!(table.commit_value([1; 32], one, text(3), now));
