@@ -181,7 +181,7 @@ fn said(row: &Row) -> String {
             head(&mut value, &[1, 1]);
             call(&mut value, row.made_at)
         }
-        3 => {
+        3 | 9 => {
             head(&mut value, &[1]);
             answer(&mut value)
         }
@@ -203,10 +203,6 @@ fn said(row: &Row) -> String {
             format!("id={id} why={why} posted: {}", value.posted(row.made_at))
         }
         8 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
-        9 => {
-            head(&mut value, &[1]);
-            answer(&mut value)
-        }
         other => panic!("kind {other}"),
     };
     value.end();
