@@ -28,6 +28,7 @@ fn filled(wire: &str, body: &str) -> (usize, String) {
 const CALL: &str = r#"{"id":"call_00_aB3dE5fG7hJ9","function":{"name":"f","arguments":"{}"}}"#;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn values_are_written_where_they_are_missing() {
     let chat = |message: &str| format!(r#"{{"messages":[{{"role":"user","content":"go"}},{message}]}}"#);
     let signed = r#""extra_content":{"google":{"thought_signature":"S"}},"#;

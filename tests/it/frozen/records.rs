@@ -181,7 +181,7 @@ fn said(row: &Row) -> String {
             head(&mut value, &[1, 1]);
             call(&mut value, row.made_at)
         }
-        3 => {
+        3 | 9 => {
             head(&mut value, &[1]);
             answer(&mut value)
         }
@@ -203,10 +203,6 @@ fn said(row: &Row) -> String {
             format!("id={id} why={why} posted: {}", value.posted(row.made_at))
         }
         8 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
-        9 => {
-            head(&mut value, &[1]);
-            answer(&mut value)
-        }
         other => panic!("kind {other}"),
     };
     value.end();
@@ -260,7 +256,9 @@ fn the_frozen_file_contains_the_written_records() {
     let copy = state::directory().join("ledger.db");
     fs::copy(golden::path("ledger-v1.db"), &copy).unwrap();
     let kept = facts(&copy, false);
-    let [written, kept] = [&written, &kept].map(|facts| facts.lines().map(identity).collect::<Vec<_>>());
+    // Version 0.1 had no records of this kind, so that its file has none.
+    let is_old = |line: &&str| !line.starts_with("record 9 ");
+    let [written, kept] = [&written, &kept].map(|facts| facts.lines().filter(is_old).map(identity).collect::<Vec<_>>());
     assert_eq!(
         kept, written,
         "today's proxy writes other records than tests/frozen/ledger-v1.db holds: a ledger of version 0.1 cannot be read"

@@ -44,7 +44,9 @@ async fn no_caller_gets_the_value_of_another() {
             if rng.chance(8) {
                 stage.restart().await;
                 let has_lost = !keeps_seen && !server.lasts;
-                talks.values_mut().for_each(|talk| talk.has_lost |= has_lost);
+                for talk in talks.values_mut() {
+                    talk.has_lost |= has_lost;
+                }
             }
             if rng.chance(30) {
                 stage.provider.restart_cache();
