@@ -392,6 +392,8 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     (
         "Unable to submit request because Thought signature is not valid.. Learn more: https://cloud.google.com",
         ForeignThinking,
+        "",
+    ),
     // Values that the client has dropped.
     (
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
