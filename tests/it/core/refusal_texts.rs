@@ -446,8 +446,6 @@ pub(crate) const OTHERS: &[&str] = &[
      `tool_result` blocks).",
     "When thinking is disabled, an `assistant` message in the final position cannot contain `thinking`.",
     "messages.1.content.0: Invalid `source` in `image` block",
-    "Unable to submit request because function call `default_api:read` in the 73. content block is missing a \
-     `thought_signature`.",
     "Invalid 'messages[2].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array \
      instead.",
     "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string \
