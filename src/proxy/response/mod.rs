@@ -22,7 +22,7 @@ use crate::{
     provider::{self, Route},
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
-        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal, read_refusal,
+        ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal,
         watch::{Framing, Watcher},
     },
 };
@@ -171,6 +171,14 @@ impl ProviderAnswer {
             return None;
         };
         let mut refusal = read_refusal(body)?;
+        // Only servers that parse calls or apply templates use other statuses, and only for these two faults.
+        let is_templates = matches!(
+            refusal.kind,
+            RefusalKind::MalformedCall | RefusalKind::UserBehindResults
+        );
+        if self.response.status() != StatusCode::BAD_REQUEST && !is_templates {
+            return None;
+        }
         // The recovery repairs the client's body, which does not contain the new ids.
         for id in &mut refusal.ids {
             if let Some((_, old)) = renamed.iter().find(|(new, _)| new == id) {

@@ -183,7 +183,7 @@ fn a_prefix_names_the_upstream_and_is_removed() {
         ("/xai/v1/messages", &[], "xai /v1/messages anthropic-compatible"),
         ("/minimax/anthropic/v1/messages", &[], "minimax /anthropic/v1/messages anthropic-minimax"),
         ("/minimax/anthropic/v1/messages/count_tokens", &[], "minimax /anthropic/v1/messages/count_tokens anthropic-minimax"),
-        ("/minimax/v1/chat/completions", &[], "minimax /v1/chat/completions openai-chat-compatible"),
+        ("/minimax/v1/chat/completions", &[], "minimax /v1/chat/completions openai-chat-minimax"),
         ("/minimax/v1/responses", &[], "minimax /v1/responses openai-responses-compatible"),
         ("/china/v1/messages", &[], "china /anthropic/v1/messages anthropic-minimax"),
         ("/west/anthropic/v1/messages", &[], "west /anthropic/v1/messages anthropic-minimax"),
