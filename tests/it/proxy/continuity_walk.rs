@@ -82,7 +82,9 @@ async fn no_caller_gets_the_value_of_another() {
                 assert!(value == *made || value == lost, "{told}: {value:?} for {made:?}");
                 returned += usize::from(value == *made);
             }
-            let may_change = std::mem::take(&mut talk.has_lost);
+            // Lost reasoning is missing while the cache is warm, and neutral from the refusal on.
+            let may_change = talk.has_lost;
+            talk.has_lost &= sent.sends == "1";
             assert!(
                 may_change || list.starts_with(&talk.accepted),
                 "{told}\n{}\n{list}",
