@@ -154,7 +154,9 @@ async fn encrypted_reasoning_of_an_open_loop_stays() {
 fn gemini_refusal(contents: &[Value]) -> Option<&'static str> {
     let parts = contents.iter().flat_map(|content| content["parts"].as_array().unwrap());
     for part in parts {
-        let signature = part["thoughtSignature"].as_str().or(part["thought_signature"].as_str());
+        let signature = part["thoughtSignature"]
+            .as_str()
+            .or_else(|| part["thought_signature"].as_str());
         let is_known = |signature: &str| signature.starts_with(OWN) || signature == "skip_thought_signature_validator";
         if signature.is_some_and(|signature| !is_known(signature)) {
             return Some("Corrupted thought signature.");
