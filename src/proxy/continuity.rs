@@ -2,6 +2,8 @@
 
 mod rules;
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -173,6 +175,7 @@ impl RequestContinuity {
         let known = store.find_values(scope, &names, deadline).await;
         let mut fills = Vec::new();
         let mut left_out = Vec::new();
+        let mut sent_before = HashSet::new();
         for (gap, known) in gaps.into_iter().zip(known) {
             // Earlier turns are not validated for signatures: only those that were sent must stay.
             let is_due = gap.kind != ContinuityKind::Signature || gap.is_current;
@@ -181,6 +184,9 @@ impl RequestContinuity {
                 ValueState::LeftOut => false,
                 ValueState::Noted => is_due && ruled.contains(&gap.kind),
             });
+            if known.as_ref().is_some_and(|known| known.state == ValueState::Pinned) {
+                sent_before.insert((gap.kind, gap.key));
+            }
             match known {
                 Some(known) if goes_back => fills.push((gap, known.value)),
                 _ if is_due => left_out.push((gap.kind, gap.key)),
@@ -188,7 +194,7 @@ impl RequestContinuity {
             }
         }
         self.left_out = left_out;
-        let fills = self.pin_fills(fills);
+        let fills = self.pin_fills(fills, &sent_before);
         self.count_fills(&fills);
         ContinuityPlan { fills }
     }
@@ -209,7 +215,7 @@ impl RequestContinuity {
         // Pins of another account's attempt are of no use to this one.
         let organisation = self.owner.organisation_of(profile);
         if organisation != self.organisation {
-            self.roll_back();
+            self.cancel();
             self.organisation = organisation;
         }
         let client_body = self.client_body.clone();
@@ -224,11 +230,8 @@ impl RequestContinuity {
             gaps.retain(|gap| gap.is_current);
         }
         // What the refused body got back already is in it.
-        let is_pinned = |gap: &ContinuityGap| {
-            let mut pinned = self.pinned.iter();
-            pinned.any(|(name, _)| *name == (gap.kind, gap.key))
-        };
-        gaps.retain(|gap| !is_pinned(gap));
+        let pinned: HashSet<ValueName> = self.pinned.iter().map(|(name, _)| *name).collect();
+        gaps.retain(|gap| !pinned.contains(&(gap.kind, gap.key)));
         let names: Vec<ValueName> = gaps.iter().map(|gap| (gap.kind, gap.key)).collect();
         let store = self.owner.recall.continuity();
         let known = store
@@ -241,18 +244,22 @@ impl RequestContinuity {
                 fills.push((gap, value));
             }
         }
-        let fills = self.pin_fills(fills);
+        let fills = self.pin_fills(fills, &HashSet::new());
         if fills.is_empty() {
             return None;
         }
-        let is_filled = |name: &ValueName| fills.iter().any(|(gap, _)| (gap.kind, gap.key) == *name);
-        self.left_out.retain(|name| !is_filled(name));
+        let filled: HashSet<ValueName> = fills.iter().map(|(gap, _)| (gap.kind, gap.key)).collect();
+        self.left_out.retain(|name| !filled.contains(name));
         self.count_fills(&fills);
         Some(ContinuityPlan { fills })
     }
 
-    /// Pins the values of these gaps. Leaves out those for which the table has no room.
-    fn pin_fills(&mut self, fills: Vec<(ContinuityGap, CarriedValue)>) -> Vec<(ContinuityGap, CarriedValue)> {
+    /// Pins the values of these gaps. Leaves out those for which the table has no room, unless they were sent before.
+    fn pin_fills(
+        &mut self,
+        fills: Vec<(ContinuityGap, CarriedValue)>,
+        sent_before: &HashSet<ValueName>,
+    ) -> Vec<(ContinuityGap, CarriedValue)> {
         if !self.may_pin {
             return fills;
         }
@@ -263,13 +270,15 @@ impl RequestContinuity {
         let scope = self.owner.scope(&self.organisation);
         let pinned = self.owner.recall.continuity().pin_values(scope, &values);
         let mut kept = Vec::new();
-        for ((gap, _), value) in fills.into_iter().zip(pinned) {
+        for ((gap, known), value) in fills.into_iter().zip(pinned) {
             let name = (gap.kind, gap.key);
             match value {
                 Some(value) => {
                     self.pinned.push((name, value.clone()));
                     kept.push((gap, value));
                 }
+                // Earlier requests contained it, and the ledger has it.
+                None if sent_before.contains(&name) => kept.push((gap, known)),
                 // A value that could be evicted later must not be sent: the prefix would change then.
                 None => self.left_out.push(name),
             }

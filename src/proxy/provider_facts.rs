@@ -1,6 +1,6 @@
 //! Facts learned from providers' refusals, in memory: about rules, calls, bound thinking and remote calls.
 //!
-//! Their number is bounded. A fact learned from one caller's accepted resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
+//! Their number is bounded, and each read renews its lifetime. A fact learned from one caller's accepted resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
 
 use std::{
     hash::Hash,
@@ -122,7 +122,7 @@ impl ProviderFacts {
         }
         let learned = self.rules.get(&scope.rules_key(model)).unwrap_or_default();
         // Text that moved now would change a prefix that the provider has accepted, and may have cached.
-        let was_accepted = conversation.is_some_and(|conversation| self.accepted_shapes.contains_key(&conversation));
+        let was_accepted = conversation.is_some_and(|conversation| self.accepted_shapes.get(&conversation).is_some());
         LearnedRules {
             words: learned.words.filter(|_| !was_accepted),
             ..learned
@@ -149,7 +149,7 @@ impl ProviderFacts {
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
     pub(super) fn may_drop_thinking(&self, key: impl FnOnce() -> Option<FactKey>) -> bool {
         // The key is a hash over a whole block of thinking.
-        self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable_thinking.contains_key(&key))
+        self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable_thinking.get(&key).is_some())
     }
 
     /// Stores that the provider accepted this conversation with its bound thinking dropped.
@@ -176,7 +176,7 @@ impl ProviderFacts {
 
     /// Returns `true` if a placeholder overrides a result that this caller's client has added in place since.
     pub(super) fn has_overrides(&self, caller: Caller) -> bool {
-        self.has_bound.load(Ordering::Relaxed) && self.overrides.contains_key(&caller)
+        self.has_bound.load(Ordering::Relaxed) && self.overrides.get(&caller).is_some()
     }
 
     /// Stores that the provider accepted such a placeholder.
@@ -186,7 +186,7 @@ impl ProviderFacts {
 
     /// Returns `true` if a provider wants a kind of value back, and refused a body without it.
     pub(super) fn wants_continuity(&self, key: FactKey) -> bool {
-        self.wanted_continuity.contains_key(&key)
+        self.wanted_continuity.get(&key).is_some()
     }
 
     /// Stores that the provider accepted a body once the values were put back.
@@ -201,7 +201,7 @@ impl ProviderFacts {
 
     /// Returns `true` if this block was refused as foreign, so that every body goes without it.
     pub(super) fn is_refused_thinking(&self, block: FactKey) -> bool {
-        self.knows_refused_thinking() && self.refused_thinking.contains_key(&block)
+        self.knows_refused_thinking() && self.refused_thinking.get(&block).is_some()
     }
 
     /// Stores that the provider accepted a body without this block, which it had refused. `true` if that is new.
@@ -212,7 +212,7 @@ impl ProviderFacts {
 
     /// Returns `true` if an accepted body had this block as its last thinking.
     pub(super) fn is_accepted_thinking(&self, block: FactKey) -> bool {
-        self.accepted_thinking.contains_key(&block)
+        self.accepted_thinking.get(&block).is_some()
     }
 
     /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
@@ -232,9 +232,9 @@ impl ProviderFacts {
 
     /// Returns `true` if the ledger was asked for this block, or cannot know more than memory.
     pub(super) fn is_looked_up(&self, block: FactKey) -> bool {
-        self.looked_up_thinking.contains_key(&block)
-            || self.accepted_thinking.contains_key(&block)
-            || self.refused_thinking.contains_key(&block)
+        self.looked_up_thinking.get(&block).is_some()
+            || self.accepted_thinking.get(&block).is_some()
+            || self.refused_thinking.get(&block).is_some()
     }
 
     /// Stores that the ledger was asked for this block.

@@ -57,13 +57,14 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(
     }
 }
 
-/// Returns `true` if the caller has any fact in the ledger. `None` if the ledger did not answer.
+/// Returns `true` if the caller has any fact in the ledger. `None` if that is not known.
 pub(super) async fn has_facts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Option<bool> {
+    // Only verified callers have records. A ledger that fails looks like an unverified caller, so nothing is concluded.
+    let is_verified = timeout_at(deadline, store.callers.is_verified(caller)).await;
+    if !matches!(is_verified, Ok(true)) {
+        return None;
+    }
     let look = async {
-        // Only verified callers have records in the ledger.
-        if !store.callers.is_verified(caller).await {
-            return Ok(Vec::new());
-        }
         let principal = *caller.principal().as_bytes();
         store
             .ledger

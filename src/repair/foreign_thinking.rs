@@ -1,5 +1,7 @@
 //! Removal of foreign thinking: reasoning that another provider, account or organisation has signed or encrypted.
 
+use std::collections::HashSet;
+
 use super::{
     Action, Paired,
     history_plan::{HistoryPlan, PartChange},
@@ -52,6 +54,8 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
     let removed = &conversation.removed_thinking;
     let stays = |part: &&PartId| removed.binary_search(part).is_err();
     planner.plan.report.unrepairable += conversation.foreign_thinking.iter().filter(stays).count();
+    let whole = |flaw: &Flaw| flaw.part.is_none().then_some(flaw.message);
+    let mut fixed: HashSet<usize> = planner.plan.fixes.iter().filter_map(whole).collect();
     for part in removed {
         if format == Format::Gemini {
             // The signature alone is foreign: the call or text that carries it stays.
@@ -62,7 +66,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
         planner.plan.part_changes.insert(*part, PartChange::Removed);
         planner.count(Action::Drop);
         if format == Format::OpenAiResponses {
-            drop_ids_behind(planner.history, &mut planner.plan, *part);
+            drop_ids_behind(planner.history, &mut planner.plan, &mut fixed, *part);
         }
     }
 }
@@ -71,7 +75,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
 ///
 /// OpenAI refuses an item with an id that comes without its reasoning item; an item without an id needs none
 /// (continuedev/continue#11785).
-fn drop_ids_behind(history: &PairedHistory<'_>, plan: &mut HistoryPlan, reasoning: PartId) {
+fn drop_ids_behind(history: &PairedHistory<'_>, plan: &mut HistoryPlan, fixed: &mut HashSet<usize>, reasoning: PartId) {
     let (conversation, json) = (&history.conversation, Json::new(history.conversation.body));
     let first = conversation
         .part(reasoning)
@@ -90,11 +94,7 @@ fn drop_ids_behind(history: &PairedHistory<'_>, plan: &mut HistoryPlan, reasonin
             // Hosted tools and references are nothing without their id.
             _ => *kind == *b"message",
         };
-        let is_fixed = plan
-            .fixes
-            .iter()
-            .any(|flaw| flaw.message == message && flaw.part.is_none());
-        if may_lose_id && !is_fixed && json.member(found.span, "id").is_some() {
+        if may_lose_id && json.member(found.span, "id").is_some() && fixed.insert(message) {
             plan.fixes.push(Flaw {
                 message,
                 part: None,

@@ -6,6 +6,7 @@
 use super::{
     BodyCall, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
+    call_key::is_strong,
     malformed_calls::select_malformed_calls,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
@@ -122,13 +123,16 @@ impl<'b> Parsed<'b> {
         Some(&first.conversation)
     }
 
-    /// Returns the id of the first call, which all requests of one conversation share. `None` for a batch, or without.
+    /// Returns the id of the first call, which all requests of one conversation share. `None` for a batch, without a
+    /// call, or if the id may be another conversation's too.
     pub fn first_call_id(&self) -> Option<&[u8]> {
         let mut parts = self.only_conversation()?.parts.iter();
-        parts.find_map(|part| match &part.kind {
-            PartKind::Call(call) if !call.id.is_empty() => Some(&*call.id),
+        let id = parts.find_map(|part| match &part.kind {
+            PartKind::Call(call) => Some(&*call.id),
             _ => None,
-        })
+        })?;
+        // Counters such as `call_0` are used again in every conversation.
+        is_strong(id, b"").then_some(id)
     }
 
     /// Returns each history's references into provider-side state. Empty for formats without remote calls.

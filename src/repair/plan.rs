@@ -61,7 +61,8 @@ pub fn plan(paired: &Paired<'_>, known: &KnownAnswers, policy: &RepairPolicy) ->
             Err(reason) => return Err(reason),
         }
     }
-    if paired.is_batch && !all.report.findings.is_empty() {
+    // Removed thinking and placeholders of remote calls are edits without findings.
+    if paired.is_batch && (!all.report.findings.is_empty() || all.histories.iter().any(Option::is_some)) {
         validate(paired.body)?;
     }
     Ok(all)

@@ -47,7 +47,16 @@ pub(super) async fn next_resend(
     let recovery = attempts.recovery.as_mut()?;
     let resend = catch_core_panic(|| recovery.resend_changed(context, |paired, body| plan.apply(paired, body)));
     log.event.overhead += clock::now().duration_since(began);
-    let resend = resend?;
+    let Some(resend) = resend else {
+        // What was filled is not sent, so it must be neither counted nor pinned.
+        attempts
+            .outgoing
+            .body
+            .continuity
+            .iter_mut()
+            .for_each(|continuity| continuity.cancel());
+        return None;
+    };
     log.record_resend(resend.reason);
     let continuity = attempts.outgoing.body.continuity.as_ref();
     Some(Resend {

@@ -2,6 +2,8 @@
 //!
 //! First the blocks behind the last accepted body, so that the bytes which the provider has cached stay. Then all.
 
+use std::collections::HashSet;
+
 use crate::{
     proxy::{
         data_path::DataPath,
@@ -95,10 +97,11 @@ pub(super) fn choose_blocks(
     if blocks.iter().any(|block| block.is_current && block.is_impossible) {
         return None;
     }
+    let removed: HashSet<ThinkingHash> = state.removed.iter().copied().collect();
     let is_refused = |block: &ThinkingBlock| facts.is_refused_thinking(scope.thinking_key(block.hash));
     let is_left = |block: &&ThinkingBlock| {
         // Impossible blocks are not in the body that was refused.
-        !block.is_current && !block.is_impossible && !state.removed.contains(&block.hash) && !is_refused(block)
+        !block.is_current && !block.is_impossible && !removed.contains(&block.hash) && !is_refused(block)
     };
     let hashes = |blocks: &[ThinkingBlock]| -> Vec<ThinkingHash> {
         blocks.iter().filter(is_left).map(|block| block.hash).collect()

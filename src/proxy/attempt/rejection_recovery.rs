@@ -308,7 +308,10 @@ impl RejectionRecovery {
             if may_be_ours && parsed.is_blameless(refusal) {
                 let original = Segments::whole(self.base_body.clone());
                 let answers = CallAnswers::default();
-                return Some(Resend::new(original, RepairReport::default(), "pairing", answers, None));
+                return Some(Resend {
+                    is_fallback: true,
+                    ..Resend::new(original, RepairReport::default(), "pairing", answers, None)
+                });
             }
         }
         None

@@ -41,6 +41,7 @@ async fn resend_while_refused(
     if attempts.recovery.is_some() || !attempts.outgoing.body.renamed_ids.is_empty() {
         answer = answer.with_refusal_read(idle).await?;
     }
+    let mut facts = Vec::new();
     while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
         let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
             // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
@@ -86,9 +87,17 @@ async fn resend_while_refused(
         log.repair_header = Some(request::actions_header(&resend.report));
         attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
         log.event.report = Some(resend.report);
-        if let Some(fact) = resend.fact.filter(|_| answer.status().is_success()) {
-            // Only an accepted resend proves the fact: a refusal's text may echo what the client wrote.
-            let upstream = &route.upstream.name;
+        if resend.is_fallback {
+            // The body before all repairs proves nothing of what they assumed.
+            facts.clear();
+        }
+        facts.extend(resend.fact);
+    }
+    if answer.status().is_success() {
+        // Only an accepted resend proves the facts: a refusal's text may echo what the client wrote. The last body
+        // follows those of earlier resends too.
+        let upstream = &route.upstream.name;
+        for fact in facts {
             fact.store_fact(&path.facts, FactScope { upstream, caller });
         }
     }

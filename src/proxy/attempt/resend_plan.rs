@@ -26,6 +26,8 @@ pub(super) struct Resend {
     pub(super) late_text: Option<(Anchor, AppendedText)>,
     /// Fact to learn if the provider accepts the resend. `None` if there is none.
     pub(super) fact: Option<LearnedFact>,
+    /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
+    pub(super) is_fallback: bool,
 }
 
 impl Resend {
@@ -45,6 +47,7 @@ impl Resend {
             answers,
             late_text: None,
             fact,
+            is_fallback: false,
         }
     }
 }
