@@ -1,4 +1,4 @@
-//! Recovery from a provider's 400 about pairing: repairs the calls it names, for a resend on the same credential.
+//! Recovery from a provider's refusal of the history: repairs the calls it names, for a resend on the same credential.
 //!
 //! Never used in strict or observe mode, for a signed body, or after the first byte of an answer.
 

@@ -87,7 +87,7 @@ impl ProviderAnswer {
         error_info
     }
 
-    /// Reads the body of a 400, which may name a fault in the pairing. `limit` is the timeout between two frames.
+    /// Reads the body of an answer that may refuse the history. `limit` is the timeout between two frames.
     pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
         // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07).
         let status = self.response.status();

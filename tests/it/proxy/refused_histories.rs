@@ -308,6 +308,28 @@ async fn a_refused_resend_teaches_nothing() {
     assert_eq!(upstream.requests()[2].text(), body.to_string());
 }
 
+/// A history with two faults: both rules are learned from one exchange, of three sends.
+#[tokio::test]
+async fn two_refusals_of_one_request_teach_both_rules() {
+    let (compatible, format) = (wire("openai-chat-compatible"), Format::OpenAiChat);
+    let rules = ServerRules {
+        bridge: Some(BridgeWords::Plain),
+        ..ServerRules::reading(ArgumentReader::NearAi)
+    };
+    let provider = Provider::ruled(&[compatible], rules).await;
+    let app = app_as(provider.address(), ProviderKind::Compatible).await;
+    let body = request(format, "m", &chat("bash", &json!(CUT_OFF)), &[]);
+    let (status, sends, repair) = ask(&app, "sk-a", format, &body).await;
+    assert_eq!(
+        (status, sends.as_str(), repair.as_str()),
+        (200, "3", "fixed=1, rearranged=1")
+    );
+    let mended = provider.last().body;
+    let (status, sends, _) = ask(&app, "sk-a", format, &body).await;
+    assert_eq!((status, sends.as_str()), (200, "1"));
+    assert_eq!(provider.last().body, mended, "the same bytes at once");
+}
+
 /// A conversation that the provider has accepted keeps its shape: its prefix may be cached.
 #[tokio::test]
 async fn an_accepted_conversation_keeps_its_shape() {
