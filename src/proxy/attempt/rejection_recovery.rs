@@ -19,8 +19,7 @@ use crate::{
     policy::retry::SENDS_MAX,
     repair::{
         BodyCall, CallKey, LearnedRules, OnForeignThinking, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder,
-        Plan, RefusalReading, RepairPolicy, RepairReport, is_strong, parse, plan, replace_unseen_results,
-        thinking_blocks,
+        Plan, RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind, Wire},
@@ -306,12 +305,7 @@ impl RejectionRecovery {
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
             let may_be_ours = reading == RefusalReading::StrictestRules && !self.last_sent.is_original();
             if may_be_ours && parsed.is_blameless(refusal) {
-                let original = Segments::whole(self.base_body.clone());
-                let answers = CallAnswers::default();
-                return Some(Resend {
-                    is_fallback: true,
-                    ..Resend::new(original, RepairReport::default(), "pairing", answers, None)
-                });
+                return Some(Resend::fallback(Segments::whole(self.base_body.clone())));
             }
         }
         None

@@ -50,6 +50,15 @@ impl Resend {
             is_fallback: false,
         }
     }
+
+    /// Creates the resend of the body before all repairs.
+    pub(super) fn fallback(original: Segments) -> Self {
+        let (report, answers) = (RepairReport::default(), CallAnswers::default());
+        Self {
+            is_fallback: true,
+            ..Self::new(original, report, "pairing", answers, None)
+        }
+    }
 }
 
 /// A fact that an accepted resend proves.

@@ -333,8 +333,13 @@ async fn two_refusals_of_one_request_teach_both_rules() {
 /// A conversation that the provider has accepted keeps its shape: its prefix may be cached.
 #[tokio::test]
 async fn an_accepted_conversation_keeps_its_shape() {
+    // Such an id belongs to one conversation, unlike a counter.
+    const OLDER: &str = "toolu_01A09q90qw90lq917835lq9";
+    const NEWER: &str = "toolu_01B19q90qw90lq917835lq9";
     let (accepted, format) = (answer(200, "application/json", "{}"), Format::Anthropic);
-    let rule = refused("messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_7");
+    let rule = refused(
+        "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01B19q90qw90lq917835lq9",
+    );
     let answers = [
         accepted.clone(),
         rule.clone(),
@@ -350,19 +355,19 @@ async fn an_accepted_conversation_keeps_its_shape() {
         let history = messages(&[call(id), text("behind")], &[result(id)]);
         request(format, "m", &history, more)
     };
-    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation("toolu_1", &[])).await;
+    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation(OLDER, &[])).await;
     assert_eq!(
         (status, sends.as_str(), repair.as_str()),
         (200, "1", "none"),
         "accepted as it is"
     );
-    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation("toolu_7", &[])).await;
+    let (status, sends, repair) = ask(&app, "sk-a", format, &conversation(NEWER, &[])).await;
     assert_eq!(
         (status, sends.as_str(), repair.as_str()),
         (200, "2", "rearranged=1"),
         "taught by another"
     );
-    let older = conversation("toolu_1", &goes_on());
+    let older = conversation(OLDER, &goes_on());
     let (status, sends, repair) = ask(&app, "sk-a", format, &older).await;
     assert_eq!(
         (status, sends.as_str(), repair.as_str()),
