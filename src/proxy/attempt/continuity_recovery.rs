@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock,
     policy::retry::SENDS_MAX,
-    proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog},
+    proxy::{catch_core_panic::catch_core_panic, continuity::RequestContinuity, exchange_log::ExchangeLog},
     repair::ContinuityKind,
     wire::RefusalKind,
 };
@@ -54,7 +54,7 @@ pub(super) async fn next_resend(
             .body
             .continuity
             .iter_mut()
-            .for_each(|continuity| continuity.cancel());
+            .for_each(RequestContinuity::cancel);
         return None;
     };
     log.record_resend(resend.reason);
