@@ -45,11 +45,11 @@ struct CheckedFile {
     verdict: Result<CheckedBody, input::InputError>,
 }
 
-/// What was found in one body.
+/// The faults of one body.
 struct CheckedBody {
     wire: Wire,
     findings: Vec<Finding>,
-    /// What only some servers of the format refuse. Never counts for the exit code.
+    /// Faults that only some servers of the format refuse. They never count for the exit code.
     notes: Vec<Finding>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     wire::{Format, Wire, watch::Facts},
 };
 
-/// The owner of the values of one exchange, apart from the organisation, which each attempt has its own of.
+/// The owner of the values of one exchange, apart from the organisation, which may differ between attempts.
 #[derive(Clone, Debug)]
 pub(super) struct ContinuityOwner {
     pub(super) recall: AnswerStore,

@@ -24,7 +24,7 @@ pub(super) struct AttemptOutcome {
     pub(super) lane: Option<Lane>,
     /// Late-result context. `None` if no tool service is configured.
     pub(super) late_results: Option<LateResults>,
-    /// What the values that the answer carries are stored under. `None` if nothing of it is wanted.
+    /// The owner and key of the values that the answer carries. `None` if no provider wants any of them back.
     pub(super) note: Option<AnswerNote>,
     /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,

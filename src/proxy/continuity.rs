@@ -91,7 +91,7 @@ pub(super) struct RequestContinuity {
     organisation: String,
     pinned: Vec<NamedValue>,
     left_out: Vec<ValueName>,
-    /// Kinds that a refusal of this exchange has already taught.
+    /// Kinds whose refusal this exchange has already answered with a resend.
     tried: Vec<ContinuityKind>,
     /// Kinds of the values that the present body got back, one for each.
     filled: Vec<ContinuityKind>,
@@ -146,7 +146,8 @@ impl RequestContinuity {
 
     /// Returns the values that the body gets back at once, and pins those that are new.
     ///
-    /// Pinned values go back wherever their call stands. Others only where the rule is documented, or was learned.
+    /// Pinned values go back wherever their call is, unless thinking is turned off. Others only where the rule is
+    /// documented, or was learned.
     pub(super) async fn plan_values(
         &mut self,
         path: &DataPath,

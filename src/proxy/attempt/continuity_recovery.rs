@@ -1,4 +1,4 @@
-//! Recovery from a provider's 400 about a value that its own answer carried and the client has dropped.
+//! Recovery from a refusal that misses a value which the provider's own answer carried and the client has dropped.
 
 use super::{
     Attempts,

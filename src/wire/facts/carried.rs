@@ -9,7 +9,7 @@ pub const CARRIED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of the longest id of a container.
 const CONTAINER_BYTES_MAX: usize = 256;
 
-/// What one answer carries, as far as the answer has come.
+/// The values that one answer has carried so far.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CarriedFacts {
     /// Set if the carried values are noted at all.
