@@ -318,7 +318,12 @@ impl RequestContinuity {
         !self.filled.is_empty()
     }
 
-    /// Takes everything back: the body could not be changed.
+    /// Returns `true` if the body may go to the organisation of this profile: it got nothing back from another one.
+    pub(super) fn fits_profile(&self, profile: Option<ProfileId>) -> bool {
+        !self.is_filled() || self.owner.organisation_of(profile) == self.organisation
+    }
+
+    /// Takes everything back: the body could not be changed, or must not contain the values.
     pub(super) fn cancel(&mut self) {
         self.roll_back();
         (self.filled, self.findings) = (Vec::new(), Vec::new());

@@ -8,8 +8,9 @@ use super::{
 use crate::{
     clock,
     policy::retry::SENDS_MAX,
-    proxy::{catch_core_panic::catch_core_panic, continuity::RequestContinuity, exchange_log::ExchangeLog},
+    proxy::{catch_core_panic::catch_core_panic, continuity::RequestContinuity, exchange_log::ExchangeLog, request},
     repair::ContinuityKind,
+    splice::Segments,
     wire::RefusalKind,
 };
 
@@ -64,4 +65,45 @@ pub(super) async fn next_resend(
         fact: continuity.map(|continuity| LearnedFact::WantsContinuity(continuity.fact_key(kind))),
         ..resend
     })
+}
+
+/// Returns `true` if the body got values back of another organisation than that of the present profile.
+pub(super) fn has_foreign_values(attempts: &Attempts<'_>) -> bool {
+    let continuity = attempts.outgoing.body.continuity.as_ref();
+    continuity.is_some_and(|known| !known.fits_profile(attempts.profile))
+}
+
+/// Takes the values of another organisation out of the body again.
+///
+/// The profile is chosen after the repair, and rotation may change it. Reasoning and signatures of one account must not
+/// reach another one, which could not use them either.
+pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) {
+    let path = attempts.path;
+    let body = &mut attempts.outgoing.body;
+    body.continuity.iter_mut().for_each(RequestContinuity::cancel);
+    // A fact about these values is proven only by a body that has them.
+    attempts
+        .learned_facts
+        .retain(|fact| !matches!(fact, LearnedFact::WantsContinuity(_)));
+    let context = RecoveryContext {
+        path,
+        policy: &path.settings.policy,
+    };
+    let Some(recovery) = attempts.recovery.as_mut() else {
+        return;
+    };
+    let Some(unfilled) = recovery.take_unfilled() else {
+        return;
+    };
+    let planned = catch_core_panic(|| recovery.resend_as(unfilled.clone(), context));
+    // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
+    let resend = planned.unwrap_or_else(|| Resend::fallback(Segments::whole(unfilled)));
+    if let Some(pins) = body.pins.as_mut() {
+        // Without a late text there is nothing to store that could fail.
+        pins.replace_pins(resend.answers, None).await;
+    }
+    log.repair_header = Some(request::actions_header(&resend.report));
+    body.renamed_ids.clone_from(&resend.report.renamed);
+    log.event.report = Some(resend.report);
+    attempts.outgoing.replace_body(resend.body, false);
 }

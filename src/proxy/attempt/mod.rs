@@ -14,7 +14,7 @@ use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
     attempt_outcome::AttemptOutcome, client_body::ClientFault, data_path::DataPath, error::ProxyError,
-    exchange_log::ExchangeLog, request::OutgoingRequest, response::ProviderAnswer,
+    exchange_log::ExchangeLog, provider_facts::FactScope, request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
     auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
@@ -33,6 +33,7 @@ use crate::{
     upstream::{Phase, SendError, SendErrorKind},
 };
 use rejection_recovery::RejectionRecovery;
+use resend_plan::LearnedFact;
 
 /// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn run_attempts(
@@ -63,6 +64,7 @@ pub(super) async fn run_attempts(
         route,
         outgoing,
         recovery,
+        learned_facts: Vec::new(),
         profile: None,
         tried_profiles: Vec::new(),
         former_profile: None,
@@ -81,6 +83,8 @@ struct Attempts<'x> {
     /// Data for resends after a refusal. `None` if the provider's first answer is final.
     /// Boxed, because most exchanges end without a refusal.
     recovery: Option<Box<RejectionRecovery>>,
+    /// Facts that the provider proves if it accepts the present body.
+    learned_facts: Vec<LearnedFact>,
     /// The profile of the present attempt. `None` for the client's own credential.
     profile: Option<ProfileId>,
     /// Profiles that this exchange has left.
@@ -152,6 +156,10 @@ impl Attempts<'_> {
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
     async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
+        if continuity_recovery::has_foreign_values(self) {
+            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+            Box::pin(continuity_recovery::take_values_out(self, log)).await;
+        }
         let sent = match self.send_request(log).await {
             Ok(answer) => resend::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
@@ -377,9 +385,7 @@ impl Attempts<'_> {
             if let Some(continuity) = &mut self.outgoing.body.continuity {
                 continuity.commit();
             }
-            if let Some(recovery) = &self.recovery {
-                recovery.settle_thinking(self.path);
-            }
+            self.store_learned_facts();
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());
             let context = &self.outgoing.body.context;
@@ -404,6 +410,25 @@ impl Attempts<'_> {
             }
         }
         tried.result
+    }
+
+    /// Stores what the provider has proven by an answer to this body. Call it after a success.
+    ///
+    /// A refusal proves nothing, since its text may echo what the client wrote. Nor does an error in the stream's first
+    /// event, nor a token count: counters accept histories that the model refuses.
+    fn store_learned_facts(&mut self) {
+        if !self.route.asks_for_turn() {
+            return;
+        }
+        let caller = self.outgoing.body.context.caller;
+        let upstream = &self.route.upstream.name;
+        for fact in std::mem::take(&mut self.learned_facts) {
+            fact.store_fact(&self.path.facts, FactScope { upstream, caller });
+        }
+        if let Some(recovery) = &self.recovery {
+            recovery.note_accepted_shape(&self.path.facts);
+            recovery.settle_thinking(self.path);
+        }
     }
 
     /// Describes the request to the choice of a profile.

@@ -32,6 +32,8 @@ pub(super) struct RejectionRecovery {
     base_body: Bytes,
     /// The body before any recovery: the client's, decoded, with late results at the end of messages.
     original_body: Bytes,
+    /// The body without the values that it got back. `None` if it got none.
+    unfilled_body: Option<Bytes>,
     /// `true` if its last place for late results has some.
     ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
@@ -100,6 +102,7 @@ impl RejectionRecovery {
         Self {
             original_body: sent.plain.clone(),
             base_body: sent.plain,
+            unfilled_body: sent.unfilled,
             ends_with_late: sent.ends_with_late,
             may_override: true,
             wire: sent.wire,
@@ -191,7 +194,21 @@ impl RejectionRecovery {
             return None;
         }
         let changed = change(&self.pair_base_body(context)?, &self.base_body)?;
-        (self.base_body, self.original_body) = (changed.clone(), changed);
+        let unfilled = self.base_body.clone();
+        self.unfilled_body.get_or_insert(unfilled);
+        self.resend_as(changed, context)
+    }
+
+    /// Takes the body without any value that it got back. `None` if it got none.
+    pub(super) const fn take_unfilled(&mut self) -> Option<Bytes> {
+        self.unfilled_body.take()
+    }
+
+    /// Plans another body in place of the present one. `None` if that fails.
+    pub(super) fn resend_as(&mut self, body: Bytes, context: RecoveryContext<'_>) -> Option<Resend> {
+        // A recovery from bound thinking that has moved results starts over.
+        self.binding_stage = BindingStage::Untouched;
+        (self.base_body, self.original_body) = (body.clone(), body);
         let paired = self.pair_base_body(context)?;
         let mut lookup = self.lookup.clone();
         lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);

@@ -9,8 +9,8 @@ use crate::{
     clock,
     policy::OnOrganisationChange,
     proxy::{
-        catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, provider_facts::FactScope,
-        request, response::ProviderAnswer,
+        catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, request,
+        response::ProviderAnswer,
     },
     repair::CallKey,
     upstream::SendError,
@@ -36,12 +36,10 @@ async fn resend_while_refused(
 ) -> Result<ProviderAnswer, SendError> {
     let (path, route) = (attempts.path, attempts.route);
     let (limit, idle) = (attempts.head_timeout(log), path.settings.timeouts.idle);
-    let caller = attempts.outgoing.body.context.caller;
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
     if attempts.recovery.is_some() || !attempts.outgoing.body.renamed_ids.is_empty() {
         answer = answer.with_refusal_read(idle).await?;
     }
-    let mut facts = Vec::new();
     while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
         let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
             // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
@@ -89,20 +87,9 @@ async fn resend_while_refused(
         log.event.report = Some(resend.report);
         if resend.is_fallback {
             // The body before all repairs proves nothing of what they assumed.
-            facts.clear();
+            attempts.learned_facts.clear();
         }
-        facts.extend(resend.fact);
-    }
-    if answer.status().is_success() {
-        // Only an accepted resend proves the facts: a refusal's text may echo what the client wrote. The last body
-        // follows those of earlier resends too.
-        let upstream = &route.upstream.name;
-        for fact in facts {
-            fact.store_fact(&path.facts, FactScope { upstream, caller });
-        }
-    }
-    if let Some(recovery) = attempts.recovery.as_ref().filter(|_| answer.status().is_success()) {
-        recovery.note_accepted_shape(&path.facts);
+        attempts.learned_facts.extend(resend.fact);
     }
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
 }

@@ -70,6 +70,8 @@ struct ReadBody<'b> {
 struct RepairedBody {
     /// Body for which the plan was made: the client's, with late results at the end of messages.
     plain: Bytes,
+    /// `plain` without the values that it got back. `None` if it got none.
+    unfilled: Option<Bytes>,
     body: Segments,
     report: RepairReport,
     texts: LateTexts,
@@ -306,6 +308,7 @@ impl BodyRepair<'_> {
         };
         let RepairedBody {
             plain,
+            unfilled,
             body,
             mut report,
             texts,
@@ -338,6 +341,7 @@ impl BodyRepair<'_> {
         let is_untouched = body.is_original() && texts.count == 0 && !is_filled;
         let sent = SentBody {
             plain,
+            unfilled,
             ends_with_late: texts.is_at_end,
             body: body.clone(),
             lookup,
@@ -412,8 +416,12 @@ impl BodyRepair<'_> {
         }
         let body = values.apply(&paired, &plain);
         let read = |body| self.pair_again(caller, learned, body, conversation);
+        let mut unfilled = None;
         match body.as_ref().and_then(read) {
-            Some(again) => (paired, plain) = (again, body.clone().unwrap_or_default()),
+            Some(again) => {
+                paired = again;
+                unfilled = Some(std::mem::replace(&mut plain, body.clone().unwrap_or_default()));
+            }
             None => continuity.iter_mut().for_each(RequestContinuity::cancel),
         }
         let planner = self.answer_planner(caller);
@@ -443,6 +451,7 @@ impl BodyRepair<'_> {
         });
         Ok(RepairedBody {
             plain: plain.clone(),
+            unfilled,
             body: repaired,
             report: plan.report,
             texts,

@@ -77,8 +77,10 @@ impl OutgoingBody {
 /// Body that was sent, with everything that a resend needs.
 #[derive(Debug)]
 pub(in crate::proxy) struct SentBody {
-    /// Client's body, decoded, with late results at the end of messages.
+    /// Client's body, decoded, with late results at the end of messages and the values that it got back.
     pub(in crate::proxy) plain: Bytes,
+    /// The same without the values that it got back. `None` if it got none.
+    pub(in crate::proxy) unfilled: Option<Bytes>,
     /// `true` if the last place for late results has some.
     pub(in crate::proxy) ends_with_late: bool,
     /// Bytes that were sent.

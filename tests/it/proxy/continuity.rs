@@ -682,6 +682,34 @@ async fn a_signature_stays_in_its_organisation() {
     assert!(server.values(&same.up)[0].starts_with("CiQB"), "{same:#?}");
 }
 
+/// A rotation within one exchange takes the values of the first organisation out again.
+#[tokio::test]
+async fn a_value_does_not_follow_a_rotation_to_another_organisation() {
+    let server = DEEPSEEK;
+    let two_organisations = |builder: &mut Builder| {
+        let profiles = [("a", "org-x", 1_000_000_000), ("b", "org-y", 1)];
+        let profiles = profiles.map(|(label, organisation, weight)| pool::profile(label, Some(organisation), weight));
+        builder.profiles.insert("x".to_owned(), profiles.to_vec());
+    };
+    let stage = Stage::with(server, kept::durable(), false, two_organisations).await;
+    let history = stage.work("one", &[server.user("go")], IDS[0], false).await;
+    let limit = json!({"error": {"message": "Rate limit reached", "type": "rate_limit_error", "code": "rate_limit"}});
+    stage.provider.reply(Reply::Status(429, limit));
+    let sent = stage.send("one", &server.body(&history, false)).await;
+    // This provider accepts warm turns without their reasoning.
+    assert_eq!(sent.notes(), (200, "2", "none"), "{sent:#?}");
+    let bodies: Vec<(String, Vec<String>)> = stage.provider.seen()[1..]
+        .iter()
+        .map(|seen| {
+            let key = seen.headers["authorization"].to_str().unwrap();
+            let label = key.trim_start_matches("Bearer ").trim_start_matches(pool::CANARY);
+            (label.to_owned(), server.values(&String::from_utf8_lossy(&seen.body)))
+        })
+        .collect();
+    let first = vec!["thought 1".to_owned()];
+    assert_eq!(bodies, [("a".to_owned(), first), ("b".to_owned(), Vec::new())]);
+}
+
 /// An id that occurs twice names no call, and gets at most the neutral value.
 #[tokio::test]
 async fn a_repeated_id_gets_no_value() {

@@ -15,6 +15,7 @@ use crate::{
     support::{
         app::{App, Builder, before, post_with},
         judge::{self, ArgumentReader, BridgeWords, NameReader, ServerRules},
+        pool,
         provider::Provider,
         wire::Upstream,
     },
@@ -306,6 +307,55 @@ async fn a_refused_resend_teaches_nothing() {
     let (status, sends, repair) = ask(&app, "sk-a", Format::OpenAiChat, &body).await;
     assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "none"));
     assert_eq!(upstream.requests()[2].text(), body.to_string());
+}
+
+/// An error in the first event of a stream is no acceptance, whatever its status.
+#[tokio::test]
+async fn a_stream_that_begins_with_an_error_teaches_nothing() {
+    let refused = refused("Assistant tool call function.arguments must be valid JSON.");
+    let event = "data: {\"error\":{\"message\":\"no\",\"type\":\"invalid_request_error\",\"code\":null}}\n\n";
+    let failed = answer(200, "text/event-stream", event);
+    let accepted = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([refused, failed, accepted]).await;
+    let pooled = |builder: &mut Builder| {
+        builder.upstreams.truncate(1);
+        builder.upstreams[0].name.replace_range(.., "x");
+        builder.upstreams[0].kind = ProviderKind::Compatible;
+        builder
+            .profiles
+            .insert("x".to_owned(), vec![pool::profile("a", None, 1)]);
+    };
+    let app = before(upstream.address).with(pooled).start().await;
+    let mut body = request(Format::OpenAiChat, "m", &chat("bash", &json!(CUT_OFF)), &[]);
+    body["stream"] = json!(true);
+    let (_, sends, _) = ask(&app, "sk-a", Format::OpenAiChat, &body).await;
+    assert_eq!(sends, "2");
+    let (status, sends, repair) = ask(&app, "sk-a", Format::OpenAiChat, &body).await;
+    assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "none"));
+    assert_eq!(upstream.requests()[2].text(), body.to_string());
+}
+
+/// A token count may accept what the model refuses, so an accepted one teaches nothing.
+#[tokio::test]
+async fn an_accepted_token_count_teaches_nothing() {
+    let rule = refused(
+        "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01A09q90qw90lq917835lq9",
+    );
+    let accepted = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([rule, accepted.clone(), accepted]).await;
+    let app = app_as(upstream.address, ProviderKind::Anthropic).await;
+    let id = "toolu_01A09q90qw90lq917835lq9";
+    let body = request(
+        Format::Anthropic,
+        "m",
+        &messages(&[call(id), text("behind")], &[result(id)]),
+        &[],
+    );
+    let head = [("x-api-key", "sk-a")];
+    let count = post_with("/x/v1/messages/count_tokens", &head, body.to_string().as_bytes());
+    assert_eq!(notes(&app.ask(count).await), (200, "2", "rearranged=1"));
+    let (status, sends, repair) = ask(&app, "sk-a", Format::Anthropic, &body).await;
+    assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "none"));
 }
 
 /// A history with two faults: both rules are learned from one exchange, of three sends.
