@@ -43,6 +43,7 @@ pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
 pub use format::Format;
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
+pub use openai_responses::item_chain::{ChainItem, ContinuedBody, ItemChain, remove_previous_id};
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};
 pub(crate) use signatures::{remove_gemini_signature, thinking_signature, verifies_signatures};
 pub use thinking_switch::is_thinking_off;

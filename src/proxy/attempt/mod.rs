@@ -3,6 +3,7 @@
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
 mod continuity_recovery;
+mod dead_response_recovery;
 mod first_profile;
 mod foreign_thinking_recovery;
 mod rejection_recovery;
@@ -229,6 +230,7 @@ impl Attempts<'_> {
                 .as_ref()
                 .filter(|_| self.route.asks_for_turn())
                 .map(|continuity| continuity.answer_note(self.profile)),
+            chain: None,
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -379,6 +381,9 @@ impl Attempts<'_> {
             }
             if let Some(recovery) = &self.recovery {
                 recovery.settle_thinking(self.path);
+            }
+            if let (Some(chain), Some(outcome)) = (self.outgoing.body.chain.take(), &mut log.outcome) {
+                outcome.chain = chain.begin_chain();
             }
             // A token count on another profile must not move the conversation there.
             let is_turn = !session::is_token_count(self.route.target.path());

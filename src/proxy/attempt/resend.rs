@@ -3,7 +3,8 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery, rejection_recovery::RecoveryContext, resend_plan::Resend, send, to_proxy_error,
+    Attempts, continuity_recovery, dead_response_recovery, rejection_recovery::RecoveryContext, resend_plan::Resend,
+    send, to_proxy_error,
 };
 use crate::{
     clock,
@@ -46,6 +47,8 @@ async fn resend_while_refused(
         let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
             // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
             Box::pin(continuity_recovery::next_resend(attempts, refusal.kind, log)).await
+        } else if refusal.kind == RefusalKind::DeadResponse {
+            dead_response_recovery::next_resend(attempts, &refusal, log)
         } else {
             Box::pin(fetch_answered_calls(attempts, &refusal)).await;
             next_resend(attempts, &refusal, log)

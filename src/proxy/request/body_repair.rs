@@ -9,6 +9,7 @@ use super::{
     call_lookup::{CallLookup, CallMemory},
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext, named_model},
+    dead_response::{DeadResponse, finish_body},
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::PendingPins,
     repeat_watch::watch_calls,
@@ -110,6 +111,7 @@ impl BodyRepair<'_> {
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
         let decoded = coding.decode_body(&raw, limit);
+        let (dead, raw, decoded) = DeadResponse::remove_from(self, caller, raw, decoded);
         let outgoing = match &decoded {
             Ok(plain) => match self.read_body(caller, plain) {
                 Ok((body_caller, read)) => {
@@ -127,6 +129,7 @@ impl BodyRepair<'_> {
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
             Err(reason) => Ok(self.unread_body(caller, log, *reason, Payload::InMemory(Segments::whole(raw)))),
         };
+        let outgoing = finish_body(self, dead, &decoded, outgoing, log);
         log.event.overhead = clock::now().duration_since(began);
         outgoing
     }
@@ -360,6 +363,7 @@ impl BodyRepair<'_> {
             pins,
             late_results: results.late.is_used().then_some(results),
             continuity,
+            chain: None,
             needs_binding_beta: asks_for_binding_controls,
             context,
         }

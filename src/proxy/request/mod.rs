@@ -5,6 +5,7 @@ mod body_repair;
 mod call_lookup;
 mod content_coding;
 mod context;
+mod dead_response;
 mod outgoing;
 mod pending_pins;
 mod repeat_watch;

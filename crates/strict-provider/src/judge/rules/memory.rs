@@ -32,6 +32,11 @@ impl ServerMemory {
         self.responses.insert(id);
     }
 
+    /// Loses every response: none can be continued.
+    pub fn forget_responses(&mut self) {
+        self.responses = BoundedSet::default();
+    }
+
     /// Remembers a call, so that its turn counts as warm.
     pub fn add_cached(&mut self, call_id: &str) {
         self.cached.insert(call_id);
