@@ -7,7 +7,9 @@ use bytes::Bytes;
 use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
+    conversation::Finding,
     recall::AnswerStore,
+    repair::{Action, RepairReport},
     wire::{ContinuedBody, ItemChain, remove_previous_id, watch::Facts, watch::TEXT_BYTES_MAX},
 };
 
@@ -25,6 +27,8 @@ pub(super) struct ChainRequest {
     pub(super) caller: Caller,
     /// The client's body, decoded. Its own items count, and not those that the proxy inserts.
     pub(super) body: Bytes,
+    /// The dead id that the sent body lacks. `None` if nothing was removed.
+    pub(super) removed_id: Option<String>,
 }
 
 /// The chain of an accepted request, to which the items of its answer are added.
@@ -56,9 +60,20 @@ impl fmt::Debug for WithoutDeadId {
 }
 
 impl ChainRequest {
+    /// Adds the removal of a dead id to a report.
+    pub(super) fn add_to_report(&self, report: &mut RepairReport) {
+        if let Some(id) = &self.removed_id {
+            let removals = report.actions.entry(Action::Drop).or_default();
+            *removals = removals.saturating_add(1);
+            report.findings.insert(0, Finding::dead_response(id.clone()));
+        }
+    }
+
     /// Hashes the items of a request that a provider has accepted. `None` if they are not all known.
     pub(super) fn begin_chain(self) -> Option<ChainNote> {
-        let Self { recall, caller, body } = self;
+        let Self {
+            recall, caller, body, ..
+        } = self;
         let chains = recall.response_chains();
         let chain = catch_core_panic(|| {
             let read = ContinuedBody::read(&body)?;

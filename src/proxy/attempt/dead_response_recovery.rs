@@ -7,10 +7,9 @@ use super::{
 };
 use crate::{
     clock,
-    conversation::Finding,
     policy::retry::SENDS_MAX,
     proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog, provider_facts::FactScope},
-    repair::{Action, OnForeignThinking},
+    repair::OnForeignThinking,
     wire::Refusal,
 };
 
@@ -48,7 +47,8 @@ pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &
     };
     // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
     resend.fact = Some(LearnedFact::DeadResponse(scope.dead_response_key(&id)));
-    *resend.report.actions.entry(Action::Drop).or_default() += 1;
-    resend.report.findings.insert(0, Finding::dead_response(id));
+    if let Some(chain) = &mut attempts.outgoing.body.chain {
+        chain.removed_id = Some(id);
+    }
     Some(resend)
 }

@@ -59,6 +59,9 @@ async fn resend_while_refused(
         if let Some(continuity) = &attempts.outgoing.body.continuity {
             continuity.add_to_report(&mut resend.report);
         }
+        if let Some(chain) = &attempts.outgoing.body.chain {
+            chain.add_to_report(&mut resend.report);
+        }
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {

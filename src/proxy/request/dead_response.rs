@@ -13,9 +13,9 @@ use crate::{
         provider_facts::FactScope,
         response_chain::{ChainRequest, WithoutDeadId},
     },
-    repair::{Action, Mode, OnForeignThinking, parse},
+    repair::{Mode, OnForeignThinking, parse},
     session::body_user,
-    wire::{Format, Unreadable},
+    wire::{Format, Unreadable, Wire},
 };
 
 /// A body that continues from a response which its provider has lost.
@@ -39,7 +39,13 @@ impl DeadResponse {
         let caller = narrowed_caller(repair, caller, plain);
         let recall = repair.path.recall.clone();
         let body = plain.clone();
-        let removed = ChainRequest { recall, caller, body }.remove_dead_id(plain)?;
+        let removed = ChainRequest {
+            recall,
+            caller,
+            body,
+            removed_id: None,
+        }
+        .remove_dead_id(plain)?;
         let upstream = &repair.route.upstream.name;
         let key = FactScope { upstream, caller }.dead_response_key(&removed.id);
         if !repair.path.facts.is_dead_response(key) {
@@ -74,28 +80,14 @@ impl DeadResponse {
         }
     }
 
-    /// Adds the finding to the report of the exchange, and rejects the request in strict mode.
-    fn report_to(
-        self,
-        repair: &BodyRepair<'_>,
-        outgoing: Result<OutgoingBody, ProxyError>,
-        log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    /// Adds the finding to the report of a body that is not edited, and rejects the request in strict mode.
+    fn report_unedited(&self, wire: Wire, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+        // Of a body that was rejected already, this finding is one more reason.
         let mut report = log.event.report.take().unwrap_or_default();
-        report.findings.insert(0, Finding::dead_response(self.removed.id));
-        if self.mode != Mode::Repair {
-            // Of a body that was rejected already, this finding is one more reason.
-            report_unedited(report, self.mode, self.is_signed, repair.wire, log)?;
-            return outgoing;
-        }
-        *report.actions.entry(Action::Drop).or_default() += 1;
-        log.repair_header = Some(actions_header(&report));
-        log.event.report = Some(report);
-        // The bytes are not the client's, even if nothing else is repaired.
-        outgoing.map(|body| OutgoingBody {
-            is_decoded: true,
-            ..body
-        })
+        report
+            .findings
+            .insert(0, Finding::dead_response(self.removed.id.clone()));
+        report_unedited(report, self.mode, self.is_signed, wire, log)
     }
 }
 
@@ -107,24 +99,32 @@ pub(super) fn finish_body(
     outgoing: Result<OutgoingBody, ProxyError>,
     log: &mut ExchangeLog,
 ) -> Result<OutgoingBody, ProxyError> {
-    let mut outgoing = match dead {
-        Some(dead) => dead.report_to(repair, outgoing, log)?,
-        None => outgoing?,
-    };
+    let removed = dead.as_ref().filter(|dead| dead.mode == Mode::Repair);
+    let removed_id = removed.map(|dead| dead.removed.id.clone());
+    if let Some(dead) = dead.as_ref().filter(|_| removed_id.is_none()) {
+        dead.report_unedited(repair.wire, log)?;
+    }
+    let mut outgoing = outgoing?;
+    // The bytes are not the client's, even if nothing else is repaired.
+    outgoing.is_decoded |= removed_id.is_some();
     let (context, route) = (&outgoing.context, repair.route);
     let gets_id = repair.wire.format == Format::OpenAiResponses && route.asks_for_turn() && !context.is_compaction;
     // Nothing is stored for callers without a credential, which anyone may be.
-    if let Some(body) = decoded
-        .as_ref()
-        .ok()
-        .filter(|_| gets_id && context.caller.is_authenticated())
-    {
-        outgoing.chain = Some(ChainRequest {
-            recall: repair.path.recall.clone(),
-            caller: context.caller,
-            body: body.clone(),
-        });
+    let is_watched = removed_id.is_some() || (gets_id && context.caller.is_authenticated());
+    let Some(body) = decoded.as_ref().ok().filter(|_| is_watched) else {
+        return Ok(outgoing);
+    };
+    let chain = ChainRequest {
+        recall: repair.path.recall.clone(),
+        caller: context.caller,
+        body: body.clone(),
+        removed_id,
+    };
+    if let Some(report) = log.event.report.as_mut().filter(|_| chain.removed_id.is_some()) {
+        chain.add_to_report(report);
+        log.repair_header = Some(actions_header(report));
     }
+    outgoing.chain = Some(chain);
     Ok(outgoing)
 }
 

@@ -4,7 +4,7 @@
 
 use antiphon::{
     repair::{Mode, OnForeignThinking},
-    wire::Wire,
+    wire::{ContinuedBody, Wire},
 };
 use serde_json::{Value, json};
 
@@ -15,8 +15,10 @@ use crate::{
     },
     support::{
         app::{App, Builder, before, gzipped, post_with},
+        growth::is_linear,
         judge::ServerRules,
         provider::{Provider, Reply},
+        still::{Answer, World, json as reply},
         wire::Message,
     },
 };
@@ -64,10 +66,13 @@ impl Stage {
 
     /// Returns a body that continues from `previous`. `None` begins a conversation.
     fn body(&self, previous: Option<&str>, input: &[Value]) -> Value {
-        let mut body = json!({"model": "m", "stream": self.streams, "store": true, "input": input});
+        let mut body = json!({"model": "m"});
         if let Some(previous) = previous {
             body["previous_response_id"] = previous.into();
         }
+        body["stream"] = self.streams.into();
+        body["store"] = true.into();
+        body["input"] = input.into();
         body
     }
 
@@ -95,6 +100,14 @@ impl Stage {
         assert_eq!(notes(&answer), (200, "1", "none"), "{}", answer.text());
         answered(&answer, self.streams)
     }
+}
+
+/// Returns the status and the number of sends.
+fn outcome(answer: &Answer) -> (u16, String) {
+    (
+        answer.status(),
+        answer.header("x-antiphon-attempts").unwrap().to_owned(),
+    )
 }
 
 fn user(words: &str) -> Value {
@@ -211,6 +224,12 @@ async fn a_body_without_every_item_gets_the_refusal() {
         let item = rest.remove(missing);
         let body = stage.body(Some(&id), &rest);
         let answer = stage.ask(&body).await;
+        if item["type"] == "function_call_output" {
+            // A call of this body without its result gets a placeholder first, which is no reason to remove the id.
+            assert_eq!(notes(&answer), (400, "1", "placeholder=1"), "{}", answer.text());
+            assert!(stage.sent().contains(&id));
+            continue;
+        }
         assert_handed_on(&answer, &id);
         assert_eq!(stage.sent(), body.to_string(), "without {item}");
     }
@@ -270,6 +289,85 @@ async fn after_a_restart_nothing_is_known() {
         &app.ask(post_with(PATH, &fields, body.to_string().as_bytes())).await,
         &next,
     );
+}
+
+/// The account has changed: neither the response nor the reasoning is its own.
+#[tokio::test]
+async fn a_dead_id_and_foreign_reasoning_go_in_three_sends() {
+    let stage = Stage::new(false).await;
+    let (mut items, id) = stage.begin().await;
+    stage.provider.remember(|memory| {
+        memory.forget_responses();
+        memory.forget_seals();
+    });
+    let answer = stage.ask(&stage.body(Some(&id), &items)).await;
+    assert_eq!(notes(&answer), (200, "3", "dropped=3"), "{}", answer.text());
+    let before = stage.sent();
+    assert!(!before.contains("gAAAA") && !before.contains(&id), "{before}");
+    // Both removals are remembered.
+    items.extend(answered(&answer, false).0);
+    items.push(user("more"));
+    let answer = stage.ask(&stage.body(Some(&id), &items)).await;
+    assert_eq!(notes(&answer), (200, "1", "dropped=3"), "{}", answer.text());
+    assert!(stage.sent().starts_with(before.strip_suffix("]}").unwrap()));
+}
+
+/// A server that counts its responses from one again after a restart.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_two_responses_had_stands_for_neither() {
+    let refusal = r#"{"error":{"message":"Response with id 'resp_1' not found.","code":404}}"#;
+    for repeats in [false, true] {
+        let world = World::new();
+        world.otherwise(move |request| {
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
+            if body["previous_response_id"].is_string() {
+                return reply(404, refusal);
+            }
+            let words = body["input"][0]["content"].as_str().unwrap();
+            let item = json!({"type": "message", "role": "assistant", "content": words});
+            let answer = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item]});
+            reply(200, &answer.to_string())
+        });
+        let ask = async |previous: Option<&str>, input: Value| {
+            let body = json!({"model": "m", "previous_response_id": previous, "input": input}).to_string();
+            let sent = post_with(PATH, &[("authorization", "Bearer sk-one")], body.as_bytes());
+            outcome(&world.ask(sent).await)
+        };
+        assert_eq!(ask(None, json!([user("a")])).await, (200, "1".to_owned()));
+        // The same conversation once more, as after a lost connection, changes nothing.
+        assert_eq!(ask(None, json!([user("a")])).await, (200, "1".to_owned()));
+        if repeats {
+            assert_eq!(ask(None, json!([user("b")])).await, (200, "1".to_owned()));
+        }
+        let full = json!([user("a"), {"role": "assistant", "content": "a"}, user("on")]);
+        let wanted = if repeats { (404, "1") } else { (200, "2") };
+        assert_eq!(ask(Some("resp_1"), full).await, (wanted.0, wanted.1.to_owned()));
+    }
+}
+
+#[test]
+fn long_histories_and_long_chains_cost_linear_work() {
+    let item = |number: usize| format!(r#"{{"role":"user","content":"{number}"}}"#);
+    let body = |previous: &str, items: &[String]| format!(r#"{{{previous}"input":[{}]}}"#, items.join(","));
+    let chain = |body: &str, parent| ContinuedBody::read(body.as_bytes()).unwrap().chain(parent).unwrap();
+    // 10^5 items in one body.
+    let input = |count: usize| {
+        let items: Vec<String> = (0..count).map(item).collect();
+        body("", &items)
+    };
+    is_linear("items", 3125, input, |body| {
+        let whole = chain(body, None);
+        assert!(ContinuedBody::read(body.as_bytes()).unwrap().begins_with(whole));
+    });
+    // 10^4 requests, each of which continues from the one before, stand for the same items as one body.
+    let next = |number: usize| body(r#""previous_response_id":"r","#, &[item(number)]);
+    let links = |count: usize| (1..count).map(next).collect::<Vec<_>>();
+    is_linear("links", 313, links, |links| {
+        let first = chain(&body("", &[item(0)]), None);
+        let last = links.iter().fold(first, |parent, body| chain(body, Some(parent)));
+        let all = input(links.len() + 1);
+        assert!(ContinuedBody::read(all.as_bytes()).unwrap().begins_with(last));
+    });
 }
 
 /// State besides the id: a conversation, a template, a background answer.
