@@ -1,4 +1,8 @@
 //! The chain of one exchange in Responses: the items that its answer will stand for, and the removal of a dead id.
+//!
+//! The cost for a healthy request: one scan of its body for the top-level members, and one parse and hash of the items in
+//! `input`, once the provider has accepted it. Nothing is done before the send. A caller that has never continued from a
+//! response pays the hash only for inputs up to 64 KiB.
 
 use std::fmt;
 
@@ -10,7 +14,10 @@ use crate::{
     conversation::Finding,
     recall::AnswerStore,
     repair::{Action, RepairReport},
-    wire::{ContinuedBody, ItemChain, remove_previous_id, watch::Facts, watch::TEXT_BYTES_MAX},
+    wire::{
+        ContinuedBody, ItemChain, remove_previous_id,
+        watch::{Facts, TEXT_BYTES_MAX},
+    },
 };
 
 /// Bytes of items that are hashed for a caller that has never continued from a response.

@@ -48,6 +48,7 @@ use crate::{
 };
 use body_repair::BodyRepair;
 use context::ContextBuilder;
+use dead_response::DeadIdRemoval;
 use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body};
 
 /// Turns the client's request into the outgoing request.
@@ -87,6 +88,13 @@ pub(super) async fn prepare_request(
         wire,
         mode,
         policy: &settings.policy,
+        dead_ids: DeadIdRemoval {
+            path,
+            route,
+            headers: &parts.headers,
+            wire,
+            mode,
+        },
     };
     let outgoing = repair.run(caller, ledger_budget, body, log).await?;
     log.is_compaction = outgoing.context.is_compaction;

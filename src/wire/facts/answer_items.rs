@@ -1,6 +1,6 @@
 //! Hashes of the items of a Responses answer, in their order. Noted only if asked for.
 
-use crate::wire::openai_responses::item_chain::ChainItem;
+use crate::wire::item_chain::ChainItem;
 
 /// Largest number of items that are noted. Of a longer answer none is.
 const ITEMS_MAX: usize = 1024;

@@ -1,7 +1,6 @@
 //! OpenAI Responses: `input[]` of items. Calls and results are items of their own, paired by `call_id`.
 
 pub(crate) mod content;
-pub(crate) mod item_chain;
 mod items;
 pub(crate) mod read;
 pub(crate) mod watch;
