@@ -291,7 +291,6 @@ pub fn remove_previous_id(body: &bytes::Bytes) -> Result<bytes::Bytes, Unreadabl
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
 

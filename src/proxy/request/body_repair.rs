@@ -130,7 +130,7 @@ impl BodyRepair<'_> {
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
             Err(reason) => Ok(self.unread_body(caller, log, *reason, Payload::InMemory(Segments::whole(raw)))),
         };
-        let outgoing = self.dead_ids.finish_body(dead, &decoded, outgoing, log);
+        let outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log);
         log.event.overhead = clock::now().duration_since(began);
         outgoing
     }

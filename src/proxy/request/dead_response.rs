@@ -88,14 +88,14 @@ impl DeadIdRemoval<'_> {
     /// Reports a dead id, and attaches the items of the request, which its answer continues.
     pub(super) fn finish_body(
         &self,
-        dead: Option<DeadResponse>,
+        dead: Option<&DeadResponse>,
         decoded: &Result<Bytes, Unreadable>,
         outgoing: Result<OutgoingBody, ProxyError>,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let removed = dead.as_ref().filter(|dead| dead.mode == Mode::Repair);
+        let removed = dead.filter(|dead| dead.mode == Mode::Repair);
         let removed_id = removed.map(|dead| dead.removed.id.clone());
-        if let Some(dead) = dead.as_ref().filter(|_| removed_id.is_none()) {
+        if let Some(dead) = dead.filter(|_| removed_id.is_none()) {
             dead.report_finding(self.wire, log)?;
         }
         let mut outgoing = outgoing?;
