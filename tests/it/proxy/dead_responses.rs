@@ -317,7 +317,8 @@ async fn a_dead_id_and_foreign_reasoning_go_in_three_sends() {
 #[tokio::test(start_paused = true)]
 async fn an_id_that_two_responses_had_stands_for_neither() {
     let refusal = r#"{"error":{"message":"Response with id 'resp_1' not found.","code":404}}"#;
-    for repeats in [false, true] {
+    // The caller that gets the same id for another conversation.
+    for other in ["nobody", "sk-one", "sk-two"] {
         let world = World::new();
         world.otherwise(move |request| {
             let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -329,20 +330,30 @@ async fn an_id_that_two_responses_had_stands_for_neither() {
             let answer = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item]});
             reply(200, &answer.to_string())
         });
-        let ask = async |previous: Option<&str>, input: Value| {
+        let ask_as = async |key: &str, previous: Option<&str>, input: Value| {
             let body = json!({"model": "m", "previous_response_id": previous, "input": input}).to_string();
-            let sent = post_with(PATH, &[("authorization", "Bearer sk-one")], body.as_bytes());
+            let head = format!("Bearer {key}");
+            let sent = post_with(PATH, &[("authorization", head.as_str())], body.as_bytes());
             outcome(&world.ask(sent).await)
         };
+        let ask = async |previous: Option<&str>, input: Value| ask_as("sk-one", previous, input).await;
+        let history = |words: &str| json!([user(words), {"role": "assistant", "content": words}, user("on")]);
         assert_eq!(ask(None, json!([user("a")])).await, (200, "1".to_owned()));
         // The same conversation once more, as after a lost connection, changes nothing.
         assert_eq!(ask(None, json!([user("a")])).await, (200, "1".to_owned()));
-        if repeats {
-            assert_eq!(ask(None, json!([user("b")])).await, (200, "1".to_owned()));
+        if other != "nobody" {
+            assert_eq!(ask_as(other, None, json!([user("b")])).await, (200, "1".to_owned()));
         }
-        let full = json!([user("a"), {"role": "assistant", "content": "a"}, user("on")]);
-        let wanted = if repeats { (404, "1") } else { (200, "2") };
-        assert_eq!(ask(Some("resp_1"), full).await, (wanted.0, wanted.1.to_owned()));
+        let wanted = if other == "sk-one" { (404, "1") } else { (200, "2") };
+        assert_eq!(
+            ask(Some("resp_1"), history("a")).await,
+            (wanted.0, wanted.1.to_owned()),
+            "{other}"
+        );
+        if other == "sk-two" {
+            assert_eq!(ask_as(other, Some("resp_1"), history("a")).await, (404, "1".to_owned()));
+            assert_eq!(ask_as(other, Some("resp_1"), history("b")).await, (200, "2".to_owned()));
+        }
     }
 }
 
