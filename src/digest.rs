@@ -1,4 +1,7 @@
-//! Hashes of lists of texts. Each text is preceded by its length, so that no two lists have the same input.
+//! Hashes of lists of texts, and of JSON values. Each text is preceded by its length, so that no two lists have the same
+//! input.
+
+use serde_json::Value;
 
 /// A hash that accepts texts.
 pub(crate) trait HashTexts {
@@ -10,6 +13,48 @@ impl HashTexts for blake3::Hasher {
     fn add_text(&mut self, text: &[u8]) {
         self.update(&(text.len() as u64).to_le_bytes());
         self.update(text);
+    }
+}
+
+/// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
+pub(crate) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
+    match value {
+        Value::Null => hash.add_text(b"null"),
+        Value::Bool(said) => hash.add_text(if *said { b"true" } else { b"false" }),
+        Value::Number(number) => {
+            // Some clients write 1 as 1.0. Floats above 2^53 round, so large numbers count by their digits.
+            let whole = number
+                .as_f64()
+                .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
+            match whole {
+                // 1.0 equals 1, and -0 equals 0.
+                Some(value) => hash.add_text(format!("{}", value + 0.0).as_bytes()),
+                None => hash.add_text(number.to_string().as_bytes()),
+            }
+        }
+        Value::String(text) => {
+            // The quote distinguishes the text "1" from the number.
+            hash.update(b"\"");
+            hash.add_text(text.as_bytes());
+        }
+        Value::Array(list) => {
+            hash.update(b"[");
+            hash.add_text(&(list.len() as u64).to_le_bytes());
+            for value in list {
+                hash_value(value, hash);
+            }
+        }
+        Value::Object(members) => {
+            hash.update(b"{");
+            hash.add_text(&(members.len() as u64).to_le_bytes());
+            let mut members: Vec<_> = members.iter().collect();
+            // Clients that parse and write a body may reorder its members.
+            members.sort_unstable_by_key(|(key, _)| *key);
+            for (key, value) in members {
+                hash.add_text(key.as_bytes());
+                hash_value(value, hash);
+            }
+        }
     }
 }
 

@@ -83,6 +83,7 @@
 //! * Why was a pin rolled back? `proxy/request/pending_pins.rs`. How long may a request wait for the ledger?
 //!   `recall/ledger_budget.rs`.
 //! * Why was reasoning or a signature put back? `proxy/continuity.rs`, `repair/continuity.rs`, `recall/continuity.rs`.
+//! * Why did a request lose its `previous_response_id`? `proxy/response_chain.rs`, `wire/item_chain.rs`.
 //! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`,
 //!   `proxy/signature.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?

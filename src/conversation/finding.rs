@@ -39,11 +39,13 @@ pub enum FindingKind {
     LostContinuity,
     /// Thinking with a signature that cannot be the provider's.
     ForeignThinking,
+    /// A response that the body continues from, that its provider has lost, and whose items the body contains.
+    DeadResponse,
 }
 
 impl FindingKind {
     /// Every kind, in the order of the documentation.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Unanswered,
         Self::Misplaced,
         Self::Orphan,
@@ -59,6 +61,7 @@ impl FindingKind {
         Self::Field,
         Self::LostContinuity,
         Self::ForeignThinking,
+        Self::DeadResponse,
     ];
 
     /// Returns the stable name: lower case, underscores.
@@ -79,6 +82,7 @@ impl FindingKind {
             Self::Field => "field",
             Self::LostContinuity => "lost_continuity",
             Self::ForeignThinking => "foreign_thinking",
+            Self::DeadResponse => "dead_response",
         }
     }
 
@@ -102,6 +106,10 @@ impl FindingKind {
             Self::Field => "the provider rejects the value of this field",
             Self::LostContinuity => "the provider wants back what its answer carried with this call, and it is missing",
             Self::ForeignThinking => "the signature of this thinking cannot be the provider's own",
+            Self::DeadResponse => {
+                "the provider no longer has the response that the request continues from, \
+                 and the history contains all of its items"
+            }
         }
     }
 }
@@ -130,6 +138,14 @@ impl Finding {
         Self {
             id,
             ..at_message(FindingKind::Unanswered, 0, Some("held_by_the_provider"))
+        }
+    }
+
+    /// Returns the finding for a response that its provider has lost.
+    pub fn dead_response(id: String) -> Self {
+        Self {
+            id,
+            ..at_message(FindingKind::DeadResponse, 0, None)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{answer_note::AnswerNote, late_results::LateResults};
+use super::{answer_note::AnswerNote, late_results::LateResults, response_chain::ChainNote};
 use crate::{
     auth::Caller,
     clock,
@@ -26,6 +26,8 @@ pub(super) struct AttemptOutcome {
     pub(super) late_results: Option<LateResults>,
     /// The owner and key of the values that the answer carries. `None` if no provider wants any of them back.
     pub(super) note: Option<AnswerNote>,
+    /// The items before the answer. `None` unless the answer's id stands for items that are all known.
+    pub(super) chain: Option<ChainNote>,
     /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }

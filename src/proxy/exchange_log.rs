@@ -260,14 +260,23 @@ impl ExchangeLog {
         self.outcome.as_ref().is_some_and(|outcome| outcome.note.is_some())
     }
 
+    /// Returns `true` if the items of the answer are noted.
+    pub(super) fn notes_items(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.chain.is_some())
+    }
+
     /// Stores the values that an answer carries, once it is complete. Only the first call counts.
     pub(super) fn store_carried(&mut self, facts: &Facts, format: Format) {
         // Half an answer is not what the client sends back.
-        if facts.error.is_none()
-            && facts.is_complete(format)
-            && let Some(note) = self.outcome.as_mut().and_then(|outcome| outcome.note.take())
-        {
+        let is_whole = facts.error.is_none() && facts.is_complete(format);
+        let Some(outcome) = self.outcome.as_mut().filter(|_| is_whole) else {
+            return;
+        };
+        if let Some(note) = outcome.note.take() {
             note.store_values(facts);
+        }
+        if let Some(chain) = outcome.chain.take() {
+            chain.store_chain(facts);
         }
     }
 

@@ -21,6 +21,7 @@ mod provider_facts;
 mod rejection;
 mod request;
 mod response;
+mod response_chain;
 mod routing;
 mod service;
 mod signature;

@@ -62,6 +62,10 @@ pub(super) struct ProviderFacts {
     accepted_thinking: Cache<FactKey, ()>,
     /// `true` once a block was refused.
     has_refused: AtomicBool,
+    /// Responses that a provider has lost. It accepted a request without the id.
+    dead_responses: Cache<FactKey, ()>,
+    /// `true` once a response was lost.
+    has_dead: AtomicBool,
     /// For each caller whose facts were looked for in the ledger, `true` if it has some.
     thinking_callers: Cache<Caller, bool>,
     /// Blocks of thinking that were looked for in the ledger.
@@ -88,6 +92,8 @@ impl ProviderFacts {
             refused_thinking: new_cache(),
             accepted_thinking: new_cache(),
             has_refused: AtomicBool::new(false),
+            dead_responses: new_cache(),
+            has_dead: AtomicBool::new(false),
             thinking_callers: new_cache(),
             looked_up_thinking: new_cache(),
             has_warned: AtomicBool::new(false),
@@ -220,6 +226,22 @@ impl ProviderFacts {
         self.accepted_thinking.entry(block).or_insert(()).is_fresh()
     }
 
+    /// Returns `true` if any lost response is known. In most processes none ever is.
+    pub(super) fn knows_dead_responses(&self) -> bool {
+        self.has_dead.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the provider has lost this response, so that bodies with all of its items go without the id.
+    pub(super) fn is_dead_response(&self, response: FactKey) -> bool {
+        self.knows_dead_responses() && self.dead_responses.get(&response).is_some()
+    }
+
+    /// Stores that the provider has lost this response, and accepted a body without its id.
+    pub(super) fn learn_dead_response(&self, response: FactKey) {
+        self.dead_responses.insert(response, ());
+        self.has_dead.store(true, Ordering::Relaxed);
+    }
+
     /// Returns `true` if this caller has facts about thinking in the ledger. `None` if that is not known yet.
     pub(super) fn has_thinking_facts(&self, caller: Caller) -> Option<bool> {
         self.thinking_callers.get(&caller)
@@ -323,6 +345,11 @@ impl FactScope<'_> {
     /// Returns the key of a remote response.
     pub(super) fn origin_key(self, id: &[u8]) -> FactKey {
         self.fact_key(&[b"origin", id])
+    }
+
+    /// Returns the key of a response that the provider has lost.
+    pub(super) fn dead_response_key(self, id: &str) -> FactKey {
+        self.fact_key(&[b"dead_response", id.as_bytes()])
     }
 
     /// Returns the key of a remote call.

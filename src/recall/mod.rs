@@ -10,6 +10,7 @@ mod client_results;
 mod continuity;
 mod ledger_budget;
 mod pinned_row;
+mod response_chains;
 mod thinking_facts;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -35,6 +36,7 @@ pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
 pub use pinned_row::PinnedRow;
+pub use response_chains::ResponseChains;
 pub use thinking_facts::ThinkingFact;
 
 use appended_texts::AppendedTexts;
@@ -78,6 +80,7 @@ struct AnswerStoreState {
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
+    response_chains: ResponseChains,
     settings: AnswerStoreSettings,
 }
 
@@ -114,8 +117,14 @@ impl AnswerStore {
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
+            response_chains: ResponseChains::new(),
             settings,
         }))
+    }
+
+    /// Returns the items that watched responses stand for.
+    pub fn response_chains(&self) -> &ResponseChains {
+        &self.0.response_chains
     }
 
     /// Returns access to what answers carried and providers want back.

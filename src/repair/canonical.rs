@@ -4,7 +4,11 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::{conversation::Conversation, digest::HashTexts as _, wire::json::Json};
+use crate::{
+    conversation::Conversation,
+    digest::{HashTexts as _, hash_value},
+    wire::json::Json,
+};
 
 /// Members that clients and providers add or remove without changing the message.
 const LABELS: [&str; 3] = ["cache_control", "id", "status"];
@@ -25,48 +29,6 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
         Err(_) => hash.add_text(text),
     }
     hash.finalize().into()
-}
-
-/// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
-pub(super) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
-    match value {
-        Value::Null => hash.add_text(b"null"),
-        Value::Bool(said) => hash.add_text(if *said { b"true" } else { b"false" }),
-        Value::Number(number) => {
-            // Some clients write 1 as 1.0. Floats above 2^53 round, so large numbers count by their digits.
-            let whole = number
-                .as_f64()
-                .filter(|value| value.fract() == 0.0 && value.abs() < 1e15);
-            match whole {
-                // 1.0 equals 1, and -0 equals 0.
-                Some(value) => hash.add_text(format!("{}", value + 0.0).as_bytes()),
-                None => hash.add_text(number.to_string().as_bytes()),
-            }
-        }
-        Value::String(text) => {
-            // The quote distinguishes the text "1" from the number.
-            hash.update(b"\"");
-            hash.add_text(text.as_bytes());
-        }
-        Value::Array(list) => {
-            hash.update(b"[");
-            hash.add_text(&(list.len() as u64).to_le_bytes());
-            for value in list {
-                hash_value(value, hash);
-            }
-        }
-        Value::Object(members) => {
-            hash.update(b"{");
-            hash.add_text(&(members.len() as u64).to_le_bytes());
-            let mut members: Vec<_> = members.iter().collect();
-            // Clients that parse and write a body may reorder its members.
-            members.sort_unstable_by_key(|(key, _)| *key);
-            for (key, value) in members {
-                hash.add_text(key.as_bytes());
-                hash_value(value, hash);
-            }
-        }
-    }
 }
 
 /// Returns the hash of the messages of a turn.

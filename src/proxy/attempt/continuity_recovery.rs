@@ -2,7 +2,7 @@
 
 use super::{
     Attempts,
-    rejection_recovery::RecoveryContext,
+    resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
 };
 use crate::{

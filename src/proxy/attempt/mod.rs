@@ -3,18 +3,21 @@
 //! Nothing is retried after the first byte of an answer was sent to the client.
 
 mod continuity_recovery;
+mod dead_response_recovery;
 mod first_profile;
 mod foreign_thinking_recovery;
 mod rejection_recovery;
 mod resend;
+mod resend_base;
 mod resend_plan;
 mod send;
+mod success;
 
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
     attempt_outcome::AttemptOutcome, client_body::ClientFault, data_path::DataPath, error::ProxyError,
-    exchange_log::ExchangeLog, provider_facts::FactScope, request::OutgoingRequest, response::ProviderAnswer,
+    exchange_log::ExchangeLog, request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
     auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
@@ -27,8 +30,6 @@ use crate::{
     },
     profiles::ObservedAttempt,
     provider::Route,
-    session,
-    session_table::ProfilePin,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendError, SendErrorKind},
 };
@@ -237,6 +238,7 @@ impl Attempts<'_> {
                 .as_ref()
                 .filter(|_| self.route.asks_for_turn())
                 .map(|continuity| continuity.answer_note(self.profile)),
+            chain: None,
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -371,37 +373,10 @@ impl Attempts<'_> {
             .former_profile(self.upstream_name(), left, &self.profile_query(false), clock::std_now())
     }
 
-    /// Returns the result for the client. After a success it commits pins and binds the lane to its profile.
+    /// Returns the result for the client, and settles what follows from it.
     fn finish_exchange(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
-            // Only a provider can confirm a credential, so a success verifies the caller.
-            self.path
-                .late
-                .callers()
-                .mark_verified(self.outgoing.body.context.caller);
-            if let Some(pins) = self.outgoing.body.pins.take() {
-                pins.commit();
-            }
-            if let Some(continuity) = &mut self.outgoing.body.continuity {
-                continuity.commit();
-            }
-            self.store_learned_facts();
-            // A token count on another profile must not move the conversation there.
-            let is_turn = !session::is_token_count(self.route.target.path());
-            let context = &self.outgoing.body.context;
-            let pin = context.pinned_profile.as_deref();
-            let label = log
-                .event
-                .profile
-                .as_deref()
-                .filter(|label| is_turn && pin != Some(*label));
-            if let (Some(lane), Some(label)) = (context.lane, label) {
-                let pin = ProfilePin {
-                    upstream: self.upstream_name().into(),
-                    profile: label.into(),
-                };
-                self.path.sessions.set_profile_pin(lane.id, Some(pin), clock::now());
-            }
+            success::settle_success(self, log);
         } else {
             log.report_verdict(tried.verdict, &tried.hints);
             if tried.result.is_ok() {
@@ -410,25 +385,6 @@ impl Attempts<'_> {
             }
         }
         tried.result
-    }
-
-    /// Stores what the provider has proven by an answer to this body. Call it after a success.
-    ///
-    /// A refusal proves nothing, since its text may echo what the client wrote. Nor does an error in the stream's first
-    /// event, nor a token count: counters accept histories that the model refuses.
-    fn store_learned_facts(&mut self) {
-        if !self.route.asks_for_turn() {
-            return;
-        }
-        let caller = self.outgoing.body.context.caller;
-        let upstream = &self.route.upstream.name;
-        for fact in std::mem::take(&mut self.learned_facts) {
-            fact.store_fact(&self.path.facts, FactScope { upstream, caller });
-        }
-        if let Some(recovery) = &self.recovery {
-            recovery.note_accepted_shape(&self.path.facts);
-            recovery.settle_thinking(self.path);
-        }
     }
 
     /// Describes the request to the choice of a profile.

@@ -5,56 +5,42 @@
 use bytes::Bytes;
 
 use super::{
-    foreign_thinking_recovery::{ForeignThinkingRecovery, choose_blocks},
+    foreign_thinking_recovery::choose_blocks,
+    resend_base::{RecoveryContext, ResendBase},
     resend_plan::{LearnedFact, Resend},
 };
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
-    late_results::{LateResults, append_at_end},
-    provider_facts::{AnsweredRemoteCalls, FactKey, FactScope, ProviderFacts},
-    request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
+    late_results::append_at_end,
+    provider_facts::{AnsweredRemoteCalls, FactKey, ProviderFacts},
+    request::{CallAnswers, SentBody},
 };
 use crate::{
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
     repair::{
-        BodyCall, CallKey, LearnedRules, OnForeignThinking, Paired, PairingContext, Parsed, PinnedAnswer, Placeholder,
-        Plan, RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
+        BodyCall, CallKey, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan, RefusalReading, RepairPolicy,
+        is_strong, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
-    wire::{Refusal, RefusalKind, Wire},
+    wire::{Refusal, RefusalKind},
 };
 
-/// Everything that a resend is built from.
+/// The recovery of one request: what is known of its body, and which repairs were tried.
 #[derive(Debug)]
 pub(super) struct RejectionRecovery {
-    /// The body that is repaired: the client's, possibly with results moved to its end.
-    base_body: Bytes,
-    /// The body before any recovery: the client's, decoded, with late results at the end of messages.
-    original_body: Bytes,
-    /// The body without the values that it got back. `None` if it got none.
-    unfilled_body: Option<Bytes>,
+    base: ResendBase,
     /// `true` if its last place for late results has some.
     ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
     may_override: bool,
-    wire: Wire,
     /// The body of the last send.
     last_sent: Segments,
-    upstream: String,
-    late_results: LateResults,
-    /// Answers that were known for the first send.
-    lookup: CallLookup,
-    /// Rules beyond the dialect's that this request follows: known before, or taught by its refusals.
-    learned: LearnedRules,
-    /// Model that the request names. `None` if it names none.
-    model: Option<String>,
     /// The conversation, if its text is beside calls as the client wrote it. `None` otherwise.
     loose_shape: Option<FactKey>,
     /// State of the recovery from refusals other than for bound thinking.
     pairing_stage: PairingStage,
     binding_stage: BindingStage,
-    foreign_thinking: ForeignThinkingRecovery,
 }
 
 /// Stages of the recovery from bound thinking.
@@ -79,13 +65,6 @@ enum PairingStage {
     Final,
 }
 
-/// Read access to everything besides the body that a resend depends on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RecoveryContext<'m> {
-    pub(super) path: &'m DataPath,
-    pub(super) policy: &'m RepairPolicy,
-}
-
 /// A body whose results before unseen thinking are replaced by placeholders.
 struct ReplacedResults {
     plan: Plan,
@@ -100,22 +79,13 @@ impl RejectionRecovery {
     /// Creates the recovery of a request that was sent to `upstream`.
     pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
         Self {
-            original_body: sent.plain.clone(),
-            base_body: sent.plain,
-            unfilled_body: sent.unfilled,
             ends_with_late: sent.ends_with_late,
             may_override: true,
-            wire: sent.wire,
-            last_sent: sent.body,
-            upstream: upstream.to_owned(),
-            late_results: sent.late_results,
-            lookup: sent.lookup,
-            learned: sent.learned,
-            model: sent.model,
+            last_sent: sent.body.clone(),
             loose_shape: sent.loose_shape,
             pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
-            foreign_thinking: ForeignThinkingRecovery::UNTOUCHED,
+            base: ResendBase::new(sent, upstream),
         }
     }
 
@@ -176,7 +146,7 @@ impl RejectionRecovery {
     pub(super) fn note_accepted_shape(&self, facts: &ProviderFacts) {
         let Some(conversation) = self.loose_shape else { return };
         // With a rule for its text the body was sent in another shape, and this one was refused.
-        if self.learned.words.is_none() {
+        if self.base.learned.words.is_none() {
             facts.note_accepted_shape(conversation);
         } else {
             facts.forget_accepted_shape(conversation);
@@ -193,29 +163,22 @@ impl RejectionRecovery {
         if self.binding_stage > BindingStage::Untouched {
             return None;
         }
-        let changed = change(&self.pair_base_body(context)?, &self.base_body)?;
-        let unfilled = self.base_body.clone();
-        self.unfilled_body.get_or_insert(unfilled);
+        let changed = change(&self.base.pair(context)?, &self.base.body)?;
+        self.base.note_unfilled();
         self.resend_as(changed, context)
     }
 
     /// Takes the body without any value that it got back. `None` if it got none.
     pub(super) const fn take_unfilled(&mut self) -> Option<Bytes> {
-        self.unfilled_body.take()
+        self.base.take_unfilled()
     }
 
     /// Plans another body in place of the present one. `None` if that fails.
     pub(super) fn resend_as(&mut self, body: Bytes, context: RecoveryContext<'_>) -> Option<Resend> {
         // A recovery from bound thinking that has moved results starts over.
         self.binding_stage = BindingStage::Untouched;
-        (self.base_body, self.original_body) = (body.clone(), body);
-        let paired = self.pair_base_body(context)?;
-        let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
-        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
-        let body = plan.splice(&paired, &self.base_body).ok()?;
-        let resend = Resend::new(body, plan.report, "continuity", answers, None);
+        self.base.replace(body);
+        let resend = self.base.plan_body(context)?.into_resend("continuity");
         // The next refusal is about this body.
         self.last_sent = resend.body.clone();
         Some(resend)
@@ -224,7 +187,7 @@ impl RejectionRecovery {
     /// Starts over with every result of the client in its place.
     pub(super) fn forbid_overrides(&mut self) {
         (self.may_override, self.binding_stage) = (false, BindingStage::Untouched);
-        self.base_body = self.original_body.clone();
+        self.base.restore();
     }
 
     /// Returns the calls that the client has answered in place, whose earlier answers matter for bound thinking.
@@ -233,74 +196,44 @@ impl RejectionRecovery {
         if self.binding_stage > BindingStage::Untouched {
             return Vec::new();
         }
-        let Ok(parsed) = parse(&self.base_body, self.wire) else {
+        let Some(paired) = self.base.pair_by_dialect(policy) else {
             return Vec::new();
         };
-        let answered = self.pair_parsed(parsed, PairingContext::new(policy)).answered_calls();
+        let answered = paired.answered_calls();
         // The last calls first: the newest thinking is behind them, and one ledger read has a limit.
         answered.iter().map(|call| call.key).rev().take(ROWS_MAX).collect()
     }
 
-    /// Returns the owner of learned facts.
-    fn fact_scope(&self) -> FactScope<'_> {
-        FactScope {
-            upstream: &self.upstream,
-            caller: self.late_results.caller,
-        }
-    }
-
-    fn call_memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
-        CallMemory {
-            facts: &context.path.facts,
-            recall: &context.path.recall,
-            scope: self.fact_scope(),
-        }
-    }
-
-    /// Returns the lane that makes reusable call ids unique. `None` if it is only guessed.
-    fn conversation_id(&self) -> Option<[u8; 32]> {
-        self.late_results.pin_scope().lane.map(|lane| *lane.as_bytes())
-    }
-
-    fn pair_parsed<'b>(&self, parsed: Parsed<'b>, pairing: PairingContext<'_>) -> Paired<'b> {
-        let mut paired = parsed.pair(pairing);
-        paired.set_conversation(self.conversation_id());
-        paired
-    }
-
     /// Repairs the calls that the refusal names, or returns the original body if the proxy's edits caused the refusal.
     fn repair_pairing(&mut self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
-        let resend = self.plan_pairing(refusal, context)?;
+        let (resend, reading) = self.plan_pairing(refusal, context)?;
+        // A further refusal may be about something else, so that what this one demands stays in force.
         if let Some(LearnedFact::Rules(learned, _)) = &resend.fact {
-            // A further refusal may be about something else, so these rules stay in force.
-            self.learned = *learned;
+            self.base.learned = *learned;
         }
+        self.base.followed = reading.map(|reading| (refusal.clone(), reading));
         Some(resend)
     }
 
-    /// Plans the resend of [`RejectionRecovery::repair_pairing`].
-    fn plan_pairing(&self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
-        let memory = self.call_memory(context);
-        let parsed = parse(&self.base_body, self.wire).ok()?;
+    /// Plans the resend of [`RejectionRecovery::repair_pairing`], with the reading of the refusal that it follows.
+    ///
+    /// The reading is `None` for the body before all repairs.
+    fn plan_pairing(
+        &self,
+        refusal: &Refusal,
+        context: RecoveryContext<'_>,
+    ) -> Option<(Resend, Option<RefusalReading>)> {
+        let base = &self.base;
+        let parsed = base.parse()?;
         let before = self.last_sent.to_vec();
-        let remote = memory.remote_calls(|| parsed.remote_references());
-        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
-        let pairing = PairingContext {
-            policy: context.policy,
-            learned: self.learned,
-            remote: &remote,
-            refused_thinking: &refused,
-        };
         // The format's rules first: trusting the named ids alone may change calls that are correct.
         for reading in RefusalReading::ALL {
-            let mut paired = parsed.clone().pair_refused(pairing, refusal, reading);
-            paired.set_conversation(self.conversation_id());
-            let mut lookup = self.lookup.clone();
-            lookup.add_from_memory(&paired, memory, &self.late_results);
+            let paired = base.pair_refused(&parsed, context, refusal, reading);
+            let lookup = base.look_up(&paired, context);
             let Ok(plan) = plan(&paired, &lookup.known, context.policy) else {
                 continue;
             };
-            let Ok(body) = plan.splice(&paired, &self.base_body) else {
+            let Ok(body) = plan.splice(&paired, &base.body) else {
                 continue;
             };
             // The same bytes would be refused again.
@@ -309,20 +242,20 @@ impl RejectionRecovery {
                 let answers = if body.is_original() {
                     CallAnswers::default()
                 } else {
-                    call_answers(&paired, &plan, &lookup, self.late_results.caller)
+                    base.answers_of(&paired, &plan, &lookup)
                 };
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-                let proven = RefusalReading::proven_rules(refusal, self.wire, &plan.report.findings);
+                let proven = RefusalReading::proven_rules(refusal, base.wire, &plan.report.findings);
                 let remote_fact = self.remote_fact(&plan, body.is_original());
-                let learned = self.learned.union(proven);
-                let is_news = learned != self.learned && !body.is_original();
-                let fact = remote_fact.or_else(|| is_news.then(|| LearnedFact::Rules(learned, self.model.clone())));
-                return Some(Resend::new(body, plan.report, "pairing", answers, fact));
+                let learned = base.learned.union(proven);
+                let is_news = learned != base.learned && !body.is_original();
+                let fact = remote_fact.or_else(|| is_news.then(|| base.rules_fact(learned)));
+                return Some((Resend::new(body, plan.report, "pairing", answers, fact), Some(reading)));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
             let may_be_ours = reading == RefusalReading::StrictestRules && !self.last_sent.is_original();
             if may_be_ours && parsed.is_blameless(refusal) {
-                return Some(Resend::fallback(Segments::whole(self.base_body.clone())));
+                return Some((Resend::fallback(Segments::whole(base.body.clone())), None));
             }
         }
         None
@@ -331,7 +264,7 @@ impl RejectionRecovery {
     /// Returns the fact that the plan's placeholders answer remote calls, if the plan has any.
     fn remote_fact(&self, plan: &Plan, is_original: bool) -> Option<LearnedFact> {
         let remote = plan.remote_answers.last().filter(|_| !is_original)?;
-        let scope = self.fact_scope();
+        let scope = self.base.fact_scope();
         let name = |id: &String| {
             // A weak id may name another call too: an answer recorded under it could be wrong.
             let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call_key(id.as_bytes()));
@@ -355,16 +288,15 @@ impl RejectionRecovery {
         let late = if self.ends_with_late {
             None
         } else {
-            let parsed = parse(&self.base_body, self.wire).ok()?;
-            let paired = self.pair_parsed(parsed, PairingContext::new(context.policy));
-            append_at_end(&self.base_body, &paired, &replaced.overridden)
+            let paired = self.base.pair_by_dialect(context.policy)?;
+            append_at_end(&self.base.body, &paired, &replaced.overridden)
         };
         let Some(late) = late else {
             // Without another place for it the client's result would be lost: nothing is overridden.
             let replaced = self.plan_placeholders(context, false)?;
             return self.resend_with_placeholders(replaced);
         };
-        self.base_body = late.body;
+        self.base.body = late.body;
         let replaced = self.plan_placeholders(context, true)?;
         let resend = self.resend_with_placeholders(replaced)?;
         Some(Resend {
@@ -375,14 +307,12 @@ impl RejectionRecovery {
 
     /// Plans the body with placeholders. Overrides results of the client only if `overrides` is set.
     fn plan_placeholders(&self, context: RecoveryContext<'_>, overrides: bool) -> Option<ReplacedResults> {
-        let memory = self.call_memory(context);
-        let paired = self.pair_base_body(context)?;
-        // A copy, so that a plan that is not sent leaves no trace.
-        let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, memory, &self.late_results);
+        let base = &self.base;
+        let paired = base.pair(context)?;
+        let mut lookup = base.look_up(&paired, context);
         let mut overridden = Vec::new();
         if overrides {
-            let pinned = |call: &BodyCall| match self.pinned_answer(call, memory)? {
+            let pinned = |call: &BodyCall| match self.pinned_answer(call, context)? {
                 PinnedAnswer::Placeholder(placeholder) => Some(placeholder),
                 PinnedAnswer::Result(_) => None,
             };
@@ -394,14 +324,14 @@ impl RejectionRecovery {
         }
         let replaced = replace_unseen_results(paired.open_calls(), &mut lookup.known, context.policy);
         let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-        let mut answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
+        let mut answers = base.answers_of(&paired, &plan, &lookup);
         let is_replaced = |call: &CallKey| replaced.iter().any(|(replaced, _)| replaced == call);
         // A replaced answer is a new pin of this resend, not one that earlier requests gave.
         answers.pinned_before.retain(|(call, _)| !is_replaced(call));
         let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedAnswer::Placeholder(*placeholder));
         answers.assigned.extend(replaced.iter().map(pin));
         Some(ReplacedResults {
-            body: plan.splice(&paired, &self.base_body).ok()?,
+            body: plan.splice(&paired, &base.body).ok()?,
             plan,
             replaced,
             overridden,
@@ -410,27 +340,17 @@ impl RejectionRecovery {
     }
 
     /// Returns the answer that earlier requests contained for a call.
-    fn pinned_answer(&self, call: &BodyCall, memory: CallMemory<'_>) -> Option<PinnedAnswer> {
+    fn pinned_answer(&self, call: &BodyCall, context: RecoveryContext<'_>) -> Option<PinnedAnswer> {
+        let memory = self.base.call_memory(context);
         if let Some(placeholder) = memory.facts.bound_placeholder(memory.scope, call.key) {
             return Some(PinnedAnswer::Placeholder(placeholder));
         }
-        let pinned = self.lookup.known.pinned.get(&call.key).cloned();
-        pinned.or_else(|| memory.recall.cached_answer(self.late_results.pin_scope(), call.key))
-    }
-
-    /// Parses and pairs the present body.
-    fn pair_base_body(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
-        let parsed = parse(&self.base_body, self.wire).ok()?;
-        let memory = self.call_memory(context);
-        let remote = memory.remote_calls(|| parsed.remote_references());
-        let refused = self.foreign_thinking.refused_thinking(memory, &parsed);
-        let pairing = PairingContext {
-            policy: context.policy,
-            learned: self.learned,
-            remote: &remote,
-            refused_thinking: &refused,
-        };
-        Some(self.pair_parsed(parsed, pairing))
+        let pinned = self.base.lookup.known.pinned.get(&call.key).cloned();
+        pinned.or_else(|| {
+            memory
+                .recall
+                .cached_answer(self.base.late_results.pin_scope(), call.key)
+        })
     }
 
     /// Builds the resend of a plan with placeholders. `None` if it replaces nothing.
@@ -440,7 +360,7 @@ impl RejectionRecovery {
         }
         let overrides = !replaced.overridden.is_empty();
         let named = replaced.replaced.iter().chain(&replaced.overridden);
-        let calls = named.map(|(call, placeholder)| (self.fact_scope().call_key(*call), *placeholder));
+        let calls = named.map(|(call, placeholder)| (self.base.fact_scope().call_key(*call), *placeholder));
         let fact = LearnedFact::BoundPlaceholders {
             calls: calls.collect(),
             overrides,
@@ -459,45 +379,39 @@ impl RejectionRecovery {
         if context.policy.foreign_thinking != OnForeignThinking::Remove {
             return None;
         }
-        let blocks = thinking_blocks(&self.pair_base_body(context)?);
-        let (state, facts) = (&self.foreign_thinking, &context.path.facts);
-        let chosen = choose_blocks(state, &blocks, facts, self.fact_scope())?;
-        self.foreign_thinking.remove_blocks(chosen);
-        let paired = self.pair_base_body(context)?;
-        let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
-        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
-        let body = plan.splice(&paired, &self.base_body).ok()?;
+        let base = &mut self.base;
+        let blocks = thinking_blocks(&base.pair(context)?);
+        let chosen = choose_blocks(&base.foreign_thinking, &blocks, &context.path.facts, base.fact_scope())?;
+        base.foreign_thinking.remove_blocks(chosen);
+        let planned = base.plan_body(context)?;
         // The same bytes would be refused again.
-        if body.to_vec() == self.last_sent.to_vec() {
-            return None;
-        }
-        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
-        Some(Resend::new(body, plan.report, "foreign", answers, None))
+        let is_same = planned.body.to_vec() == self.last_sent.to_vec();
+        (!is_same).then(|| planned.into_resend("foreign"))
     }
 
     /// Stores which thinking the provider has accepted, and which it has refused. Call it after a success.
     pub(super) fn settle_thinking(&self, path: &DataPath) {
-        self.foreign_thinking
-            .settle_thinking(path, self.fact_scope(), self.lookup.last_thinking);
+        let base = &self.base;
+        base.foreign_thinking
+            .settle_thinking(path, base.fact_scope(), base.lookup.last_thinking);
     }
 
     /// Builds a resend with the documented setting that lets the provider drop bound thinking.
     fn drop_thinking(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
         // Without the refused attempt's text at its end: the client's results return to their places.
-        self.base_body = self.original_body.clone();
-        let paired = self.pair_base_body(context)?;
-        let mut lookup = self.lookup.clone();
-        lookup.add_from_memory(&paired, self.call_memory(context), &self.late_results);
+        self.base.restore();
+        let base = &self.base;
+        let paired = base.pair(context)?;
+        let lookup = base.look_up(&paired, context);
         let mut plan = plan(&paired, &lookup.known, context.policy).ok()?;
         if !plan.drop_bound_thinking(&paired).ok()? {
             return None;
         }
-        let answers = call_answers(&paired, &plan, &lookup, self.late_results.caller);
+        let answers = base.answers_of(&paired, &plan, &lookup);
         let key = paired
             .first_thinking()
-            .map(|thinking| self.fact_scope().conversation_key(thinking));
-        let body = plan.splice(&paired, &self.base_body).ok()?;
+            .map(|thinking| base.fact_scope().conversation_key(thinking));
+        let body = plan.splice(&paired, &base.body).ok()?;
         Some(Resend {
             needs_binding_beta: true,
             ..Resend::new(

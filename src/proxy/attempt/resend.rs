@@ -3,7 +3,8 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery, rejection_recovery::RecoveryContext, resend_plan::Resend, send, to_proxy_error,
+    Attempts, continuity_recovery, dead_response_recovery, resend_base::RecoveryContext, resend_plan::Resend, send,
+    to_proxy_error,
 };
 use crate::{
     clock,
@@ -44,6 +45,8 @@ async fn resend_while_refused(
         let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
             // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
             Box::pin(continuity_recovery::next_resend(attempts, refusal.kind, log)).await
+        } else if refusal.kind == RefusalKind::DeadResponse {
+            dead_response_recovery::next_resend(attempts, &refusal, log)
         } else {
             Box::pin(fetch_answered_calls(attempts, &refusal)).await;
             next_resend(attempts, &refusal, log)
@@ -53,6 +56,9 @@ async fn resend_while_refused(
         };
         if let Some(continuity) = &attempts.outgoing.body.continuity {
             continuity.add_to_report(&mut resend.report);
+        }
+        if let Some(chain) = &attempts.outgoing.body.chain {
+            chain.add_to_report(&mut resend.report);
         }
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());

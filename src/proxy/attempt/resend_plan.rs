@@ -76,6 +76,8 @@ pub(super) enum LearnedFact {
     RemoteCallsAnswered(AnsweredRemoteCalls),
     /// The upstream demands more than its dialect, for this model.
     Rules(LearnedRules, Option<String>),
+    /// The provider has lost this response.
+    DeadResponse(FactKey),
     /// The upstream wants a kind of value back that the model's answers carry.
     WantsContinuity(FactKey),
 }
@@ -93,6 +95,7 @@ impl LearnedFact {
             Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
             Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
             Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
+            Self::DeadResponse(key) => facts.learn_dead_response(key),
             Self::WantsContinuity(key) => facts.learn_continuity(key),
         }
     }

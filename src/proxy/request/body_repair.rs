@@ -9,6 +9,7 @@ use super::{
     call_lookup::{CallLookup, CallMemory},
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext, named_model},
+    dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::PendingPins,
     repeat_watch::watch_calls,
@@ -51,6 +52,7 @@ pub(super) struct BodyRepair<'x> {
     /// Effective mode. The body of a signed request is observed only, whatever the mode.
     pub(super) mode: Mode,
     pub(super) policy: &'x RepairPolicy,
+    pub(super) dead_ids: DeadIdRemoval<'x>,
 }
 
 /// Body that was read, with the bytes it was read from.
@@ -112,6 +114,7 @@ impl BodyRepair<'_> {
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
         let decoded = coding.decode_body(&raw, limit);
+        let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let outgoing = match &decoded {
             Ok(plain) => match self.read_body(caller, plain) {
                 Ok((body_caller, read)) => {
@@ -129,6 +132,7 @@ impl BodyRepair<'_> {
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
             Err(reason) => Ok(self.unread_body(caller, log, *reason, Payload::InMemory(Segments::whole(raw)))),
         };
+        let outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log);
         log.event.overhead = clock::now().duration_since(began);
         outgoing
     }
@@ -364,6 +368,7 @@ impl BodyRepair<'_> {
             pins,
             late_results: results.late.is_used().then_some(results),
             continuity,
+            chain: None,
             needs_binding_beta: asks_for_binding_controls,
             context,
         }

@@ -5,6 +5,7 @@ mod body_repair;
 mod call_lookup;
 mod content_coding;
 mod context;
+mod dead_response;
 mod outgoing;
 mod pending_pins;
 mod repeat_watch;
@@ -47,6 +48,7 @@ use crate::{
 };
 use body_repair::BodyRepair;
 use context::ContextBuilder;
+use dead_response::DeadIdRemoval;
 use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body};
 
 /// Turns the client's request into the outgoing request.
@@ -86,6 +88,13 @@ pub(super) async fn prepare_request(
         wire,
         mode,
         policy: &settings.policy,
+        dead_ids: DeadIdRemoval {
+            path,
+            route,
+            headers: &parts.headers,
+            wire,
+            mode,
+        },
     };
     let outgoing = repair.run(caller, ledger_budget, body, log).await?;
     log.is_compaction = outgoing.context.is_compaction;

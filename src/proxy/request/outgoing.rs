@@ -23,6 +23,7 @@ use crate::{
         headers::is_signed,
         late_results::LateResults,
         provider_facts::FactKey,
+        response_chain::ChainRequest,
     },
     repair::LearnedRules,
     splice::Segments,
@@ -52,6 +53,8 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) late_results: Option<LateResults>,
     /// Values that the provider wants back. `None` if it wants none.
     pub(in crate::proxy) continuity: Option<RequestContinuity>,
+    /// Items of the request, which its answer continues. `None` unless the answer gets an id.
+    pub(in crate::proxy) chain: Option<ChainRequest>,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(in crate::proxy) needs_binding_beta: bool,
     pub(in crate::proxy) context: RequestContext,
@@ -68,6 +71,7 @@ impl OutgoingBody {
             pins: None,
             late_results: None,
             continuity: None,
+            chain: None,
             needs_binding_beta: false,
             context,
         }

@@ -89,11 +89,15 @@ impl ProviderAnswer {
 
     /// Reads the body of an answer that may refuse the history. `limit` is the timeout between two frames.
     pub(super) async fn with_refusal_read(self, limit: Duration) -> Result<Self, SendError> {
-        // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07).
+        // llama.cpp and FastAPI report the faults of a history as 500 and 422 (ggml-org/llama.cpp#25510, 2026-07), and
+        // vLLM a lost response as 404.
         let status = self.response.status();
         if matches!(
             status,
-            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::INTERNAL_SERVER_ERROR
+            StatusCode::BAD_REQUEST
+                | StatusCode::NOT_FOUND
+                | StatusCode::UNPROCESSABLE_ENTITY
+                | StatusCode::INTERNAL_SERVER_ERROR
         ) {
             self.with_error_read(limit).await
         } else {
@@ -176,7 +180,12 @@ impl ProviderAnswer {
             refusal.kind,
             RefusalKind::MalformedCall | RefusalKind::UserBehindResults
         );
-        if self.response.status() != StatusCode::BAD_REQUEST && !is_templates {
+        let is_other = match self.response.status() {
+            StatusCode::BAD_REQUEST => false,
+            StatusCode::NOT_FOUND => refusal.kind != RefusalKind::DeadResponse,
+            _ => !is_templates,
+        };
+        if is_other {
             return None;
         }
         // The recovery repairs the client's body, which does not contain the new ids.
@@ -213,10 +222,16 @@ impl ProviderAnswer {
         let framing = body_framing(&head.headers);
         // Errors and compressed answers have no events that the watcher can read.
         let watched = self.format.filter(|_| head.status.is_success() && !compressed);
-        let notes = log.notes_carried();
-        let new_watcher = |framing| match Watcher::new(watched, framing) {
-            watcher if notes => watcher.noting_carried(),
-            watcher => watcher,
+        let (notes, notes_items) = (log.notes_carried(), log.notes_items());
+        let new_watcher = |framing| {
+            let mut watcher = Watcher::new(watched, framing);
+            if notes {
+                watcher = watcher.noting_carried();
+            }
+            if notes_items {
+                watcher = watcher.noting_items();
+            }
+            watcher
         };
         let watcher = framing.map(new_watcher);
         // An error event of the proxy fits only into a stream of a known format without an announced length.

@@ -10,8 +10,9 @@ use crate::{
     wire::{Format, Unreadable},
 };
 
-/// Reasons for a resend: the provider refused the pairing of the history or its signed thinking, or missed a value.
-const RESEND_REASONS: [&str; 4] = ["pairing", "binding", "continuity", "foreign"];
+/// Reasons for a resend: the provider refused the pairing of the history or its signed thinking, missed a value, or has
+/// lost the response that the request continues from.
+const RESEND_REASONS: [&str; 5] = ["pairing", "binding", "continuity", "foreign", "dead_response"];
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.

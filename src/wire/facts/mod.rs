@@ -2,12 +2,14 @@
 //!
 //! Content is not among them, apart from the event of an error, which is never shown.
 
+mod answer_items;
 mod carried;
 mod event_members;
 mod event_pattern;
 
 use std::fmt;
 
+pub use self::answer_items::AnswerItems;
 pub use self::carried::{CARRIED_BYTES_MAX, CarriedCall, CarriedFacts};
 pub(crate) use self::{
     event_members::{
@@ -65,6 +67,8 @@ pub struct Facts {
     pub model: Option<Box<str>>,
     /// Values that the provider wants back. Noted only if the watcher is told to.
     pub carried: CarriedFacts,
+    /// Items of a Responses answer. Noted only if the watcher is told to.
+    pub items: AnswerItems,
 }
 
 /// The effect of one event.
@@ -103,6 +107,10 @@ impl Facts {
         if truncated {
             // The part that was not read may belong to a carried value.
             self.carried.give_up();
+            // The last event of a stream repeats items that were noted before.
+            if !self.terminal || self.items.count() == 0 {
+                self.items.give_up();
+            }
         }
     }
 

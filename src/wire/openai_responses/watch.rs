@@ -55,6 +55,8 @@ struct ResponsesEvent<'a> {
     index: Option<u64>,
     item_id: Text<'a>,
     item: ItemMembers<'a>,
+    /// The bytes of the item. Empty unless the items are noted.
+    item_bytes: &'a [u8],
     response: ResponseMembers<'a>,
     error: AnswerErrorFields<'a>,
 }
@@ -73,13 +75,21 @@ pub(crate) fn read_event(name: &[u8], data: &[u8], facts: &mut Facts) -> EventAc
         }
         b"output_index" => cursor.read_number().map(|index| top.index = index),
         b"item_id" => cursor.read_text().map(|id| top.item_id = id),
-        b"item" => read_members(cursor, |cursor, key| top.item.read_member(key, cursor)),
+        b"item" => {
+            if facts.items.is_wanted() {
+                top.item_bytes = cursor.clone().skip_bytes()?;
+            }
+            read_members(cursor, |cursor, key| top.item.read_member(key, cursor))
+        }
         b"response" => read_members(cursor, |cursor, key| top.response.read_member(key, cursor)),
         b"error" => top.error.read_error(cursor),
         b"code" => top.error.read_member(key, cursor),
         // The answer is one response and no stream.
         b"output" => read_elements(cursor, |cursor| {
             let mut item = ItemMembers::default();
+            if facts.items.is_wanted() {
+                facts.items.add_item(None, cursor.clone().skip_bytes()?);
+            }
             let read = read_members(cursor, |cursor, key| item.read_member(key, cursor));
             item.note_complete(facts);
             facts.has_output = true;
@@ -104,9 +114,13 @@ impl ResponsesEvent<'_> {
             }
             b"keepalive" | b"response.in_progress" => return EventActivity::Heartbeat,
             b"response.output_item.added" => self.item.note_added(self.index, facts),
-            b"response.output_item.done" => self.item.note_done(self.index, facts),
+            b"response.output_item.done" => {
+                self.item.note_done(self.index, facts);
+                facts.items.add_item(self.index, self.item_bytes);
+            }
             b"response.completed" | b"response.failed" | b"response.incomplete" | b"response.cancelled" => {
                 self.response.note_end(facts);
+                self.response.note_items(facts);
                 facts.terminal = true;
                 // Compatible servers may leave out the response, or its status.
                 if facts.stop.is_none() {
@@ -152,6 +166,8 @@ struct ResponseMembers<'a> {
     reason: Text<'a>,
     error: AnswerErrorFields<'a>,
     usage: Option<Usage>,
+    /// The list of items at the end of a stream, which repeats them.
+    output: &'a [u8],
 }
 
 impl<'a> ResponseMembers<'a> {
@@ -168,9 +184,30 @@ impl<'a> ResponseMembers<'a> {
                 read?;
                 self.usage = usage;
             }
+            b"output" => self.output = cursor.skip_bytes()?,
             _ => skip_value(cursor)?,
         }
         Ok(())
+    }
+
+    /// Notes the items at the end of a stream, if no event before had them.
+    fn note_items(&self, facts: &mut Facts) {
+        if !facts.items.is_wanted() || self.output.is_empty() {
+            return;
+        }
+        let (known, mut count) = (facts.items.count(), 0_usize);
+        let walked = read_elements(&mut Cursor::new(self.output, 0), |cursor| {
+            let item = cursor.skip_bytes()?;
+            count = count.saturating_add(1);
+            if known == 0 {
+                facts.items.add_item(None, item);
+            }
+            Ok(())
+        });
+        // Some servers repeat nothing. Another number of items means that one was missed.
+        if walked.is_err() || (known > 0 && count > 0 && known != count) {
+            facts.items.give_up();
+        }
     }
 
     /// Notes the id and the model.

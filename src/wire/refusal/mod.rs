@@ -69,6 +69,8 @@ pub enum RefusalKind {
     ///
     /// The id, if any, is that of the reasoning item.
     ForeignThinking,
+    /// Responses: the provider has lost the response that the request continues from. The id, if any, is its id.
+    DeadResponse,
 }
 
 /// The beginning of the beta header value that Anthropic's binding controls need.

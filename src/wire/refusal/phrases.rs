@@ -1,8 +1,9 @@
 //! The phrases with which providers refuse a pairing, and the texts before them, each with its source and date.
 
 use crate::wire::refusal::RefusalKind::{
-    self, Bound, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf, Unanswered,
-    UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent, WithoutSignature,
+    self, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem,
+    ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent,
+    WithoutSignature,
 };
 
 /// The beginnings of refusals, by kind. The first that matches counts.
@@ -27,6 +28,7 @@ pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     (WithoutSignature, WITHOUT_SIGNATURE),
     (WithoutContainer, WITHOUT_CONTAINER),
     (ForeignThinking, FOREIGN_THINKING),
+    (DeadResponse, DEAD_RESPONSES),
 ];
 
 const ORPHANS: &[&str] = &[
@@ -213,6 +215,16 @@ const FOREIGN_THINKING: &[&str] = &[
     // Vertex: decolua/9router#301 (2026-03).
     "Thought signature is not valid",
     "Unable to submit request because Thought signature is not valid",
+];
+
+const DEAD_RESPONSES: &[&str] = &[
+    // OpenAI, code `previous_response_not_found`: router-for-me/CLIProxyAPI#4524 (2026-07), maximhq/bifrost#2441
+    // (2026-03); Azure: microsoft/agent-framework#6419 (2026-06), dotnet/extensions#7704 (2026-08).
+    "Previous response with id <ids> not found",
+    // The Codex backend, without a code of its own: Soju06/codex-lb#1817 (2026-08).
+    "Invalid previous_response_id.",
+    // vLLM and TensorRT-LLM, with status 404: BerriAI/litellm#26147 (2026-07).
+    "Response with id <ids> not found",
 ];
 
 /// Texts that may precede a phrase, or an error body as text, written like [`PHRASES`].

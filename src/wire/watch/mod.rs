@@ -8,8 +8,8 @@ mod reader;
 
 use self::{event_buffer::EventBuffer, reader::FormatReader};
 pub use crate::wire::facts::{
-    AnswerError, CARRIED_BYTES_MAX, CarriedCall, CarriedFacts, EmittedCall, EmittedCalls, ErrorEvent, Facts,
-    LISTED_MAX, OutputPhase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage, stop_labels,
+    AnswerError, AnswerItems, CARRIED_BYTES_MAX, CarriedCall, CarriedFacts, EmittedCall, EmittedCalls, ErrorEvent,
+    Facts, LISTED_MAX, OutputPhase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage, stop_labels,
 };
 use crate::wire::{
     Format,
@@ -83,6 +83,13 @@ impl Watcher {
     #[must_use]
     pub const fn noting_carried(mut self) -> Self {
         self.facts.carried.set_wanted();
+        self
+    }
+
+    /// Makes the watcher note the hashes of the items of a Responses answer.
+    #[must_use]
+    pub const fn noting_items(mut self) -> Self {
+        self.facts.items.set_wanted();
         self
     }
 

@@ -50,6 +50,9 @@ impl FormatReader {
 
     /// Reads one JSON value.
     pub(super) fn read_value(&mut self, whole: EventBytes<'_>, facts: &mut Facts) {
+        if whole.truncated {
+            facts.items.give_up();
+        }
         let seen = self.read_data(&[], &[], whole.bytes, facts);
         facts.count_event(seen, whole.truncated);
     }

@@ -1,5 +1,6 @@
 //! The repair core: reading, pairing, planning, splicing.
 
+pub(crate) mod answer_items;
 pub(crate) mod cases;
 pub(crate) mod continuity_gaps;
 pub(crate) mod cost_growth;

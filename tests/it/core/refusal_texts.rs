@@ -5,8 +5,9 @@ use std::panic;
 use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
-        self, Bound, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem, ServerHalf,
-        Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent, WithoutSignature,
+        self, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem,
+        ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent,
+        WithoutSignature,
     },
     json::quote_string,
     read_refusal,
@@ -374,6 +375,16 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
         ForeignThinking,
         "",
     ),
+    // OpenAI: router-for-me/CLIProxyAPI#4524 (2026-07); Azure: microsoft/agent-framework#6419 (2026-06).
+    (
+        "Previous response with id 'resp_0cb6bd18' not found.",
+        DeadResponse,
+        "resp_0cb6bd18",
+    ),
+    // The Codex backend: Soju06/codex-lb#1817 (2026-08).
+    ("Invalid `previous_response_id`.", DeadResponse, ""),
+    // vLLM: BerriAI/litellm#26147 (2026-07).
+    ("Response with id 'resp_7f' not found.", DeadResponse, "resp_7f"),
     // OpenAI Responses: openai/codex#8145 (2025-12), smallmain/vscode-unify-chat-provider#178 (2026-05).
     (
         "The encrypted content gAAA...DQ== could not be verified. Reason: Encrypted content could not be decrypted or \

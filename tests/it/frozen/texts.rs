@@ -264,6 +264,7 @@ fn told(body: &str) -> String {
         RefusalKind::WithoutSignature => "without_signature",
         RefusalKind::WithoutContainer => "without_container",
         RefusalKind::ForeignThinking => "foreign_thinking",
+        RefusalKind::DeadResponse => "dead_response",
     };
     format!("{kind} {ids:?}")
 }

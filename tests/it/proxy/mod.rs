@@ -12,6 +12,7 @@ pub(crate) mod content_codings;
 pub(crate) mod continuity;
 pub(crate) mod continuity_walk;
 pub(crate) mod credentials;
+pub(crate) mod dead_responses;
 pub(crate) mod drain;
 pub(crate) mod echoed_texts;
 pub(crate) mod error_table;

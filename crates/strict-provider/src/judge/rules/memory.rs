@@ -32,6 +32,16 @@ impl ServerMemory {
         self.responses.insert(id);
     }
 
+    /// Loses every response: none can be continued.
+    pub fn forget_responses(&mut self) {
+        self.responses = BoundedSet::default();
+    }
+
+    /// Counts all reasoning so far as another account's.
+    pub fn forget_seals(&mut self) {
+        self.seals = BoundedSet::default();
+    }
+
     /// Remembers a call, so that its turn counts as warm.
     pub fn add_cached(&mut self, call_id: &str) {
         self.cached.insert(call_id);

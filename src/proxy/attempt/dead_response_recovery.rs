@@ -1,0 +1,54 @@
+//! Recovery from a refusal because the provider has lost the response that the request continues from.
+
+use super::{
+    Attempts,
+    resend_base::RecoveryContext,
+    resend_plan::{LearnedFact, Resend},
+};
+use crate::{
+    clock,
+    policy::retry::SENDS_MAX,
+    proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog, provider_facts::FactScope},
+    repair::OnForeignThinking,
+    wire::Refusal,
+};
+
+/// Returns the resend without the id. `None` if the body lacks an item, so that the provider's answer is final.
+pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
+    let path = attempts.path;
+    let policy = &path.settings.policy;
+    // The profile that the lane has left may still have the response.
+    if log.event.sends >= SENDS_MAX
+        || policy.foreign_thinking != OnForeignThinking::Remove
+        || attempts.former_profile.is_some()
+    {
+        return None;
+    }
+    let began = clock::now();
+    let chain = attempts.outgoing.body.chain.as_ref()?;
+    let recovery = attempts.recovery.as_mut()?;
+    let mut removed_id = None;
+    let resend = catch_core_panic(|| {
+        recovery.resend_changed(RecoveryContext { path, policy }, |_, body| {
+            let removed = chain.remove_dead_id(body)?;
+            // A refusal that names another id may repeat text of the client.
+            let is_named = refusal.ids.first().is_none_or(|id| *id == removed.id);
+            removed_id = is_named.then_some(removed.id);
+            is_named.then_some(removed.body)
+        })
+    });
+    log.event.overhead += clock::now().duration_since(began);
+    let (mut resend, id) = resend.zip(removed_id)?;
+    resend.reason = "dead_response";
+    log.record_resend(resend.reason);
+    let scope = FactScope {
+        upstream: &attempts.route.upstream.name,
+        caller: attempts.outgoing.body.context.caller,
+    };
+    // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
+    resend.fact = Some(LearnedFact::DeadResponse(scope.dead_response_key(&id)));
+    if let Some(chain) = &mut attempts.outgoing.body.chain {
+        chain.removed_id = Some(id);
+    }
+    Some(resend)
+}

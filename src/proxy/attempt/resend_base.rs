@@ -1,0 +1,207 @@
+//! The body that resends are planned from, with everything that was known or has been taught about it.
+
+use bytes::Bytes;
+
+use super::{
+    foreign_thinking_recovery::ForeignThinkingRecovery,
+    resend_plan::{LearnedFact, Resend},
+};
+use crate::{
+    proxy::{
+        data_path::DataPath,
+        late_results::LateResults,
+        provider_facts::FactScope,
+        request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
+    },
+    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, parse, plan},
+    splice::Segments,
+    wire::{Refusal, Wire},
+};
+
+/// Read access to everything besides the body that a resend depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecoveryContext<'m> {
+    pub(super) path: &'m DataPath,
+    pub(super) policy: &'m RepairPolicy,
+}
+
+/// The body that resends are planned from.
+#[derive(Debug)]
+pub(super) struct ResendBase {
+    /// The body that is repaired: the client's, possibly with results moved to its end.
+    pub(super) body: Bytes,
+    /// The body before any recovery: the client's, decoded, with late results at the end of messages.
+    original: Bytes,
+    /// The body without the values that it got back. `None` if it got none.
+    unfilled: Option<Bytes>,
+    pub(super) wire: Wire,
+    upstream: String,
+    pub(super) late_results: LateResults,
+    /// Answers that were known for the first send.
+    pub(super) lookup: CallLookup,
+    /// Rules beyond the dialect's that this request follows: known before, or taught by its refusals.
+    pub(super) learned: LearnedRules,
+    /// The refusal of the pairing that the present body follows, with its reading. `None` if there was none.
+    pub(super) followed: Option<(Refusal, RefusalReading)>,
+    /// Model that the request names. `None` if it names none.
+    model: Option<String>,
+    pub(super) foreign_thinking: ForeignThinkingRecovery,
+}
+
+/// A planned body, with the answers that it contains.
+pub(super) struct PlannedBody {
+    pub(super) plan: Plan,
+    pub(super) body: Segments,
+    answers: CallAnswers,
+}
+
+impl PlannedBody {
+    /// Returns the resend of this body, which proves no fact.
+    pub(super) fn into_resend(self, reason: &'static str) -> Resend {
+        Resend::new(self.body, self.plan.report, reason, self.answers, None)
+    }
+}
+
+impl ResendBase {
+    /// Creates the base of the resends of a request that was sent to `upstream`.
+    pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
+        Self {
+            original: sent.plain.clone(),
+            body: sent.plain,
+            unfilled: sent.unfilled,
+            wire: sent.wire,
+            upstream: upstream.to_owned(),
+            late_results: sent.late_results,
+            lookup: sent.lookup,
+            learned: sent.learned,
+            followed: None,
+            model: sent.model,
+            foreign_thinking: ForeignThinkingRecovery::UNTOUCHED,
+        }
+    }
+
+    /// Plans from another body from now on.
+    pub(super) fn replace(&mut self, body: Bytes) {
+        (self.body, self.original) = (body.clone(), body);
+    }
+
+    /// Returns to the body before any recovery: the client's results return to their places.
+    pub(super) fn restore(&mut self) {
+        self.body = self.original.clone();
+    }
+
+    /// Notes the present body as the one without values, before it gets the first one back.
+    pub(super) fn note_unfilled(&mut self) {
+        let unfilled = self.body.clone();
+        self.unfilled.get_or_insert(unfilled);
+    }
+
+    /// Takes the body without any value that it got back. `None` if it got none.
+    pub(super) const fn take_unfilled(&mut self) -> Option<Bytes> {
+        self.unfilled.take()
+    }
+
+    /// Returns the owner of learned facts.
+    pub(super) fn fact_scope(&self) -> FactScope<'_> {
+        FactScope {
+            upstream: &self.upstream,
+            caller: self.late_results.caller,
+        }
+    }
+
+    /// Returns the fact that the upstream demands these rules for the model.
+    pub(super) fn rules_fact(&self, learned: LearnedRules) -> LearnedFact {
+        LearnedFact::Rules(learned, self.model.clone())
+    }
+
+    /// Returns what this process remembers for the caller at this upstream.
+    pub(super) fn call_memory<'m>(&'m self, context: RecoveryContext<'m>) -> CallMemory<'m> {
+        CallMemory {
+            facts: &context.path.facts,
+            recall: &context.path.recall,
+            scope: self.fact_scope(),
+        }
+    }
+
+    /// Parses the present body.
+    pub(super) fn parse(&self) -> Option<Parsed<'_>> {
+        parse(&self.body, self.wire).ok()
+    }
+
+    /// Pairs the present body by the rules of its dialect alone.
+    pub(super) fn pair_by_dialect(&self, policy: &RepairPolicy) -> Option<Paired<'_>> {
+        Some(self.in_conversation(self.parse()?.pair(PairingContext::new(policy))))
+    }
+
+    /// Pairs the present body by everything that is known of it.
+    pub(super) fn pair(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
+        let parsed = self.parse()?;
+        Some(self.with_pairing(&parsed, context, |pairing| match &self.followed {
+            // An earlier refusal of this exchange stays in force: a later one may be about something else.
+            Some((refusal, reading)) => parsed.clone().pair_refused(pairing, refusal, *reading),
+            None => parsed.clone().pair(pairing),
+        }))
+    }
+
+    /// Pairs the present body after a refusal.
+    pub(super) fn pair_refused<'b>(
+        &self,
+        parsed: &Parsed<'b>,
+        context: RecoveryContext<'_>,
+        refusal: &'b Refusal,
+        reading: RefusalReading,
+    ) -> Paired<'b> {
+        self.with_pairing(parsed, context, |pairing| {
+            parsed.clone().pair_refused(pairing, refusal, reading)
+        })
+    }
+
+    /// Applies `pair` with everything that is known of the parsed body.
+    fn with_pairing<'b>(
+        &self,
+        parsed: &Parsed<'b>,
+        context: RecoveryContext<'_>,
+        pair: impl FnOnce(PairingContext<'_>) -> Paired<'b>,
+    ) -> Paired<'b> {
+        let memory = self.call_memory(context);
+        let remote = memory.remote_calls(|| parsed.remote_references());
+        let refused = self.foreign_thinking.refused_thinking(memory, parsed);
+        self.in_conversation(pair(PairingContext {
+            policy: context.policy,
+            learned: self.learned,
+            remote: &remote,
+            refused_thinking: &refused,
+        }))
+    }
+
+    /// Sets the lane that makes reusable call ids unique, unless it is only guessed.
+    fn in_conversation<'b>(&self, mut paired: Paired<'b>) -> Paired<'b> {
+        let lane = self.late_results.pin_scope().lane;
+        paired.set_conversation(lane.map(|lane| *lane.as_bytes()));
+        paired
+    }
+
+    /// Returns everything known about the calls of a paired body. A copy, so that an unsent plan leaves no trace.
+    pub(super) fn look_up(&self, paired: &Paired<'_>, context: RecoveryContext<'_>) -> CallLookup {
+        let mut lookup = self.lookup.clone();
+        lookup.add_from_memory(paired, self.call_memory(context), &self.late_results);
+        lookup
+    }
+
+    /// Returns the answers that a plan's body contains.
+    pub(super) fn answers_of(&self, paired: &Paired<'_>, plan: &Plan, lookup: &CallLookup) -> CallAnswers {
+        call_answers(paired, plan, lookup, self.late_results.caller)
+    }
+
+    /// Plans the present body.
+    pub(super) fn plan_body(&self, context: RecoveryContext<'_>) -> Option<PlannedBody> {
+        let paired = self.pair(context)?;
+        let lookup = self.look_up(&paired, context);
+        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
+        Some(PlannedBody {
+            answers: self.answers_of(&paired, &plan, &lookup),
+            body: plan.splice(&paired, &self.body).ok()?,
+            plan,
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Everything that a successful answer settles: the caller, pins, learned facts, and the lane's profile.
+
+use super::Attempts;
+use crate::{
+    clock,
+    proxy::{exchange_log::ExchangeLog, provider_facts::FactScope},
+    session,
+    session_table::ProfilePin,
+};
+
+/// Makes permanent what the accepted request assumed, and notes what its acceptance proves.
+pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) {
+    let callers = attempts.path.late.callers();
+    // Only a provider can confirm a credential, so a success verifies the caller.
+    callers.mark_verified(attempts.outgoing.body.context.caller);
+    if let Some(pins) = attempts.outgoing.body.pins.take() {
+        pins.commit();
+    }
+    if let Some(continuity) = &mut attempts.outgoing.body.continuity {
+        continuity.commit();
+    }
+    // Counters accept histories that the model refuses, so a token count proves nothing.
+    if attempts.route.asks_for_turn() {
+        store_learned_facts(attempts);
+    }
+    if let (Some(chain), Some(outcome)) = (attempts.outgoing.body.chain.take(), &mut log.outcome) {
+        outcome.chain = chain.begin_chain();
+    }
+    bind_lane(attempts, log);
+}
+
+/// Stores what the provider has proven by its answer to this body.
+///
+/// A refusal alone proves nothing, since its text may echo what the client wrote. Nor does a status 200 whose first
+/// event is an error.
+fn store_learned_facts(attempts: &mut Attempts<'_>) {
+    let path = attempts.path;
+    let caller = attempts.outgoing.body.context.caller;
+    let upstream = &attempts.route.upstream.name;
+    // The last body follows those of earlier resends too.
+    for fact in std::mem::take(&mut attempts.learned_facts) {
+        fact.store_fact(&path.facts, FactScope { upstream, caller });
+    }
+    if let Some(recovery) = &attempts.recovery {
+        recovery.note_accepted_shape(&path.facts);
+        recovery.settle_thinking(path);
+    }
+}
+
+/// Binds the lane to the profile that has served it.
+fn bind_lane(attempts: &Attempts<'_>, log: &ExchangeLog) {
+    // A token count on another profile must not move the conversation there.
+    let is_turn = !session::is_token_count(attempts.route.target.path());
+    let context = &attempts.outgoing.body.context;
+    let pin = context.pinned_profile.as_deref();
+    let label = log.event.profile.as_deref();
+    let label = label.filter(|label| is_turn && pin != Some(*label));
+    if let (Some(lane), Some(label)) = (context.lane, label) {
+        let pin = ProfilePin {
+            upstream: attempts.upstream_name().into(),
+            profile: label.into(),
+        };
+        attempts.path.sessions.set_profile_pin(lane.id, Some(pin), clock::now());
+    }
+}

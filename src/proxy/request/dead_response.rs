@@ -1,0 +1,152 @@
+//! The removal of an id before the send, once the provider has refused it and accepted the request without it.
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::{actions_header, outgoing::OutgoingBody, unedited::report_unedited};
+use crate::{
+    auth::Caller,
+    conversation::Finding,
+    provider::Route,
+    proxy::{
+        catch_core_panic::catch_core_panic,
+        data_path::DataPath,
+        error::ProxyError,
+        exchange_log::ExchangeLog,
+        headers::is_signed,
+        provider_facts::FactScope,
+        response_chain::{ChainRequest, WithoutDeadId},
+    },
+    repair::{Mode, OnForeignThinking, parse},
+    session::body_user,
+    wire::{Format, Unreadable, Wire},
+};
+
+/// The removal of dead ids from the body of one request.
+pub(super) struct DeadIdRemoval<'x> {
+    pub(super) path: &'x DataPath,
+    pub(super) route: &'x Route<'x>,
+    pub(super) headers: &'x HeaderMap,
+    pub(super) wire: Wire,
+    /// Mode of the request. The body of a signed request is observed only, whatever the mode.
+    pub(super) mode: Mode,
+}
+
+/// A body that continues from a response which its provider has lost.
+#[derive(Debug)]
+pub(super) struct DeadResponse {
+    removed: WithoutDeadId,
+    mode: Mode,
+    is_signed: bool,
+}
+
+impl DeadIdRemoval<'_> {
+    /// Removes a dead id from a body, in repair mode. Returns the bytes to send and to read, which else stay the same.
+    pub(super) fn remove_from(
+        &self,
+        caller: Caller,
+        raw: Bytes,
+        decoded: Result<Bytes, Unreadable>,
+    ) -> (Option<DeadResponse>, Bytes, Result<Bytes, Unreadable>) {
+        let found = decoded.as_ref().ok().and_then(|plain| self.find(caller, plain));
+        match &found {
+            Some(dead) if dead.mode == Mode::Repair => {
+                let edited = dead.removed.body.clone();
+                (found, edited.clone(), Ok(edited))
+            }
+            _ => (found, raw, decoded),
+        }
+    }
+
+    /// Finds the id in a body that contains every item of its response. `None` if no provider has refused it.
+    fn find(&self, caller: Caller, plain: &Bytes) -> Option<DeadResponse> {
+        let path = self.path;
+        // In most processes no id was ever refused, so most bodies are not searched.
+        let is_possible = path.facts.knows_dead_responses()
+            && self.wire.format == Format::OpenAiResponses
+            && path.settings.policy.foreign_thinking == OnForeignThinking::Remove;
+        if !is_possible {
+            return None;
+        }
+        let caller = self.narrowed_caller(caller, plain);
+        let request = self.chain_request(caller, plain, None);
+        let removed = request.remove_dead_id(plain)?;
+        let upstream = &self.route.upstream.name;
+        let key = FactScope { upstream, caller }.dead_response_key(&removed.id);
+        if !path.facts.is_dead_response(key) {
+            return None;
+        }
+        // Any edit would break the client's own signature.
+        let is_signed = is_signed(self.headers) && !path.profiles.has_profiles(upstream);
+        Some(DeadResponse {
+            removed,
+            mode: if is_signed { Mode::Observe } else { self.mode },
+            is_signed,
+        })
+    }
+
+    /// Reports a dead id, and attaches the items of the request, which its answer continues.
+    pub(super) fn finish_body(
+        &self,
+        dead: Option<&DeadResponse>,
+        decoded: &Result<Bytes, Unreadable>,
+        outgoing: Result<OutgoingBody, ProxyError>,
+        log: &mut ExchangeLog,
+    ) -> Result<OutgoingBody, ProxyError> {
+        let removed = dead.filter(|dead| dead.mode == Mode::Repair);
+        let removed_id = removed.map(|dead| dead.removed.id.clone());
+        if let Some(dead) = dead.filter(|_| removed_id.is_none()) {
+            dead.report_finding(self.wire, log)?;
+        }
+        let mut outgoing = outgoing?;
+        // The bytes are not the client's, even if nothing else is repaired.
+        outgoing.is_decoded |= removed_id.is_some();
+        let context = &outgoing.context;
+        let gets_id =
+            self.wire.format == Format::OpenAiResponses && self.route.asks_for_turn() && !context.is_compaction;
+        // Nothing is stored for callers without a credential, which anyone may be.
+        let is_watched = removed_id.is_some() || (gets_id && context.caller.is_authenticated());
+        let Some(body) = decoded.as_ref().ok().filter(|_| is_watched) else {
+            return Ok(outgoing);
+        };
+        let chain = self.chain_request(context.caller, body, removed_id);
+        if let Some(report) = log.event.report.as_mut().filter(|_| chain.removed_id.is_some()) {
+            chain.add_to_report(report);
+            log.repair_header = Some(actions_header(report));
+        }
+        outgoing.chain = Some(chain);
+        Ok(outgoing)
+    }
+
+    fn chain_request(&self, caller: Caller, body: &Bytes, removed_id: Option<String>) -> ChainRequest {
+        ChainRequest {
+            recall: self.path.recall.clone(),
+            caller,
+            body: body.clone(),
+            removed_id,
+        }
+    }
+
+    /// Returns the caller, narrowed to the user that the body names if bodies are trusted with that.
+    fn narrowed_caller(&self, caller: Caller, plain: &Bytes) -> Caller {
+        if !self.path.settings.principals.trust_body_user {
+            return caller;
+        }
+        let parsed = catch_core_panic(|| Some(parse(plain, self.wire).ok()?.outline()));
+        let user = parsed.and_then(|outline| body_user(plain, &outline));
+        user.map_or(caller, |user| {
+            caller.with_user(&self.path.principal_key, user.as_bytes())
+        })
+    }
+}
+
+impl DeadResponse {
+    /// Adds the finding to the report of a body that is not edited, and rejects the request in strict mode.
+    fn report_finding(&self, wire: Wire, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+        // Of a body that was rejected already, this finding is one more reason.
+        let mut report = log.event.report.take().unwrap_or_default();
+        let finding = Finding::dead_response(self.removed.id.clone());
+        report.findings.insert(0, finding);
+        report_unedited(report, self.mode, self.is_signed, wire, log)
+    }
+}

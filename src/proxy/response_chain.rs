@@ -1,0 +1,139 @@
+//! The chain of one exchange in Responses: the items that its answer will stand for, and the removal of a dead id.
+//!
+//! The cost for a healthy request: one scan of its body for the top-level members, and one parse and hash of the items in
+//! `input`, once the provider has accepted it. Nothing is done before the send. A caller that has never continued from a
+//! response pays the hash only for inputs up to 64 KiB.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::catch_core_panic::catch_core_panic;
+use crate::{
+    auth::Caller,
+    conversation::Finding,
+    recall::AnswerStore,
+    repair::{Action, RepairReport},
+    wire::{
+        ContinuedBody, ItemChain, remove_previous_id,
+        watch::{Facts, TEXT_BYTES_MAX},
+    },
+};
+
+/// Bytes of items that are hashed for a caller that has never continued from a response.
+///
+/// A conversation begins with a short input, and most callers never need its chain.
+const FIRST_INPUT_MAX: usize = 64 * 1024;
+/// The stop reason of a response that a request may continue from.
+const COMPLETED: &str = "completed";
+
+/// A request whose answer gets an id.
+#[derive(Clone)]
+pub(super) struct ChainRequest {
+    pub(super) recall: AnswerStore,
+    pub(super) caller: Caller,
+    /// The client's body, decoded. Its own items count, and not those that the proxy inserts.
+    pub(super) body: Bytes,
+    /// The dead id that the sent body lacks. `None` if nothing was removed.
+    pub(super) removed_id: Option<String>,
+}
+
+/// The chain of an accepted request, to which the items of its answer are added.
+#[derive(Debug)]
+pub(super) struct ChainNote {
+    recall: AnswerStore,
+    caller: Caller,
+    chain: ItemChain,
+}
+
+/// The body without the dead id that it continued from.
+#[derive(Clone)]
+pub(super) struct WithoutDeadId {
+    pub(super) id: String,
+    pub(super) body: Bytes,
+}
+
+// A body is content, which never reaches a log.
+impl fmt::Debug for ChainRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChainRequest({} bytes)", self.body.len())
+    }
+}
+
+impl fmt::Debug for WithoutDeadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WithoutDeadId({} bytes)", self.body.len())
+    }
+}
+
+impl ChainRequest {
+    /// Adds the removal of a dead id to a report.
+    pub(super) fn add_to_report(&self, report: &mut RepairReport) {
+        if let Some(id) = &self.removed_id {
+            let removals = report.actions.entry(Action::Drop).or_default();
+            *removals = removals.saturating_add(1);
+            report.findings.insert(0, Finding::dead_response(id.clone()));
+        }
+    }
+
+    /// Hashes the items of a request that a provider has accepted. `None` if they are not all known.
+    pub(super) fn begin_chain(self) -> Option<ChainNote> {
+        let Self {
+            recall, caller, body, ..
+        } = self;
+        let chains = recall.response_chains();
+        let chain = catch_core_panic(|| {
+            let read = ContinuedBody::read(&body)?;
+            let previous = read.previous_id();
+            if previous.is_some() {
+                chains.note_continuing(caller);
+            } else if read.input_len() > FIRST_INPUT_MAX && !chains.is_continuing(caller) {
+                return None;
+            }
+            // Without the parent's chain nothing is known of the items before this request.
+            let parent = match previous {
+                Some(id) => Some(chains.find_chain(caller, id)?),
+                None => None,
+            };
+            read.chain(parent)
+        })?;
+        Some(ChainNote { recall, caller, chain })
+    }
+
+    /// Removes the id from `body`, if the client's body begins with every item of the response with that id.
+    ///
+    /// `body` may contain more than the client's, but the same id. `None` if an item is missing or not known.
+    pub(super) fn remove_dead_id(&self, body: &Bytes) -> Option<WithoutDeadId> {
+        catch_core_panic(|| {
+            let read = ContinuedBody::read(&self.body)?;
+            let id = read.previous_id()?;
+            // Its conversations are worth watching from now on, even if this response was not.
+            self.recall.response_chains().note_continuing(self.caller);
+            let chain = self.recall.response_chains().find_chain(self.caller, id)?;
+            if !read.begins_with(chain) {
+                return None;
+            }
+            Some(WithoutDeadId {
+                id: id.to_owned(),
+                body: remove_previous_id(body).ok()?,
+            })
+        })
+    }
+}
+
+impl ChainNote {
+    /// Stores the chain of a complete answer, under its id.
+    pub(super) fn store_chain(self, facts: &Facts) {
+        let id = facts.answer_id.as_deref();
+        // Of a longer id only the beginning is known, which another response may share.
+        let Some(id) = id.filter(|id| id.len() < TEXT_BYTES_MAX && facts.stop.as_deref() == Some(COMPLETED)) else {
+            return;
+        };
+        let Some(items) = facts.items.in_order() else { return };
+        let mut chain = self.chain;
+        for item in items {
+            chain.push_item(item);
+        }
+        self.recall.response_chains().note_chain(self.caller, id, chain);
+    }
+}
