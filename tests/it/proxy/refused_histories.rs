@@ -309,6 +309,45 @@ async fn a_refused_resend_teaches_nothing() {
     assert_eq!(upstream.requests()[2].text(), body.to_string());
 }
 
+/// The repair of a refused pair stays in a resend that another refusal causes.
+#[tokio::test]
+async fn a_repaired_pair_stays_repaired_through_a_second_refusal() {
+    const IDS: [&str; 2] = ["toolu_01A09q90qw90lq917835lq9", "toolu_01B19q90qw90lq917835lq9"];
+    let pair = format!(
+        "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: {}",
+        IDS[1]
+    );
+    let foreign = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    let accepted = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([refused(&pair), refused(foreign), accepted]).await;
+    let app = app_as(upstream.address, ProviderKind::Anthropic).await;
+    let thinking = json!({"type": "thinking", "thinking": "t", "signature": "EqQBother"});
+    let history = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [thinking, text("hm")]},
+        {"role": "user", "content": "on"},
+        {"role": "assistant", "content": IDS.map(call)},
+        {"role": "user", "content": [result(IDS[0])]},
+        {"role": "user", "content": [result(IDS[1])]},
+        {"role": "assistant", "content": [text("done")]},
+        {"role": "user", "content": "and now?"},
+    ]);
+    let body = request(Format::Anthropic, "m", &history, &[]);
+    let (status, sends, _) = ask(&app, "sk-a", Format::Anthropic, &body).await;
+    assert_eq!((status, sends.as_str()), (200, "3"));
+    let sent: Vec<Value> = upstream.requests()[1..]
+        .iter()
+        .map(|sent| serde_json::from_slice(&sent.body).unwrap())
+        .collect();
+    let [second, third] = sent.as_slice() else {
+        panic!("{sent:#?}")
+    };
+    let mut without = second.clone();
+    without["messages"][1]["content"].as_array_mut().unwrap().remove(0);
+    assert_ne!(second, &body, "the pair is repaired");
+    assert_eq!(third, &without);
+}
+
 /// An error in the first event of a stream is no acceptance, whatever its status.
 #[tokio::test]
 async fn a_stream_that_begins_with_an_error_teaches_nothing() {
