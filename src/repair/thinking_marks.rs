@@ -1,7 +1,7 @@
 //! Marks of foreign thinking, before the pairing: what is a finding, and what is removed.
 //!
-//! A signature that cannot be the provider's is a finding, and its block is removed before the current turn. Every other
-//! block is removed by its hash, once the provider has refused it and accepted the body without it.
+//! A signature that cannot be the provider's is a finding. So is a block that the provider has refused, by its hash, once
+//! it has accepted the body without it. Blocks with a finding are removed before the current turn, and stay inside it.
 
 use std::collections::HashSet;
 
@@ -81,19 +81,18 @@ pub(super) fn mark_foreign(
     }
     let begin = current_turn(conversation);
     if policy.foreign_thinking == OnForeignThinking::Remove && policy.least_safe <= Applicability::Lossy {
-        // The provider requires the thinking of an open tool loop, so an impossible signature stays there.
+        // The provider requires the thinking of an open tool loop, so foreign thinking stays there.
         let is_past = |part: &PartId| conversation.part(*part).is_some_and(|found| found.message < begin);
-        let mut removed: Vec<PartId> = found.iter().copied().filter(is_past).collect();
         if !refused.is_empty() {
             let refused: HashSet<&ThinkingHash> = refused.iter().collect();
             let is_refused = |part: &PartId| {
                 thinking_hash(conversation, wire.format, *part).is_some_and(|hash| refused.contains(&hash))
             };
-            removed.extend(thinking_parts(conversation).filter(is_refused));
-            removed.sort_unstable();
-            removed.dedup();
+            found.extend(thinking_parts(conversation).filter(is_past).filter(is_refused));
+            found.sort_unstable();
+            found.dedup();
         }
-        conversation.removed_thinking = removed;
+        conversation.removed_thinking = found.iter().copied().filter(is_past).collect();
     }
     conversation.foreign_thinking = found;
 }

@@ -237,6 +237,18 @@ async fn a_refusal_inside_an_open_tool_loop_is_handed_on() {
     assert_eq!(notes(&ask(&world, &messages).await), (200, "2", "dropped=1"));
 }
 
+/// A client that rewinds into a tool loop keeps the thinking of that loop, whatever was refused before.
+#[tokio::test(start_paused = true)]
+async fn refused_thinking_stays_in_a_loop_that_is_open_again() {
+    let world = strict_world();
+    let messages = history([turn(1, "EqQBother")]);
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "2", "dropped=2"));
+    let rewound = &messages[..3];
+    assert_eq!(notes(&ask(&world, rewound).await), (400, "1", "none"));
+    assert_eq!(sent(&world), body(rewound));
+    assert_eq!(notes(&ask(&world, &messages).await), (200, "1", "dropped=2"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn impossible_signatures_go_at_once_outside_an_open_tool_loop() {
     for signature in [
