@@ -127,12 +127,18 @@ impl<'a> QuoteWriter<'a> {
         let json = self.json;
         let kind = json.member(block, "type").map(|kind| json.decode_string(kind));
         match (kind.as_deref(), json.string_member(block, "text")) {
+            // Right behind a carried block, a blank text would become a block of its own, which providers refuse.
+            (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
+                if self.text.is_empty() && json::is_blank(json.bytes(text)) => {}
             (None | Some(b"text" | b"input_text" | b"output_text"), Some(text)) => {
                 self.push_text(guard_marks(json, json.string_inside(text)));
             }
             // A carried block divides the text; it stays in its bytes and its place.
             (Some(kind), _) if carries.contains(&kind) => {
-                self.end_text();
+                // Between two carried blocks there may be no text at all.
+                if !self.text.is_empty() {
+                    self.end_text();
+                }
                 self.pieces.push(QuotedPiece::Block(block));
                 self.needs_line_break = false;
             }

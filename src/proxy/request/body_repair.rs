@@ -1,19 +1,16 @@
-//! Repair of one request body: read once, looked up once, planned at most twice, spliced.
+//! Repair of one request body, by its mode: collected, decoded, read, and repaired, rejected or only observed.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use tokio::time::Instant;
 
 use super::{
-    answer_plan::AnswerPlanner,
-    call_lookup::{CallLookup, CallMemory},
+    body_reader::{BodyReader, ReadBody},
     content_coding::ContentCoding,
-    context::{ContextBuilder, RequestContext, named_model},
+    context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::PendingPins,
-    repeat_watch::watch_calls,
-    thinking_lookup,
+    planned_body::{BodyPlanner, PlannedBody},
     unedited::report_unedited,
 };
 use crate::{
@@ -25,20 +22,14 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
-        continuity::{ContinuityPlan, RequestContinuity},
+        continuity::RequestContinuity,
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
         headers::is_signed,
-        late_results::{LateResults, LateTexts},
-        provider_facts::{FactKey, FactScope},
     },
     recall::LedgerBudget,
-    repair::{
-        Action, KnownAnswers, LearnedRules, Mode, Paired, PairingContext, Parsed, RepairPolicy, RepairReport, parse,
-        plan,
-    },
-    session::body_user,
+    repair::{Action, KnownAnswers, Mode, RepairPolicy, plan},
     splice::Segments,
     wire::{Unreadable, Wire},
 };
@@ -53,34 +44,6 @@ pub(super) struct BodyRepair<'x> {
     pub(super) mode: Mode,
     pub(super) policy: &'x RepairPolicy,
     pub(super) dead_ids: DeadIdRemoval<'x>,
-}
-
-/// Body that was read, with the bytes it was read from.
-struct ReadBody<'b> {
-    plain: &'b Bytes,
-    paired: Paired<'b>,
-    outline: Outline,
-    /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
-    learned: LearnedRules,
-    /// The conversation, if its text is beside calls and stays there. `None` otherwise.
-    loose_shape: Option<FactKey>,
-    /// Values that the provider wants back. `None` if it wants none.
-    continuity: Option<RequestContinuity>,
-}
-
-/// Repaired body, with the answers that were known for its calls.
-struct RepairedBody {
-    /// Body for which the plan was made: the client's, with late results at the end of messages.
-    plain: Bytes,
-    /// `plain` without the values that it got back. `None` if it got none.
-    unfilled: Option<Bytes>,
-    body: Segments,
-    report: RepairReport,
-    texts: LateTexts,
-    lookup: CallLookup,
-    pins: Option<PendingPins>,
-    /// Values that `plain` got back. `None` if the provider wants none.
-    continuity: Option<RequestContinuity>,
 }
 
 impl BodyRepair<'_> {
@@ -116,7 +79,7 @@ impl BodyRepair<'_> {
         let decoded = coding.decode_body(&raw, limit);
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let outgoing = match &decoded {
-            Ok(plain) => match self.read_body(caller, plain) {
+            Ok(plain) => match self.reader().read_body(caller, plain) {
                 Ok((body_caller, read)) => {
                     let mut ledger_budget = ledger_budget;
                     if body_caller != caller {
@@ -137,73 +100,12 @@ impl BodyRepair<'_> {
         outgoing
     }
 
-    /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, ReadBody<'b>), Unreadable> {
-        // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
-        let (parsed, outline) = catch_read(|| {
-            let parsed = parse(plain, self.wire)?;
-            let outline = parsed.outline();
-            Ok((parsed, outline))
-        })?;
-        let user = if self.path.settings.principals.trust_body_user {
-            body_user(plain, &outline)
-        } else {
-            None
-        };
-        let caller = user.map_or(caller, |user| {
-            caller.with_user(&self.path.principal_key, user.as_bytes())
-        });
-        let model = named_model(self.route, plain, &outline);
-        let scope = self.call_memory(caller).scope;
-        let conversation = parsed.first_call_id().map(|id| scope.shape_key(model.as_deref(), id));
-        let learned = self.path.facts.learned_rules(scope, model.as_deref(), conversation);
-        let paired = self.pair_body(caller, learned, parsed)?;
-        let stays = learned.words.is_none() && paired.has_text_beside_calls();
-        let loose_shape = conversation.filter(|_| stays);
-        let read = ReadBody {
-            plain,
-            paired,
-            outline,
-            learned,
-            loose_shape,
-            // Its owner is known only once the lane is.
-            continuity: None,
-        };
-        Ok((caller, read))
-    }
-
-    /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
-    fn pair_body<'b>(
-        &self,
-        caller: Caller,
-        learned: LearnedRules,
-        parsed: Parsed<'b>,
-    ) -> Result<Paired<'b>, Unreadable> {
-        let memory = self.call_memory(caller);
-        catch_read(|| {
-            let remote = memory.remote_calls(|| parsed.remote_references());
-            let refused = memory.refused_thinking(&parsed);
-            let paired = parsed.pair(PairingContext {
-                policy: self.policy,
-                learned,
-                remote: &remote,
-                refused_thinking: &refused,
-            });
-            // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
-            paired.check_json()?;
-            Ok(paired)
-        })
-    }
-
-    /// Returns what this process remembers for a caller at this upstream.
-    fn call_memory(&self, caller: Caller) -> CallMemory<'_> {
-        CallMemory {
-            facts: &self.path.facts,
-            recall: &self.path.recall,
-            scope: FactScope {
-                upstream: &self.route.upstream.name,
-                caller,
-            },
+    fn reader(&self) -> BodyReader<'_> {
+        BodyReader {
+            path: self.path,
+            route: self.route,
+            wire: self.wire,
+            policy: self.policy,
         }
     }
 
@@ -300,7 +202,12 @@ impl BodyRepair<'_> {
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let (learned, loose_shape) = (read.learned, read.loose_shape);
-        let work = |deadline| self.answer_calls(read, &context, &results, deadline);
+        let planner = BodyPlanner {
+            reader: self.reader(),
+            headers: self.headers,
+            asks_for_turn: self.asks_for_turn(&context),
+        };
+        let work = |deadline| planner.plan_body(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
@@ -310,7 +217,7 @@ impl BodyRepair<'_> {
                 return OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context);
             }
         };
-        let RepairedBody {
+        let PlannedBody {
             plain,
             unfilled,
             body,
@@ -372,120 +279,6 @@ impl BodyRepair<'_> {
             needs_binding_beta: asks_for_binding_controls,
             context,
         }
-    }
-
-    /// Appends late results, looks up the open calls, plans, and pins what the plan assigns before it is sent.
-    ///
-    /// Counts, batches and compactions use what is known, but pin nothing.
-    async fn answer_calls(
-        &self,
-        read: ReadBody<'_>,
-        context: &RequestContext,
-        results: &LateResults,
-        deadline: Instant,
-    ) -> Result<RepairedBody, Unreadable> {
-        let ReadBody {
-            plain,
-            mut paired,
-            mut outline,
-            learned,
-            loose_shape: _,
-            mut continuity,
-        } = read;
-        let (asks, caller) = (self.asks_for_turn(context), context.caller);
-        // The lane continued without results of its calls: tool services may learn that no client waits for them.
-        if asks && context.has_detached_calls {
-            results.detach_lane();
-        }
-        // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
-        if thinking_lookup::load_thinking_facts(self.call_memory(caller), self.policy, &paired, deadline).await {
-            paired = self.pair_body(caller, learned, catch_read(|| parse(plain, self.wire))?)?;
-        }
-        // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
-        let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
-        paired.set_conversation(conversation);
-        // Keys of values are made from the client's own bytes, so the search comes before any edit.
-        let values = match &mut continuity {
-            Some(continuity) => continuity.plan_values(self.path, &paired, deadline).await,
-            None => ContinuityPlan::default(),
-        };
-        let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
-        let late = results.insert_late_texts(&plain, &paired, &outline, asks, deadline);
-        let late_body;
-        if let Some(late) = late.await {
-            late_body = late.body;
-            // The bytes have changed. If they cannot be read again, late texts are left out.
-            if let Some(again) = self.pair_again(caller, learned, &late_body, conversation) {
-                (paired, plain, texts) = (again, late_body.clone(), late.texts);
-            }
-        }
-        let body = values.apply(&paired, &plain);
-        let read = |body| self.pair_again(caller, learned, body, conversation);
-        let mut unfilled = None;
-        match body.as_ref().and_then(read) {
-            Some(again) => {
-                paired = again;
-                unfilled = Some(std::mem::replace(&mut plain, body.clone().unwrap_or_default()));
-            }
-            None => continuity.iter_mut().for_each(RequestContinuity::cancel),
-        }
-        let planner = self.answer_planner(caller);
-        let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
-        let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
-        let (plan, answers) = planned.await?;
-        let repaired = catch_read(|| plan.splice(&paired, &plain))?;
-        if asks {
-            lookup.count_answers(&answers.assigned, &self.path.telemetry);
-            if texts.count > 0 || body.is_some() {
-                // These edits have moved the spans of the first outline.
-                outline = paired.outline();
-            }
-        }
-        let watch = || watch_calls(self.path, context, &paired, &plan, &outline, &lookup, &texts);
-        let repeat_watch = asks.then(watch).flatten();
-        let pins = asks.then(|| PendingPins {
-            late_results: results.clone(),
-            // `repair_body` sets what is left of it.
-            ledger_budget: LedgerBudget::FULL,
-            answers,
-            posted_calls: lookup.posted_calls.clone(),
-            stored_anchor: None,
-            plain: plain.clone(),
-            outline,
-            repeat_watch,
-        });
-        Ok(RepairedBody {
-            plain: plain.clone(),
-            unfilled,
-            body: repaired,
-            report: plan.report,
-            texts,
-            lookup,
-            pins,
-            continuity,
-        })
-    }
-
-    fn answer_planner(&self, caller: Caller) -> AnswerPlanner<'_> {
-        AnswerPlanner {
-            memory: self.call_memory(caller),
-            headers: self.headers,
-            policy: self.policy,
-        }
-    }
-
-    /// Parses and pairs a body that the proxy has changed. `None` if that fails.
-    fn pair_again<'b>(
-        &self,
-        caller: Caller,
-        learned: LearnedRules,
-        body: &'b Bytes,
-        conversation: Option<[u8; 32]>,
-    ) -> Option<Paired<'b>> {
-        let parsed = catch_read(|| parse(body, self.wire)).ok()?;
-        let mut paired = self.pair_body(caller, learned, parsed).ok()?;
-        paired.set_conversation(conversation);
-        Some(paired)
     }
 
     /// Returns `true` if the request asks for the conversation's next turn: not for a count, a batch or a compaction.

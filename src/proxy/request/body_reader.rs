@@ -1,0 +1,127 @@
+//! Reading of a request body: parsed once for its outline, paired with what this process knows of its caller.
+
+use bytes::Bytes;
+
+use super::{call_lookup::CallMemory, context::named_model};
+use crate::{
+    auth::Caller,
+    conversation::Outline,
+    provider::Route,
+    proxy::{
+        catch_core_panic::catch_read,
+        continuity::RequestContinuity,
+        data_path::DataPath,
+        provider_facts::{FactKey, FactScope},
+    },
+    repair::{LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
+    session::body_user,
+    wire::{Unreadable, Wire},
+};
+
+/// Everything besides the body that its reading depends on.
+#[derive(Clone, Copy)]
+pub(super) struct BodyReader<'x> {
+    pub(super) path: &'x DataPath,
+    pub(super) route: &'x Route<'x>,
+    pub(super) wire: Wire,
+    pub(super) policy: &'x RepairPolicy,
+}
+
+/// Body that was read, with the bytes it was read from.
+pub(super) struct ReadBody<'b> {
+    pub(super) plain: &'b Bytes,
+    pub(super) paired: Paired<'b>,
+    pub(super) outline: Outline,
+    /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
+    pub(super) learned: LearnedRules,
+    /// The conversation, if its text is beside calls and stays there. `None` otherwise.
+    pub(super) loose_shape: Option<FactKey>,
+    /// Values that the provider wants back. `None` if it wants none.
+    pub(super) continuity: Option<RequestContinuity>,
+}
+
+impl BodyReader<'_> {
+    /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
+    pub(super) fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, ReadBody<'b>), Unreadable> {
+        // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
+        let (parsed, outline) = catch_read(|| {
+            let parsed = parse(plain, self.wire)?;
+            let outline = parsed.outline();
+            Ok((parsed, outline))
+        })?;
+        let user = if self.path.settings.principals.trust_body_user {
+            body_user(plain, &outline)
+        } else {
+            None
+        };
+        let caller = user.map_or(caller, |user| {
+            caller.with_user(&self.path.principal_key, user.as_bytes())
+        });
+        let model = named_model(self.route, plain, &outline);
+        let scope = self.call_memory(caller).scope;
+        let conversation = parsed.first_call_id().map(|id| scope.shape_key(model.as_deref(), id));
+        let learned = self.path.facts.learned_rules(scope, model.as_deref(), conversation);
+        let paired = self.pair_body(caller, learned, parsed)?;
+        let stays = learned.words.is_none() && paired.has_text_beside_calls();
+        let loose_shape = conversation.filter(|_| stays);
+        let read = ReadBody {
+            plain,
+            paired,
+            outline,
+            learned,
+            loose_shape,
+            // Its owner is known only once the lane is.
+            continuity: None,
+        };
+        Ok((caller, read))
+    }
+
+    /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.
+    pub(super) fn pair_body<'b>(
+        &self,
+        caller: Caller,
+        learned: LearnedRules,
+        parsed: Parsed<'b>,
+    ) -> Result<Paired<'b>, Unreadable> {
+        let memory = self.call_memory(caller);
+        catch_read(|| {
+            let remote = memory.remote_calls(|| parsed.remote_references());
+            let refused = memory.refused_thinking(&parsed);
+            let paired = parsed.pair(PairingContext {
+                policy: self.policy,
+                learned,
+                remote: &remote,
+                refused_thinking: &refused,
+            });
+            // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
+            paired.check_json()?;
+            Ok(paired)
+        })
+    }
+
+    /// Parses and pairs a body that the proxy has changed. `None` if that fails.
+    pub(super) fn pair_again<'b>(
+        &self,
+        caller: Caller,
+        learned: LearnedRules,
+        body: &'b Bytes,
+        conversation: Option<[u8; 32]>,
+    ) -> Option<Paired<'b>> {
+        let parsed = catch_read(|| parse(body, self.wire)).ok()?;
+        let mut paired = self.pair_body(caller, learned, parsed).ok()?;
+        paired.set_conversation(conversation);
+        Some(paired)
+    }
+
+    /// Returns what this process remembers for a caller at this upstream.
+    pub(super) fn call_memory(&self, caller: Caller) -> CallMemory<'_> {
+        CallMemory {
+            facts: &self.path.facts,
+            recall: &self.path.recall,
+            scope: FactScope {
+                upstream: &self.route.upstream.name,
+                caller,
+            },
+        }
+    }
+}

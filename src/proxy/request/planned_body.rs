@@ -1,0 +1,187 @@
+//! The plan of one body: what is known for its open calls is looked up, put in, and pinned before it is sent.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use super::{
+    answer_plan::AnswerPlanner,
+    body_reader::{BodyReader, ReadBody},
+    call_lookup::CallLookup,
+    context::RequestContext,
+    pending_pins::PendingPins,
+    repeat_watch::watch_calls,
+    thinking_lookup,
+};
+use crate::{
+    conversation::Outline,
+    proxy::{
+        catch_core_panic::catch_read,
+        continuity::{ContinuityPlan, RequestContinuity},
+        late_results::{LateResults, LateTexts},
+    },
+    recall::LedgerBudget,
+    repair::{Paired, RepairReport, parse},
+    splice::Segments,
+    wire::Unreadable,
+};
+
+/// Body after its plan, with the answers that were known for its calls.
+pub(super) struct PlannedBody {
+    /// Body for which the plan was made: the client's, with late results at the end of messages.
+    pub(super) plain: Bytes,
+    /// `plain` without the values that it got back. `None` if it got none.
+    pub(super) unfilled: Option<Bytes>,
+    pub(super) body: Segments,
+    pub(super) report: RepairReport,
+    pub(super) texts: LateTexts,
+    pub(super) lookup: CallLookup,
+    pub(super) pins: Option<PendingPins>,
+    /// Values that `plain` got back. `None` if the provider wants none.
+    pub(super) continuity: Option<RequestContinuity>,
+}
+
+/// Body as its plan reads it: with late results at the end of messages, and with the values that it got back.
+struct FilledBody<'b> {
+    plain: Bytes,
+    /// `plain` without the values. `None` if it got none.
+    unfilled: Option<Bytes>,
+    paired: Paired<'b>,
+    /// Outline of the client's own body.
+    outline: Outline,
+    texts: LateTexts,
+    continuity: Option<RequestContinuity>,
+}
+
+/// Planner of one body.
+pub(super) struct BodyPlanner<'x> {
+    pub(super) reader: BodyReader<'x>,
+    pub(super) headers: &'x HeaderMap,
+    /// `true` if the request asks for the conversation's next turn. Counts, batches and compactions use what is known,
+    /// but pin nothing.
+    pub(super) asks_for_turn: bool,
+}
+
+impl BodyPlanner<'_> {
+    /// Puts late results and values into the body, and plans it. What the plan assigns is pinned before it is sent.
+    pub(super) async fn plan_body(
+        &self,
+        read: ReadBody<'_>,
+        context: &RequestContext,
+        results: &LateResults,
+        deadline: Instant,
+    ) -> Result<PlannedBody, Unreadable> {
+        let ReadBody {
+            plain,
+            mut paired,
+            outline,
+            learned,
+            loose_shape: _,
+            mut continuity,
+        } = read;
+        let (reader, caller) = (self.reader, context.caller);
+        // The lane continued without results of its calls: tool services may learn that no client waits for them.
+        if self.asks_for_turn && context.has_detached_calls {
+            results.detach_lane();
+        }
+        // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
+        if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &paired, deadline).await {
+            paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
+        }
+        // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
+        let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
+        paired.set_conversation(conversation);
+        // Keys of values are made from the client's own bytes, so the search comes before any edit.
+        let values = match &mut continuity {
+            Some(continuity) => continuity.plan_values(reader.path, &paired, deadline).await,
+            None => ContinuityPlan::default(),
+        };
+        let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
+        let late = results.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn, deadline);
+        let late_body;
+        if let Some(late) = late.await {
+            late_body = late.body;
+            // The bytes have changed. If they cannot be read again, late texts are left out.
+            if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
+                (paired, plain, texts) = (again, late_body.clone(), late.texts);
+            }
+        }
+        let body = values.apply(&paired, &plain);
+        let read = |body| reader.pair_again(caller, learned, body, conversation);
+        let mut unfilled = None;
+        match body.as_ref().and_then(read) {
+            Some(again) => {
+                paired = again;
+                unfilled = Some(std::mem::replace(&mut plain, body.clone().unwrap_or_default()));
+            }
+            None => continuity.iter_mut().for_each(RequestContinuity::cancel),
+        }
+        let filled = FilledBody {
+            plain,
+            unfilled,
+            paired,
+            outline,
+            texts,
+            continuity,
+        };
+        self.plan_filled(filled, context, results, deadline).await
+    }
+
+    /// Looks up the open calls, plans, and pins what the plan assigns.
+    async fn plan_filled(
+        &self,
+        filled: FilledBody<'_>,
+        context: &RequestContext,
+        results: &LateResults,
+        deadline: Instant,
+    ) -> Result<PlannedBody, Unreadable> {
+        let FilledBody {
+            plain,
+            unfilled,
+            paired,
+            mut outline,
+            texts,
+            continuity,
+        } = filled;
+        let (path, asks) = (self.reader.path, self.asks_for_turn);
+        let planner = AnswerPlanner {
+            memory: self.reader.call_memory(context.caller),
+            headers: self.headers,
+            policy: self.reader.policy,
+        };
+        let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
+        let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
+        let (plan, answers) = planned.await?;
+        let repaired = catch_read(|| plan.splice(&paired, &plain))?;
+        if asks {
+            lookup.count_answers(&answers.assigned, &path.telemetry);
+            if texts.count > 0 || unfilled.is_some() {
+                // These edits have moved the spans of the first outline.
+                outline = paired.outline();
+            }
+        }
+        let watch = || watch_calls(path, context, &paired, &plan, &outline, &lookup, &texts);
+        let repeat_watch = asks.then(watch).flatten();
+        let pins = asks.then(|| PendingPins {
+            late_results: results.clone(),
+            // `repair_body` sets what is left of it.
+            ledger_budget: LedgerBudget::FULL,
+            answers,
+            posted_calls: lookup.posted_calls.clone(),
+            stored_anchor: None,
+            plain: plain.clone(),
+            outline,
+            repeat_watch,
+        });
+        Ok(PlannedBody {
+            plain,
+            unfilled,
+            body: repaired,
+            report: plan.report,
+            texts,
+            lookup,
+            pins,
+            continuity,
+        })
+    }
+}
