@@ -85,15 +85,23 @@ fn check_file(path: &std::path::Path, wire: Option<Wire>) -> CheckedFile {
         // `check` reads no configuration, so it reports what the default policy finds.
         let policy = RepairPolicy::default();
         let check = || {
-            Ok(CheckedBody {
-                wire,
-                findings: repair::check(&input.body, wire, &policy)?,
-                notes: repair::possible_findings(&input.body, wire, &policy)?,
-            })
+            let mut findings = repair::check(&input.body, wire, &policy)?;
+            let mut notes = repair::possible_findings(&input.body, wire, &policy)?;
+            let lost = repair::lost_values(&input.body, wire, &policy)?;
+            add_in_order(&mut findings, lost.documented);
+            add_in_order(&mut notes, lost.possible);
+            Ok(CheckedBody { wire, findings, notes })
         };
         check().map_err(|source| input::InputError::Unreadable { name, wire, source })
     });
     CheckedFile { name, verdict }
+}
+
+/// Adds findings in document order.
+pub(super) fn add_in_order(findings: &mut Vec<Finding>, more: Vec<Finding>) {
+    findings.extend(more);
+    // The sort is stable, so the findings of one message keep their order.
+    findings.sort_by_key(|finding| finding.message);
 }
 
 /// Writes the result of one file as text.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{ReportFormat, findings_document},
+        check::{ReportFormat, add_in_order, findings_document},
         diff,
         input::{self, BodyInput, InputError},
         success_if,
@@ -63,11 +63,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         foreign_thinking: OnForeignThinking::Report,
         ..RepairPolicy::default()
     };
-    let repaired = repair::repair(&input.body, input.wire, &policy).map_err(|source| InputError::Unreadable {
+    let unreadable = |source| InputError::Unreadable {
         name: input.name.clone(),
         wire: input.wire,
         source,
-    })?;
+    };
+    let mut repaired = repair::repair(&input.body, input.wire, &policy).map_err(unreadable)?;
+    // Only an answer shows what a client has dropped since, so a file gets nothing back.
+    let lost = repair::lost_values(&input.body, input.wire, &policy).map_err(unreadable)?;
+    repaired.report.unrepairable += lost.documented.len();
+    add_in_order(&mut repaired.report.findings, lost.documented);
     let report = &repaired.report;
     // The report comes first, so that it is complete even if the reader of stdout stops early.
     match args.output {

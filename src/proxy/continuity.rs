@@ -1,7 +1,5 @@
 //! Continuity of one request: which dropped values its body gets back, and what its answer carries.
 
-mod rules;
-
 use std::collections::HashSet;
 
 use bytes::Bytes;
@@ -19,14 +17,12 @@ use crate::{
     provider::{ProviderKind, Route},
     recall::{CarriedValue, ValueName, ValueState},
     repair::{
-        Action, ContinuityGap, ContinuityKind, Paired, PairingContext, RepairPolicy, RepairReport, continuity_gaps,
-        fill_gaps, last_message_hash, parse,
+        Action, ContinuityGap, ContinuityKind, ContinuityRules, Paired, PairingContext, RepairPolicy, RepairReport,
+        continuity_gaps, fill_gaps, last_message_hash, parse,
     },
     telemetry::Telemetry,
     wire::{Format, Wire, is_thinking_off},
 };
-
-use rules::{is_documented, kinds_of};
 
 /// A value with its name.
 type NamedValue = (ValueName, CarriedValue);
@@ -77,7 +73,7 @@ pub(super) struct ContinuityContext<'r> {
 pub(super) struct RequestContinuity {
     owner: ContinuityOwner,
     telemetry: Telemetry,
-    provider: ProviderKind,
+    rules: ContinuityRules,
     /// The organisation that will serve the request. `None` if it is not certain yet.
     presumed: Option<String>,
     kinds: &'static [ContinuityKind],
@@ -109,7 +105,11 @@ impl RequestContinuity {
         client_body: &Bytes,
         paired: &Paired<'_>,
     ) -> Option<Self> {
-        let kinds = kinds_of(route.upstream.kind, wire);
+        let rules = ContinuityRules {
+            wire,
+            is_google: matches!(route.upstream.kind, ProviderKind::Gemini | ProviderKind::Vertex),
+        };
+        let kinds = rules.kinds();
         // Nothing is stored for callers without a credential, which anyone may be.
         let is_known = path.settings.policy.continuity && context.caller.is_authenticated();
         let model = context.model.filter(|_| is_known && !kinds.is_empty())?;
@@ -129,7 +129,7 @@ impl RequestContinuity {
                 lane: context.lane,
             },
             telemetry: path.telemetry.clone(),
-            provider: route.upstream.kind,
+            rules,
             presumed: presumed_organisation(path, &route.upstream.name, context.pinned_profile),
             kinds,
             client_body: client_body.clone(),
@@ -154,9 +154,8 @@ impl RequestContinuity {
         paired: &Paired<'_>,
         deadline: Instant,
     ) -> ContinuityPlan {
-        let rule = |value: ContinuityKind| {
-            is_documented(self.provider, self.owner.wire, &self.owner.model, value) || self.is_learned(path, value)
-        };
+        let rule =
+            |value: ContinuityKind| self.rules.is_documented(&self.owner.model, value) || self.is_learned(path, value);
         let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| rule(*kind)).collect();
         let Some(organisation) = self.presumed.clone() else {
             // Several accounts could serve the request: the provider's refusal comes from the one that does.

@@ -18,7 +18,7 @@ use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{Caller, principal::is_short_lived},
     digest::digest_of,
-    repair::{CallKey, LearnedRules, Placeholder, ThinkingHash},
+    repair::{CallKey, DisputedShape, LearnedRules, Placeholder, ThinkingHash},
 };
 
 /// Maximum entries of each cache, of 32 bytes and a little more each.
@@ -38,7 +38,7 @@ pub(super) struct ProviderFacts {
     rules: Cache<FactKey, LearnedRules>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
-    /// Conversations that a provider has accepted with text beside calls. Their prefix must not change any more.
+    /// Conversations that a provider has accepted in a disputed shape. Their prefix must not change any more.
     accepted_shapes: Cache<FactKey, ()>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: Cache<FactKey, Placeholder>,
@@ -115,34 +115,36 @@ impl ProviderFacts {
     }
 
     /// Returns the rules that refusals have taught this caller at this upstream for `model`, as far as they hold for
-    /// `conversation`, a [`FactScope::shape_key`].
+    /// the conversation with this first call.
     pub(super) fn learned_rules(
         &self,
         scope: FactScope<'_>,
         model: Option<&str>,
-        conversation: Option<FactKey>,
+        first_call: Option<&[u8]>,
     ) -> LearnedRules {
         // Without any rule the key need not be hashed.
         if !self.has_rules.load(Ordering::Relaxed) {
             return LearnedRules::NONE;
         }
         let learned = self.rules.get(&scope.rules_key(model)).unwrap_or_default();
-        // Text that moved now would change a prefix that the provider has accepted, and may have cached.
-        let was_accepted = conversation.is_some_and(|conversation| self.accepted_shapes.get(&conversation).is_some());
-        LearnedRules {
-            words: learned.words.filter(|_| !was_accepted),
-            ..learned
-        }
+        let Some(first_call) = first_call else { return learned };
+        // An edit would change a prefix that the provider has accepted, and may have cached.
+        let was_accepted = |shape: &DisputedShape| {
+            let key = || scope.shape_key(model, first_call, *shape);
+            learned.forbids(*shape) && self.accepted_shapes.get(&key()).is_some()
+        };
+        let accepted = DisputedShape::ALL.into_iter().filter(was_accepted);
+        accepted.fold(learned, LearnedRules::without)
     }
 
-    /// Stores that the provider has accepted this conversation with text beside calls.
-    pub(super) fn note_accepted_shape(&self, conversation: FactKey) {
-        self.accepted_shapes.insert(conversation, ());
+    /// Stores that the provider has accepted a conversation in a disputed shape, by its [`FactScope::shape_key`].
+    pub(super) fn note_accepted_shape(&self, shape: FactKey) {
+        self.accepted_shapes.insert(shape, ());
     }
 
     /// Removes the note of [`ProviderFacts::note_accepted_shape`]: the provider has refused the shape since.
-    pub(super) fn forget_accepted_shape(&self, conversation: FactKey) {
-        self.accepted_shapes.invalidate(&conversation);
+    pub(super) fn forget_accepted_shape(&self, shape: FactKey) {
+        self.accepted_shapes.invalidate(&shape);
     }
 
     /// Stores rules that the provider has proven by accepting a body that follows them.
@@ -337,9 +339,13 @@ impl FactScope<'_> {
         self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
     }
 
-    /// Returns the key of a conversation for the shape of its text: its first call and the model.
-    pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8]) -> FactKey {
-        self.fact_key(&[b"shape", model.unwrap_or_default().as_bytes(), first_call])
+    /// Returns the key of a conversation in a disputed shape: its first call and the model.
+    pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8], shape: DisputedShape) -> FactKey {
+        let shape: &[u8] = match shape {
+            DisputedShape::TextBesideCalls => b"text_beside_calls",
+            DisputedShape::AssistantFirst => b"assistant_first",
+        };
+        self.fact_key(&[b"shape", model.unwrap_or_default().as_bytes(), first_call, shape])
     }
 
     /// Returns the key of a remote response.

@@ -9,7 +9,9 @@ use bytes::Bytes;
 
 use super::{CallIdentity, CallKey, IdSpelling, Paired, canonical::message_hash, id_letters, input_hash, is_strong};
 use crate::{
-    conversation::{Call, CallDetails, Conversation, Finding, FindingKind, Message, Part, PartKind, Role},
+    conversation::{
+        Call, CallDetails, Conversation, Finding, FindingKind, Message, Part, PartKind, Role, current_turn,
+    },
     splice::{Edit, EditList},
     wire::{
         Format, Unreadable, anthropic, gemini,
@@ -134,7 +136,7 @@ pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Opti
         json,
         format,
         lane,
-        current_from: current_turn_start(conversation, format),
+        current_from: current_turn(conversation),
     };
     let mut gaps = Vec::new();
     for kind in kinds {
@@ -151,6 +153,16 @@ pub fn continuity_gaps(paired: &Paired<'_>, kinds: &[ContinuityKind], lane: Opti
     search.keep_unique(&mut gaps);
     gaps.sort_by_key(|gap| (gap.message, gap.kind));
     gaps
+}
+
+/// Returns `true` if any message has `reasoning_content` (Chat Completions).
+pub(super) fn has_reasoning_content(paired: &Paired<'_>) -> bool {
+    let conversation = paired.only_conversation();
+    conversation.is_some_and(|conversation| {
+        let json = Json::new(conversation.body);
+        let mut messages = conversation.messages.iter();
+        messages.any(|message| openai_chat::write::has_reasoning(json, message.span))
+    })
 }
 
 /// Puts values into the gaps of these messages. Values whose gap is not found are left out.
@@ -307,18 +319,6 @@ impl GapSearch<'_> {
             is_named_once && keys.get(&(gap.key, gap.kind)) == Some(&1)
         });
     }
-}
-
-/// Returns the index of the first message of the current turn: the one behind the last words of the user.
-fn current_turn_start(conversation: &Conversation<'_>, format: Format) -> usize {
-    let says = |message: &Message| {
-        let mut parts = conversation.parts_of(message).iter();
-        // In Gemini the user's contents hold results too, and such a content does not begin a turn.
-        message.role == Role::User
-            && (format != Format::Gemini || parts.any(|part| matches!(part.kind, PartKind::Other)))
-    };
-    let last = conversation.messages.iter().rposition(says);
-    last.map_or(0, |last| last.saturating_add(1))
 }
 
 /// Returns the first call of an assistant message, with its ordinal.

@@ -1,6 +1,7 @@
 //! Turns a plan into a list of edits, with the layout that fits the format.
 
 use crate::{
+    conversation::{Conversation, Role},
     repair::{block_layout, history_plan::HistoryPlan, layout::Layout, message_layout, parsed::PairedHistory, texts},
     splice::{EditList, Overlap},
     wire::{
@@ -31,8 +32,23 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
     // The provider appends the body to its own history, which ends with the remote calls.
     slots.splice(0..0, remote_answers.map(ListSlot::New));
     if plan.adds_opening {
-        slots.insert(0, ListSlot::New(wire.format.write_text_message(texts::OPENING)));
+        let opening = ListSlot::New(wire.format.write_text_message(texts::OPENING));
+        slots.insert(opening_place(&slots, conversation, wire), opening);
     }
     let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
     EditList::new(json::rebuild_list(array, &spans, slots), conversation.body.len())
+}
+
+/// Returns the index of the slot in front of which the opening stands.
+fn opening_place(slots: &[ListSlot], conversation: &Conversation<'_>, wire: Wire) -> usize {
+    let messages = &conversation.messages;
+    let is_instructions = |slot: &&ListSlot| match slot {
+        ListSlot::Kept(index, _) => messages.get(*index).is_some_and(|message| message.role == Role::System),
+        ListSlot::New(_) => false,
+    };
+    // Anthropic accepts instructions only behind a user's message, chat templates only at the beginning.
+    if wire.pairing_rules().place.is_user_parts() {
+        return 0;
+    }
+    slots.iter().take_while(is_instructions).count()
 }

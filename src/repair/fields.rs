@@ -66,7 +66,10 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
             && PartId::all(unit.parts.clone()).all(gone)
             && !planner.plan.deferred_quotes.contains_key(index)
     });
-    let head = rest.next().filter(|(_, unit)| unit.role == Role::Assistant);
+    // As in `first_speaker`.
+    let is_user_parts = planner.rules.place.is_user_parts();
+    let head = rest.find(|(_, unit)| is_user_parts || unit.role != Role::System);
+    let head = head.filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
     // Gemini refuses only a leading turn with calls.
     let is_refused = |(head, _): (usize, &TurnUnit)| {

@@ -1,7 +1,7 @@
 //! Rules beyond those of the dialect, learned from a provider's refusals.
 
 use crate::{
-    conversation::rules::{CallRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     repair::RepairPolicy,
 };
 
@@ -10,10 +10,26 @@ use crate::{
 pub struct LearnedRules {
     /// `true` if call ids must be unique in the whole body.
     pub unique_ids: bool,
-    /// `true` if the input of every call must be a JSON object, and its name legal.
+    /// `true` if the input of every call must be a JSON object, its name legal, and its id a string.
     pub strict_calls: bool,
+    /// `true` if a history must begin with the user.
+    pub user_first: bool,
     /// Place of text, where it differs from the dialect's.
     pub words: Option<WordsPlace>,
+}
+
+/// The shapes of a history that most servers accept, and some refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisputedShape {
+    /// Text beside calls or results.
+    TextBesideCalls,
+    /// An assistant's message at the beginning.
+    AssistantFirst,
+}
+
+impl DisputedShape {
+    /// Every shape.
+    pub const ALL: [Self; 2] = [Self::TextBesideCalls, Self::AssistantFirst];
 }
 
 impl LearnedRules {
@@ -21,6 +37,7 @@ impl LearnedRules {
     pub const NONE: Self = Self {
         unique_ids: false,
         strict_calls: false,
+        user_first: false,
         words: None,
     };
 
@@ -30,6 +47,7 @@ impl LearnedRules {
         Self {
             unique_ids: self.unique_ids || other.unique_ids,
             strict_calls: self.strict_calls || other.strict_calls,
+            user_first: self.user_first || other.user_first,
             words: other.words.or(self.words),
         }
     }
@@ -39,8 +57,29 @@ impl LearnedRules {
     pub fn permitted(self, policy: &RepairPolicy) -> Self {
         Self {
             strict_calls: self.strict_calls && policy.malformed_calls,
+            user_first: self.user_first && policy.shapes,
             words: self.words.filter(|_| policy.shapes),
             ..self
+        }
+    }
+
+    /// Returns `true` if there is a rule against this shape.
+    pub const fn forbids(self, shape: DisputedShape) -> bool {
+        match shape {
+            DisputedShape::TextBesideCalls => self.words.is_some(),
+            DisputedShape::AssistantFirst => self.user_first,
+        }
+    }
+
+    /// Returns the rules without that against `shape`.
+    #[must_use]
+    pub fn without(self, shape: DisputedShape) -> Self {
+        match shape {
+            DisputedShape::TextBesideCalls => Self { words: None, ..self },
+            DisputedShape::AssistantFirst => Self {
+                user_first: false,
+                ..self
+            },
         }
     }
 
@@ -61,6 +100,12 @@ impl LearnedRules {
             } else {
                 rules.calls
             },
+            ids: match rules.ids {
+                // A server that parses calls demands an id, too, unless ids are optional.
+                IdRule::Any if self.strict_calls && rules.id_scope != IdScope::Nowhere => IdRule::NotEmpty,
+                ids => ids,
+            },
+            user_first: rules.user_first || self.user_first,
             words: words.unwrap_or(rules.words),
             ..rules
         }

@@ -19,6 +19,7 @@ mod call_key;
 mod canonical;
 mod client_results;
 mod continuity;
+mod continuity_rules;
 mod edits;
 mod fields;
 mod foreign_thinking;
@@ -50,12 +51,13 @@ pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_lett
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
+pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
 pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
-pub use learned_rules::LearnedRules;
+pub use learned_rules::{DisputedShape, LearnedRules};
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};

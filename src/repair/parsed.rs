@@ -4,7 +4,7 @@
 //! [`Plan::splice`](super::Plan::splice) writes. None of them waits or stores anything.
 
 use super::{
-    BodyCall, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
+    BodyCall, DisputedShape, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
     call_key::is_strong,
     malformed_calls::select_malformed_calls,
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     conversation::{
-        CallRowId, Conversation, Finding, Outline, PartKind, findings,
-        pairing::{Pairing, has_text_beside_calls, pair_history},
+        CallRowId, Conversation, Finding, Outline, PartKind, Role, findings,
+        pairing::{Pairing, first_speaker, has_text_beside_calls, pair_history},
         rules::{PairingRules, WordsPlace},
     },
     wire::{NestedRequest, Refusal, Unreadable, Wire, json::validate},
@@ -380,10 +380,22 @@ impl<'b> Paired<'b> {
         last.is_some_and(|turn| turn.only_results)
     }
 
-    /// Returns `true` if text is in a place that some server of the format may refuse.
-    pub fn has_text_beside_calls(&self) -> bool {
-        self.only_history()
-            .is_some_and(|history| has_text_beside_calls(&history.conversation, &history.pairing))
+    /// Returns `true` if the only history has this shape, and its dialect accepts it.
+    pub fn has_shape(&self, shape: DisputedShape) -> bool {
+        let Some(PairedHistory {
+            conversation, pairing, ..
+        }) = self.only_history()
+        else {
+            return false;
+        };
+        match shape {
+            DisputedShape::TextBesideCalls => has_text_beside_calls(conversation, pairing),
+            DisputedShape::AssistantFirst => {
+                let rules = self.wire.pairing_rules();
+                let first = first_speaker(&pairing.units, rules);
+                !rules.user_first && first.is_some_and(|unit| unit.role == Role::Assistant)
+            }
+        }
     }
 
     /// Returns the number of messages of the only history. 0 for a batch.

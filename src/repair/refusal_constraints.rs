@@ -45,7 +45,8 @@ impl RefusalReading {
         // A rule that changed nothing in the body is not proven by its acceptance.
         LearnedRules {
             unique_ids: taught.unique_ids && has(FindingKind::DuplicateCall),
-            strict_calls: taught.strict_calls && has(FindingKind::MalformedCall),
+            strict_calls: taught.strict_calls && (has(FindingKind::MalformedCall) || has(FindingKind::BadId)),
+            user_first: taught.user_first && has(FindingKind::Headless),
             words: taught.words.filter(|_| has(FindingKind::MisplacedWords)),
         }
     }
@@ -71,6 +72,7 @@ impl RefusalConstraints<'_> {
             RefusalKind::UserBehindResults => Some(WordsPlace::Bridged),
             _ if !of_users || rules.words != WordsPlace::Anywhere => None,
             // MiniMax refuses text beside results in these words, and may be behind a server with another name.
+            RefusalKind::AnyFault => Some(WordsPlace::ApartFromResults),
             RefusalKind::Orphan if self.refusal.ids.is_empty() => Some(WordsPlace::ApartFromResults),
             // Text behind a call is refused as if the call had no result (BerriAI/litellm#22946, 2026-03; Bedrock:
             // evalstate/fast-agent#668, 2026-02).
@@ -80,6 +82,7 @@ impl RefusalConstraints<'_> {
         LearnedRules {
             unique_ids: kind == RefusalKind::RepeatedCall,
             strict_calls: kind == RefusalKind::MalformedCall,
+            user_first: matches!(kind, RefusalKind::NoUserTurn | RefusalKind::AnyFault),
             words,
         }
     }
@@ -231,7 +234,12 @@ impl RefusalConstraints<'_> {
         );
         let of_kind = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
         match self.refusal.kind {
-            RefusalKind::MalformedCall => return of_kind(FindingKind::MalformedCall),
+            RefusalKind::MalformedCall => {
+                return of_kind(FindingKind::MalformedCall)
+                    || of_kind(FindingKind::BadId)
+                    || of_kind(FindingKind::NoId);
+            }
+            RefusalKind::NoUserTurn => return of_kind(FindingKind::Headless),
             // The provider names the calls that the text separates from their results, or only some of them.
             RefusalKind::Unanswered if of_kind(FindingKind::MisplacedWords) => return true,
             _ => {}

@@ -242,9 +242,9 @@ fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
     if walk.rules.place != ResultPlace::NextContent {
         return;
     }
-    let signed = |part: &Part<'_>| match &part.kind {
-        PartKind::Call(call) => call.signed,
-        kind => matches!(kind, PartKind::Thinking),
+    let signed = |part: PartId| match &walk.conversation.parts[part].kind {
+        PartKind::Call(call) => call.signed && walk.conversation.removed_thinking.binary_search(&part).is_err(),
+        _ => walk.conversation.thinks(part),
     };
     for turn in walk.pairing.turns.iter().filter(|turn| !turn.calls.is_empty()) {
         // The first content stays, and the others merge into it.
@@ -255,7 +255,7 @@ fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
                 kind: FlawKind::SplitTurn,
             };
             // A signature holds only in the content in which Gemini sent it.
-            let moves = !walk.conversation.parts[unit.parts.clone()].iter().any(signed);
+            let moves = !PartId::all(unit.parts.clone()).any(signed);
             walk.pairing.flaws.push((flaw, moves));
         }
     }

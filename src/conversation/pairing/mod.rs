@@ -151,13 +151,20 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     misplaced_words::find_misplaced_words(&mut walk);
     let pairing = &mut walk.pairing;
     // After a compaction, or with a history at the provider, the body does not show the true beginning.
-    let assistant_first = pairing.units.first().is_some_and(|unit| unit.role == Role::Assistant);
+    let assistant_first = first_speaker(&pairing.units, rules).is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.may_have_remote_calls;
     pairing.headless = rules.user_first && whole && assistant_first && {
         // Gemini refuses only a leading turn with calls ("function call turn comes immediately after a user turn").
         rules.place != ResultPlace::NextContent || begins_with_calls(conversation, &pairing.units)
     };
     walk.pairing
+}
+
+/// Returns the first unit that is not instructions, where these stand in front of the history.
+pub(crate) fn first_speaker(units: &[TurnUnit], rules: PairingRules) -> Option<&TurnUnit> {
+    // Anthropic accepts instructions only behind a user's message.
+    let mut units = units.iter();
+    units.find(|unit| rules.place.is_user_parts() || unit.role != Role::System)
 }
 
 /// Returns `true` if the assistant messages at the beginning contain a call.

@@ -19,8 +19,8 @@ use crate::{
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
     repair::{
-        BodyCall, CallKey, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan, RefusalReading, RepairPolicy,
-        is_strong, plan, replace_unseen_results, thinking_blocks,
+        BodyCall, CallKey, DisputedShape, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan, RefusalReading,
+        RepairPolicy, is_strong, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind},
@@ -36,8 +36,8 @@ pub(super) struct RejectionRecovery {
     may_override: bool,
     /// The body of the last send.
     last_sent: Segments,
-    /// The conversation, if its text is beside calls as the client wrote it. `None` otherwise.
-    loose_shape: Option<FactKey>,
+    /// Disputed shapes of the conversation, as the client wrote it.
+    shapes: Vec<(DisputedShape, FactKey)>,
     /// State of the recovery from refusals other than for bound thinking.
     pairing_stage: PairingStage,
     binding_stage: BindingStage,
@@ -82,7 +82,7 @@ impl RejectionRecovery {
             ends_with_late: sent.ends_with_late,
             may_override: true,
             last_sent: sent.body.clone(),
-            loose_shape: sent.loose_shape,
+            shapes: sent.shapes.clone(),
             pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
             base: ResendBase::new(sent, upstream),
@@ -142,14 +142,15 @@ impl RejectionRecovery {
         None
     }
 
-    /// Notes the shape of a conversation whose request was accepted. Call it after a success.
-    pub(super) fn note_accepted_shape(&self, facts: &ProviderFacts) {
-        let Some(conversation) = self.loose_shape else { return };
-        // With a rule for its text the body was sent in another shape, and this one was refused.
-        if self.base.learned.words.is_none() {
-            facts.note_accepted_shape(conversation);
-        } else {
-            facts.forget_accepted_shape(conversation);
+    /// Notes the shapes of a conversation whose request was accepted. Call it after a success.
+    pub(super) fn note_accepted_shapes(&self, facts: &ProviderFacts) {
+        for (shape, conversation) in &self.shapes {
+            // With a rule against it the body was sent in another shape, and this one was refused.
+            if self.base.learned.forbids(*shape) {
+                facts.forget_accepted_shape(*conversation);
+            } else {
+                facts.note_accepted_shape(*conversation);
+            }
         }
     }
 

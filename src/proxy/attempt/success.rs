@@ -42,7 +42,7 @@ fn store_learned_facts(attempts: &mut Attempts<'_>) {
         fact.store_fact(&path.facts, FactScope { upstream, caller });
     }
     if let Some(recovery) = &attempts.recovery {
-        recovery.note_accepted_shape(&path.facts);
+        recovery.note_accepted_shapes(&path.facts);
         recovery.settle_thinking(path);
     }
 }

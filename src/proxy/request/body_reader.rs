@@ -13,7 +13,7 @@ use crate::{
         data_path::DataPath,
         provider_facts::{FactKey, FactScope},
     },
-    repair::{LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
+    repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
     session::body_user,
     wire::{Unreadable, Wire},
 };
@@ -34,8 +34,8 @@ pub(super) struct ReadBody<'b> {
     pub(super) outline: Outline,
     /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
     pub(super) learned: LearnedRules,
-    /// The conversation, if its text is beside calls and stays there. `None` otherwise.
-    pub(super) loose_shape: Option<FactKey>,
+    /// Disputed shapes of the conversation that no rule forbids.
+    pub(super) shapes: Vec<(DisputedShape, FactKey)>,
     /// Values that the provider wants back. `None` if it wants none.
     pub(super) continuity: Option<RequestContinuity>,
 }
@@ -59,17 +59,22 @@ impl BodyReader<'_> {
         });
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
-        let conversation = parsed.first_call_id().map(|id| scope.shape_key(model.as_deref(), id));
-        let learned = self.path.facts.learned_rules(scope, model.as_deref(), conversation);
+        let first_call = parsed.first_call_id().map(<[u8]>::to_vec);
+        let (model, first_call) = (model.as_deref(), first_call.as_deref());
+        let learned = self.path.facts.learned_rules(scope, model, first_call);
         let paired = self.pair_body(caller, learned, parsed)?;
-        let stays = learned.words.is_none() && paired.has_text_beside_calls();
-        let loose_shape = conversation.filter(|_| stays);
+        let mut shapes = Vec::new();
+        if let Some(first_call) = first_call {
+            let stays = |shape: &DisputedShape| !learned.forbids(*shape) && paired.has_shape(*shape);
+            let key = |shape| (shape, scope.shape_key(model, first_call, shape));
+            shapes.extend(DisputedShape::ALL.into_iter().filter(stays).map(key));
+        }
         let read = ReadBody {
             plain,
             paired,
             outline,
             learned,
-            loose_shape,
+            shapes,
             // Its owner is known only once the lane is.
             continuity: None,
         };

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::{
+    body_planner::{BodyPlanner, PreparedBody},
     body_reader::{BodyReader, ReadBody},
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
     pending_pins::PendingPins,
-    planned_body::{BodyPlanner, PlannedBody},
     unedited::report_unedited,
 };
 use crate::{
@@ -201,7 +201,7 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
-        let (learned, loose_shape) = (read.learned, read.loose_shape);
+        let (learned, shapes) = (read.learned, read.shapes.clone());
         let planner = BodyPlanner {
             reader: self.reader(),
             headers: self.headers,
@@ -217,7 +217,7 @@ impl BodyRepair<'_> {
                 return OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context);
             }
         };
-        let PlannedBody {
+        let PreparedBody {
             plain,
             unfilled,
             body,
@@ -259,7 +259,7 @@ impl BodyRepair<'_> {
             wire: self.wire,
             learned,
             model: context.model.clone(),
-            loose_shape,
+            shapes,
             late_results: results.clone(),
         };
         let bytes = if is_untouched {

@@ -1,6 +1,7 @@
 //! The request side: collects the client's body, has it repaired, and builds the outgoing request.
 
 mod answer_plan;
+mod body_planner;
 mod body_reader;
 mod body_repair;
 mod call_lookup;
@@ -9,7 +10,6 @@ mod context;
 mod dead_response;
 mod outgoing;
 mod pending_pins;
-mod planned_body;
 mod repeat_watch;
 mod thinking_lookup;
 mod unedited;

@@ -25,7 +25,7 @@ use crate::{
         provider_facts::FactKey,
         response_chain::ChainRequest,
     },
-    repair::LearnedRules,
+    repair::{DisputedShape, LearnedRules},
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,
@@ -96,8 +96,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) learned: LearnedRules,
     /// Model that the request names. `None` if it names none.
     pub(in crate::proxy) model: Option<String>,
-    /// The conversation, if its text is beside calls as the client wrote it. `None` otherwise.
-    pub(in crate::proxy) loose_shape: Option<FactKey>,
+    /// Disputed shapes of the conversation, as the client wrote it.
+    pub(in crate::proxy) shapes: Vec<(DisputedShape, FactKey)>,
     pub(in crate::proxy) late_results: LateResults,
 }
 

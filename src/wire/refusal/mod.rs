@@ -36,6 +36,8 @@ pub struct Refusal {
 /// The faults of pairing that providers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
+    /// Any fault of the history. Names no ids.
+    AnyFault,
     /// Calls without a required result.
     Unanswered,
     /// Results without a call or without an id. If the refusal names no ids, also more results than calls.
@@ -48,6 +50,8 @@ pub enum RefusalKind {
     MalformedCall,
     /// Mistral and its templates: a user's message directly behind a tool message. Names no ids.
     UserBehindResults,
+    /// Chat templates: a history without a user's message at its beginning. Names no ids.
+    NoUserTurn,
     /// A server tool's call without its result, or the reverse, in assistant messages.
     ServerHalf,
     /// Responses: two items with the same item id. The ids are item ids.

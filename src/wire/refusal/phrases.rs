@@ -1,9 +1,9 @@
 //! The phrases with which providers refuse a pairing, and the texts before them, each with its source and date.
 
 use crate::wire::refusal::RefusalKind::{
-    self, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem,
-    ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent,
-    WithoutSignature,
+    self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan, RepeatedCall,
+    RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning,
+    WithoutReasoningContent, WithoutSignature,
 };
 
 /// The beginnings of refusals, by kind. The first that matches counts.
@@ -14,11 +14,13 @@ use crate::wire::refusal::RefusalKind::{
 pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     // Before the two kinds that have a shorter or wider form of one of its phrases.
     (UserBehindResults, USER_BEHIND_RESULTS),
+    (AnyFault, ANY_FAULTS),
     (Orphan, ORPHANS),
     (Unanswered, UNANSWERED),
     (Duplicate, DUPLICATES),
     (RepeatedCall, REPEATED_CALLS),
     (MalformedCall, MALFORMED_CALLS),
+    (NoUserTurn, NO_USER_TURN),
     (ServerHalf, SERVER_HALVES),
     (RepeatedItem, REPEATED_ITEMS),
     (WithoutReasoning, WITHOUT_REASONING),
@@ -29,6 +31,12 @@ pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     (WithoutContainer, WITHOUT_CONTAINER),
     (ForeignThinking, FOREIGN_THINKING),
     (DeadResponse, DEAD_RESPONSES),
+];
+
+const ANY_FAULTS: &[&str] = &[
+    // GLM, code 1214: Z.ai's SDK zhipuai-sdk#14, router-for-me/CLIProxyAPI#5735 (2026-09).
+    "The messages parameter is illegal. Please check the documentation",
+    "messages 参数非法",
 ];
 
 const ORPHANS: &[&str] = &[
@@ -50,9 +58,6 @@ const ORPHANS: &[&str] = &[
     "tool_call_id <ids> is not found",
     // MiniMax: can1357/oh-my-pi#2055 (2026-06).
     "tool call result does not follow tool call",
-    // GLM, code 1214, one text for every fault: Z.ai's SDK zhipuai-sdk#14, router-for-me/CLIProxyAPI#5735 (2026-09).
-    "The messages parameter is illegal. Please check the documentation",
-    "messages 参数非法",
     // MiniMax, code 2013, in the tests of gateways (2026-11).
     "tool results tool id(<ids>) not found",
     // OpenAI Responses: continuedev/continue#10092 (2026-02); deepseek-recipe 0.2.0.
@@ -144,6 +149,8 @@ const MALFORMED_CALLS: &[&str] = &[
     "Value looks like object, but cant find closing } symbol",
     // vLLM, in the words of pydantic: bytedance/deer-flow#4445 (2026).
     "messages.<word>arguments: Input should be a valid string",
+    // The same words for an id that is null: agentscope-ai/QwenPaw#4185 (2026).
+    "messages.<word>.id: Input should be a valid string",
     // Anthropic, in its older and newer words.
     "messages.<word>tool_use.input: Input should be a valid dictionary",
     "messages.<word>tool_use.input: Input should be an object",
@@ -156,6 +163,11 @@ const MALFORMED_CALLS: &[&str] = &[
     "Invalid type for input[<word>.arguments: expected a string",
     // Gemini: `args` is a Struct.
     "Invalid value at contents[<word>.function_call.args",
+];
+
+const NO_USER_TURN: &[&str] = &[
+    // Qwen's chat template: lmstudio-ai/lmstudio-bug-tracker#1586, #1655 (2026).
+    "No user query found in messages",
 ];
 
 const SERVER_HALVES: &[&str] = &[
@@ -242,6 +254,9 @@ pub(super) const LEADS: &[&str] = &[
     "The model returned the following errors:",
     "An error occurred (<word>) when calling the <word> operation:",
     "ValidationException:",
+    // LM Studio: lmstudio-ai/lmstudio-bug-tracker#2012 (2026-06); llama.cpp.
+    "Error rendering prompt with jinja template:",
+    "Jinja Exception:",
     // litellm: BerriAI/litellm#16525 (2025-11), #28995 (2026-05).
     "litellm.<word>:",
     "<word>Exception -",

@@ -1,8 +1,11 @@
-//! Replays every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt` and `repaired.json` out,
+//! Replays every folder of `tests/cases/<wire>/<story>`: `request.json` in, `findings.txt`, `repaired.json` and
+//! `lost.txt` out,
 //! byte for byte.
 //!
 //! `learned.txt`, where there is one, lists the rules that the provider's refusals have taught, one on each line:
-//! `unique_ids`, `strict_calls`, `before_calls`, `apart_from_results`, `bridged`.
+//! `unique_ids`, `strict_calls`, `user_first`, `before_calls`, `apart_from_results`, `bridged`.
+//!
+//! `lost.txt`, where there is one, lists the values that the client has dropped, as [`lost_values`] finds them.
 //!
 //! A folder without `repaired.json` contains a body that must come out as the same bytes.
 //! `UPDATE_CASES=1 cargo cases` rewrites the expected files. Read the difference before you commit it.
@@ -11,7 +14,9 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use antiphon::{
     conversation::{Finding, rules::WordsPlace},
-    repair::{KnownAnswers, LearnedRules, PairingContext, RepairPolicy, RepairReport, Repaired, parse, plan},
+    repair::{
+        KnownAnswers, LearnedRules, PairingContext, RepairPolicy, RepairReport, Repaired, lost_values, parse, plan,
+    },
     wire::{Unreadable, Wire},
 };
 use bytes::Bytes;
@@ -83,8 +88,9 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
             (describe(&done.report, wire), (!done.body.is_original()).then_some(out))
         }
     };
+    let lost = describe_lost(&request, wire);
     if std::env::var_os("UPDATE_CASES").is_some() {
-        update(folder, &findings, repaired.as_deref());
+        update(folder, &findings, &lost, repaired.as_deref());
     }
     let expected = fs::read(folder.join("repaired.json")).ok();
     if expected.as_deref() != repaired.as_deref() {
@@ -93,12 +99,25 @@ fn check(wire: Wire, folder: &Path) -> Result<(), String> {
             String::from_utf8_lossy(repaired.as_deref().unwrap_or(&request))
         ));
     }
-    let expected = fs::read_to_string(folder.join("findings.txt")).unwrap_or_default();
-    if expected == findings {
-        Ok(())
-    } else {
-        Err(format!("findings differ:\n{findings}"))
+    for (name, found) in [("findings.txt", findings), ("lost.txt", lost)] {
+        if fs::read_to_string(folder.join(name)).unwrap_or_default() != found {
+            return Err(format!("{name} differs:\n{found}"));
+        }
     }
+    Ok(())
+}
+
+/// Describes the values that the client has dropped: those that the dialect documents, and those of some servers.
+fn describe_lost(request: &Bytes, wire: Wire) -> String {
+    // An unreadable body has its reason in `findings.txt`.
+    let lost = lost_values(request, wire, &RepairPolicy::default()).unwrap_or_default();
+    let mut text = String::new();
+    for (lead, findings) in [("documented", lost.documented), ("possible", lost.possible)] {
+        for finding in findings {
+            writeln!(text, "{lead} {}", line(&finding, wire)).unwrap();
+        }
+    }
+    text
 }
 
 /// Repairs one body under rules that refusals have taught.
@@ -126,6 +145,7 @@ fn read_learned(folder: &Path) -> Result<LearnedRules, String> {
         match rule {
             "unique_ids" => learned.unique_ids = true,
             "strict_calls" => learned.strict_calls = true,
+            "user_first" => learned.user_first = true,
             "before_calls" => learned.words = Some(WordsPlace::BeforeCalls),
             "apart_from_results" => learned.words = Some(WordsPlace::ApartFromResults),
             "bridged" => learned.words = Some(WordsPlace::Bridged),
@@ -135,8 +155,13 @@ fn read_learned(folder: &Path) -> Result<LearnedRules, String> {
     Ok(learned)
 }
 
-fn update(folder: &Path, findings: &str, repaired: Option<&[u8]>) {
+fn update(folder: &Path, findings: &str, lost: &str, repaired: Option<&[u8]>) {
     fs::write(folder.join("findings.txt"), findings).unwrap();
+    if lost.is_empty() {
+        drop(fs::remove_file(folder.join("lost.txt")));
+    } else {
+        fs::write(folder.join("lost.txt"), lost).unwrap();
+    }
     match repaired {
         Some(body) => fs::write(folder.join("repaired.json"), body).unwrap(),
         None => drop(fs::remove_file(folder.join("repaired.json"))),

@@ -5,6 +5,7 @@ pub(crate) mod cases;
 pub(crate) mod continuity_gaps;
 pub(crate) mod cost_growth;
 pub(crate) mod deepseek_referee;
+pub(crate) mod foreign_thinking_properties;
 pub(crate) mod fuzz_checks;
 pub(crate) mod judge_cases;
 pub(crate) mod judge_item_cases;

@@ -3,7 +3,7 @@
 use antiphon::wire::Wire;
 use serde_json::{Value, json};
 
-use crate::support::judge::{self, ArgumentReader, ReasoningRule, ServerMemory, ServerRules, judge_with};
+use crate::support::judge::{self, ArgumentReader, NoUserWords, ReasoningRule, ServerMemory, ServerRules, judge_with};
 
 /// Name of the row, wire, rules, body, and the exact words. No words mean that the body is accepted.
 type Row = (&'static str, Wire, ServerRules, Value, &'static str);
@@ -479,6 +479,28 @@ fn a_user_message_behind_a_tool_message() {
         (coded.kind, coded.code),
         (Some("invalid_request_message_order"), Some("3230"))
     );
+}
+
+#[test]
+fn a_history_without_a_user_message() {
+    let template = "Error rendering prompt with jinja template: \"No user query found in messages.\".\n\nThis is usually \
+                    an issue with the model's prompt template.";
+    let glm = "The messages parameter is illegal. Please check the documentation.";
+    let mut bare = chat_arguments("{}");
+    bare["messages"].as_array_mut().expect("a list").remove(0);
+    let mut later = bare.clone();
+    later["messages"].as_array_mut().expect("a list").push(user("on"));
+    let compatible = wire("openai-chat-compatible");
+    for (words, text) in [(NoUserWords::LmStudio, template), (NoUserWords::Glm, glm)] {
+        let rules = ServerRules {
+            no_user: Some(words),
+            ..ServerRules::default()
+        };
+        check(&[
+            ("bare", compatible, rules, bare.clone(), text),
+            ("control", compatible, rules, later.clone(), ""),
+        ]);
+    }
 }
 
 #[test]

@@ -251,6 +251,8 @@ fn told(body: &str) -> String {
     let kind = match kind {
         RefusalKind::Unanswered => "unanswered",
         RefusalKind::Orphan => "orphan",
+        RefusalKind::AnyFault => "any_fault",
+        RefusalKind::NoUserTurn => "no_user_turn",
         RefusalKind::Duplicate => "duplicate",
         RefusalKind::RepeatedCall => "repeated_call",
         RefusalKind::MalformedCall => "malformed_call",

@@ -25,6 +25,7 @@ pub(crate) mod http2;
 pub(crate) mod last_attempt;
 pub(crate) mod learned_rules;
 pub(crate) mod malformed_requests;
+pub(crate) mod openings;
 pub(crate) mod outbound_proxy;
 pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;

@@ -15,7 +15,9 @@ use serde_json::Value;
 
 use crate::{Dialect, Format};
 
-pub use rules::{ArgumentReader, BridgeWords, NameReader, ReasoningRule, ServerMemory, ServerRules, judge_with};
+pub use rules::{
+    ArgumentReader, BridgeWords, NameReader, NoUserWords, ReasoningRule, ServerMemory, ServerRules, judge_with,
+};
 pub use texts::{Kind, Texts, blocks, lost, texts};
 
 /// A provider's 400.

@@ -36,6 +36,8 @@ pub struct ServerRules {
     pub only_results: bool,
     /// Words for a user message right behind a tool message. `None` if the order is legal.
     pub bridge: Option<BridgeWords>,
+    /// Words for a history without a user message (Chat Completions only). `None` if it is legal.
+    pub no_user: Option<NoUserWords>,
     /// `true` if thinking, encrypted reasoning and response ids must come from this very server.
     pub made_here: bool,
     /// The demand for reasoning of earlier turns. `None` without any.
@@ -83,6 +85,15 @@ pub enum BridgeWords {
     Code3230,
     /// Plain, as vLLM and NIM: mistral-vibe#578, 2026-04.
     Plain,
+}
+
+/// Words of a server for a history without a user message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoUserWords {
+    /// Qwen's template in LM Studio: lmstudio-ai/lmstudio-bug-tracker#1586, #1655, 2026.
+    LmStudio,
+    /// GLM, in its one text for every fault: zhipuai-sdk#14, opencode#2557.
+    Glm,
 }
 
 /// A server that wants back what it thought in earlier turns.
@@ -171,6 +182,7 @@ impl ServerRules {
         calls_last: false,
         only_results: false,
         bridge: None,
+        no_user: None,
         made_here: false,
         reasoning: None,
         container: false,
@@ -208,6 +220,9 @@ pub fn judge_with(
         }
         if let Some(words) = rules.bridge.filter(|_| format == Format::Chat) {
             order::check_bridges(words, request)?;
+        }
+        if let Some(words) = rules.no_user.filter(|_| format == Format::Chat) {
+            order::check_users(words, request)?;
         }
     }
     judge_pairs(format, dialect, rules, body)?;

@@ -1,16 +1,14 @@
-//! Servers whose chat template has no user message right behind a tool message.
+//! Servers whose chat template demands an order: no user message right behind a tool message, or at least one user
+//! message.
 
 use serde_json::Value;
 
-use super::{BridgeWords, history_calls::text};
+use super::{BridgeWords, NoUserWords, history_calls::text};
 use crate::judge::{Refusal, Verdict};
 
 /// Refuses a user message right behind a tool message. An assistant message between both satisfies the template.
 pub(super) fn check_bridges(words: BridgeWords, request: &Value) -> Verdict {
-    let list = request
-        .get("messages")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+    let list = messages(request);
     let is_bare = |pair: &&[Value]| text(pair[0].get("role")) == "tool" && text(pair[1].get("role")) == "user";
     let Some(pair) = list.windows(2).find(is_bare) else {
         return Ok(());
@@ -30,4 +28,33 @@ pub(super) fn check_bridges(words: BridgeWords, request: &Value) -> Verdict {
             ..refused
         },
     })
+}
+
+/// Refuses a history without a user message.
+pub(super) fn check_users(words: NoUserWords, request: &Value) -> Verdict {
+    let list = messages(request);
+    if list.is_empty() || list.iter().any(|message| text(message.get("role")) == "user") {
+        return Ok(());
+    }
+    let none: [&str; 0] = [];
+    Err(match words {
+        NoUserWords::LmStudio => Refusal::new(
+            "Error rendering prompt with jinja template: \"No user query found in messages.\".\n\nThis is usually an \
+             issue with the model's prompt template."
+                .to_owned(),
+            none,
+        ),
+        NoUserWords::Glm => Refusal {
+            code: Some("1214"),
+            ..Refusal::new(
+                "The messages parameter is illegal. Please check the documentation.".to_owned(),
+                none,
+            )
+        },
+    })
+}
+
+fn messages(request: &Value) -> &[Value] {
+    let list = request.get("messages").and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
 }

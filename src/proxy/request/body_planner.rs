@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Body after its plan, with the answers that were known for its calls.
-pub(super) struct PlannedBody {
+pub(super) struct PreparedBody {
     /// Body for which the plan was made: the client's, with late results at the end of messages.
     pub(super) plain: Bytes,
     /// `plain` without the values that it got back. `None` if it got none.
@@ -70,13 +70,13 @@ impl BodyPlanner<'_> {
         context: &RequestContext,
         results: &LateResults,
         deadline: Instant,
-    ) -> Result<PlannedBody, Unreadable> {
+    ) -> Result<PreparedBody, Unreadable> {
         let ReadBody {
             plain,
             mut paired,
             outline,
             learned,
-            loose_shape: _,
+            shapes: _,
             mut continuity,
         } = read;
         let (reader, caller) = (self.reader, context.caller);
@@ -134,7 +134,7 @@ impl BodyPlanner<'_> {
         context: &RequestContext,
         results: &LateResults,
         deadline: Instant,
-    ) -> Result<PlannedBody, Unreadable> {
+    ) -> Result<PreparedBody, Unreadable> {
         let FilledBody {
             plain,
             unfilled,
@@ -173,7 +173,7 @@ impl BodyPlanner<'_> {
             outline,
             repeat_watch,
         });
-        Ok(PlannedBody {
+        Ok(PreparedBody {
             plain,
             unfilled,
             body: repaired,

@@ -1,0 +1,135 @@
+//! The values that providers want back, and which of their rules are documented.
+
+use super::{
+    ContinuityKind, Paired, RepairPolicy,
+    continuity::{continuity_gaps, has_reasoning_content},
+    parsed::{PairingContext, parse},
+};
+use crate::{
+    conversation::{BodyField, Finding},
+    wire::{Dialect, Format, Unreadable, Wire, is_thinking_off, json::Json},
+};
+
+/// The part of a wire on which continuity depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContinuityRules {
+    /// Format and dialect of the body.
+    pub wire: Wire,
+    /// `true` if the server is Google's, whatever the format.
+    pub is_google: bool,
+}
+
+impl ContinuityRules {
+    /// Returns the values that the provider may want back.
+    pub const fn kinds(self) -> &'static [ContinuityKind] {
+        use ContinuityKind::{Container, Reasoning, Signature};
+        match (self.wire.format, self.wire.dialect) {
+            (Format::OpenAiChat, Dialect::DeepSeek) => &[Reasoning],
+            (Format::OpenAiChat, Dialect::Compatible) if self.is_google => &[Signature],
+            // Kimi, and gateways to any provider.
+            (Format::OpenAiChat, Dialect::Compatible) => &[Reasoning, Signature],
+            (Format::Gemini, _) => &[Signature],
+            (Format::Anthropic, Dialect::Standard | Dialect::Compatible) => &[Container],
+            _ => &[],
+        }
+    }
+
+    /// Returns `true` if the provider documents that it wants the value back, so that no refusal needs to teach it.
+    pub fn is_documented(self, model: &str, value: ContinuityKind) -> bool {
+        match value {
+            // DeepSeek, "Thinking mode", 2026-11; deepseek-recipe 0.2.0.
+            ContinuityKind::Reasoning => matches!(self.wire.dialect, Dialect::DeepSeek),
+            // Google, "Thought signatures", 2026-11: required from Gemini 3 on.
+            ContinuityKind::Signature => {
+                (matches!(self.wire.format, Format::Gemini) || self.is_google) && is_gemini_3(model)
+            }
+            // Anthropic, "Programmatic tool calling", 2026-11.
+            ContinuityKind::Container => matches!(self.wire.dialect, Dialect::Standard),
+        }
+    }
+}
+
+/// Values that a body lacks although its provider, or some server of its format, wants them back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostValues {
+    /// Values that the provider of the dialect is documented to want.
+    pub documented: Vec<Finding>,
+    /// Values that only some servers of the format want.
+    pub possible: Vec<Finding>,
+}
+
+/// Finds the values that a client has dropped from `body`. A file alone cannot tell what they were.
+///
+/// Empty for a batch, and where the body turns thinking off.
+pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<LostValues, Unreadable> {
+    let mut lost = LostValues::default();
+    let rules = ContinuityRules { wire, is_google: false };
+    if !policy.continuity || rules.kinds().is_empty() {
+        return Ok(lost);
+    }
+    let parsed = parse(body, wire)?;
+    let json = Json::new(body);
+    let model = parsed
+        .outline()
+        .fields
+        .get(BodyField::Model)
+        .map(|model| json.decode_string(model));
+    let model = String::from_utf8_lossy(model.as_deref().unwrap_or_default()).into_owned();
+    let paired = parsed.pair(PairingContext::new(policy));
+    let is_off = is_thinking_off(wire.format, body);
+    for gap in continuity_gaps(&paired, rules.kinds(), None) {
+        // Only the current turn is validated for signatures.
+        let is_due = match gap.kind {
+            ContinuityKind::Container => true,
+            ContinuityKind::Reasoning => !is_off,
+            ContinuityKind::Signature => !is_off && gap.is_current,
+        };
+        if is_due && rules.is_documented(&model, gap.kind) {
+            lost.documented.push(gap.finding);
+        } else if is_due && shows_use(&paired, &model, gap.kind) {
+            lost.possible.push(gap.finding);
+        }
+    }
+    Ok(lost)
+}
+
+/// Returns `true` if the body shows that its provider uses a kind of value: most servers of a format know none.
+fn shows_use(paired: &Paired<'_>, model: &str, kind: ContinuityKind) -> bool {
+    match kind {
+        ContinuityKind::Reasoning => has_reasoning_content(paired),
+        // Bodies of the Gemini API name no model.
+        ContinuityKind::Signature => is_gemini_3(model) || (model.is_empty() && paired.wire.format == Format::Gemini),
+        ContinuityKind::Container => true,
+    }
+}
+
+/// Returns `true` if the name is that of a Gemini model of generation 3 or later.
+fn is_gemini_3(model: &str) -> bool {
+    let Some((_, version)) = model.rsplit_once("gemini-") else {
+        return false;
+    };
+    let digits = version.split(|letter: char| !letter.is_ascii_digit()).next();
+    digits
+        .and_then(|digits| digits.parse::<u32>().ok())
+        .is_some_and(|generation| generation >= 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_documented_from_gemini_3_on() {
+        for (model, is_new) in [
+            ("gemini-3-pro-preview", true),
+            ("gemini-3.1-flash", true),
+            ("google/gemini-12-pro", true),
+            ("gemini-2.5-pro", false),
+            ("gemini-flash-latest", false),
+            ("gemma-3", false),
+            ("", false),
+        ] {
+            assert_eq!(is_gemini_3(model), is_new, "{model}");
+        }
+    }
+}
