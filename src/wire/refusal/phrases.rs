@@ -217,7 +217,7 @@ const FOREIGN_THINKING: &[&str] = &[
     "Invalid signature in redacted_thinking block",
     "Invalid data in redacted_thinking block",
     // OpenAI Responses, by item: smallmain/vscode-unify-chat-provider#178 (2026-05); by content, cut short:
-    // openai/codex#8145 (2025-12), heygen-com/droidproxy#58 (2026-05).
+    // openai/codex#8145 (2025-12), droidproxy#58 (2026-05).
     "The encrypted content for item <ids> could not be verified",
     "The encrypted content <words> could not be verified",
     "The encrypted content could not be verified",

@@ -45,6 +45,53 @@ fn every_case_gives_its_expected_files() {
     );
 }
 
+/// Every case and every test that `README.md` names exists.
+#[test]
+fn the_table_of_reasons_names_what_exists() {
+    let text = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let sources = all_sources(&Path::new(ROOT).join("../it"));
+    let mut count = 0;
+    for row in text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| reason"))
+    {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [_, reported, covered] = cells[..] else {
+            panic!("three cells are due: {row}")
+        };
+        assert!(!reported.is_empty(), "{row}");
+        for name in covered.trim_end_matches(" |").split(", ") {
+            let name = name.trim_matches('`');
+            count += 1;
+            if let Some((module, function)) = name.split_once("::") {
+                let is_test =
+                    |(file, source): &(String, String)| file == module && source.contains(&format!("fn {function}("));
+                assert!(sources.iter().any(is_test), "no test {name}");
+            } else {
+                assert!(
+                    Path::new(ROOT).join(name).join("request.json").exists(),
+                    "no case {name}"
+                );
+            }
+        }
+    }
+    assert!(count > 50, "only {count} names found");
+}
+
+/// Returns the name and the text of every test file below `folder`.
+fn all_sources(folder: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(all_sources(&path));
+        } else if let Some(name) = path.file_stem() {
+            found.push((name.to_string_lossy().into_owned(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found
+}
+
 /// Returns every case folder with its wire.
 pub(crate) fn folders() -> Vec<(Wire, std::path::PathBuf)> {
     let mut found = Vec::new();
