@@ -292,20 +292,24 @@ impl ContinuityStore<'_> {
             return found;
         }
         let look = async {
-            let keys = unknown.iter().map(|(_, record)| record_key(scope, *record)).collect();
+            let values = unknown.iter().map(|(_, record)| *record);
+            let marks = unknown.iter().filter_map(|(index, _)| names.get(*index));
+            let marks = marks.map(|name| left_out_name(scope, *name));
+            let keys = values.chain(marks).map(|record| record_key(scope, record)).collect();
             self.read_rows(scope.caller, keys).await
         };
-        // One read for all values that memory does not have: the deadline covers it as a whole.
+        // One read for all values that memory does not have, and their marks: the deadline covers it as a whole.
         let Ok(rows) = timeout_at(deadline, look).await else {
             self.0.telemetry.record_ledger_timeout("read");
             return found;
         };
         // Not cached: the ledger may have the values all the same.
         let Some(rows) = rows else { return found };
-        for ((index, record), row) in unknown.into_iter().zip(rows) {
-            let row = row.and_then(|row| ValueRow::decode(&row.value));
+        let (rows, marks) = rows.split_at(rows.len().min(unknown.len()));
+        for (((index, record), row), mark) in unknown.into_iter().zip(rows).zip(marks) {
+            let row = row.as_ref().and_then(|row| ValueRow::decode(&row.value));
             if let Some(slot) = found.get_mut(index) {
-                *slot = self.adopt_row(scope.caller, record, row);
+                *slot = self.adopt_row(scope.caller, record, row, mark.is_some());
             }
         }
         found
@@ -381,6 +385,17 @@ impl ContinuityStore<'_> {
                 text: known.and_then(|known| known.text),
                 is_left_out: true,
             };
+            // A mark of its own, because the value may still serve a refusal. Without a value none is needed.
+            let may_have_value = noted.text.is_some() || !noted.is_read;
+            let any_text = CarriedValue::Text(Arc::from(""));
+            if may_have_value && self.may_store(scope, *name, &any_text) {
+                let row = ValueRow {
+                    value: CarriedValue::Neutral,
+                    is_pinned: false,
+                };
+                let mark = self.insert_step(scope, left_out_name(scope, *name), &row);
+                self.0.write_behind.queue_write(mark);
+            }
             self.0.carried.noted.insert(record, noted);
         }
     }
@@ -406,9 +421,18 @@ impl ContinuityStore<'_> {
     }
 
     /// Caches what the ledger has, and returns it.
-    fn adopt_row(self, caller: Caller, record: RecordName, row: Option<ValueRow>) -> Option<KnownValue> {
+    ///
+    /// `is_marked` is `true` if the ledger says that the value was left out.
+    fn adopt_row(
+        self,
+        caller: Caller,
+        record: RecordName,
+        row: Option<ValueRow>,
+        is_marked: bool,
+    ) -> Option<KnownValue> {
         // A request may have been accepted without the value while the ledger did not answer.
-        let is_left_out = self.0.carried.noted.get(&record).is_some_and(|noted| noted.is_left_out);
+        let known = self.0.carried.noted.get(&record);
+        let is_left_out = is_marked || known.is_some_and(|noted| noted.is_left_out);
         let noted = |text| NotedValue {
             text,
             is_left_out,
@@ -455,6 +479,11 @@ fn record_key(scope: ContinuityScope<'_>, record: RecordName) -> RecordKey {
 /// Returns the name of a value: a hash over its scope and its call, keyed with the principal.
 fn record_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
     hash_in_scope(scope, &[kind.label().as_bytes(), call.as_bytes()])
+}
+
+/// Returns the name of the mark of a value that was left out.
+fn left_out_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
+    hash_in_scope(scope, &[b"left_out", kind.label().as_bytes(), call.as_bytes()])
 }
 
 /// Returns the name of the mark of a scope.

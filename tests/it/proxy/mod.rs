@@ -24,6 +24,7 @@ pub(crate) mod guard;
 pub(crate) mod http2;
 pub(crate) mod last_attempt;
 pub(crate) mod learned_rules;
+pub(crate) mod left_out_values;
 pub(crate) mod malformed_requests;
 pub(crate) mod openings;
 pub(crate) mod outbound_proxy;
