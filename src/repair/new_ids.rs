@@ -3,22 +3,36 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Action, legal_ids, planner::Planner};
-use crate::conversation::pairing::{ResultRole, id_of};
+use crate::conversation::{
+    pairing::{CallRow, ResultRole, id_of},
+    rules::IdScope,
+};
 
 /// Gives new ids to calls and to the results that answer them.
 pub(super) fn rename_calls(planner: &mut Planner<'_>) {
+    let is_renamed = |call: &&CallRow| call.bad_id || call.repeats.is_some();
+    // Ids of earlier turns, where ids must be unique in the whole body. Later turns never change an earlier new id.
+    let mut before: HashSet<Vec<u8>> = HashSet::new();
+    let is_body_wide =
+        planner.rules.id_scope == IdScope::Body && planner.pairing.calls.iter().any(|call| is_renamed(&call));
     for turn in &planner.pairing.turns {
         let calls = || planner.pairing.calls[turn.calls.clone()].iter();
-        if !calls().any(|call| call.bad_id || call.repeats.is_some()) {
+        let id = |call: &CallRow| id_of(planner.conversation, call.part).to_vec();
+        // An earlier new id may be the own id of this call.
+        let is_due = |call: &&CallRow| is_renamed(call) || is_body_wide && before.contains(&id(call));
+        let due: Vec<&CallRow> = calls().filter(is_due).collect();
+        if due.is_empty() {
+            if is_body_wide {
+                before.extend(calls().map(id));
+            }
             continue;
         }
-        // A new id must not repeat the id of another call of the turn, which would be a new finding.
-        let mut taken: HashSet<Vec<u8>> = calls()
-            .map(|call| id_of(planner.conversation, call.part).to_vec())
-            .collect();
+        // A new id must not repeat the id of another call, which would be a new finding.
+        let mut taken = std::mem::take(&mut before);
+        taken.extend(calls().map(id));
         // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
         let mut free: HashMap<String, usize> = HashMap::new();
-        for call in calls().filter(|call| call.bad_id || call.repeats.is_some()) {
+        for call in due {
             let old = id_of(planner.conversation, call.part);
             let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
             let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
@@ -42,6 +56,9 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
                     .insert(planner.pairing.results[row].part, new.clone());
             }
             planner.plan.new_ids.insert(call.part, new);
+        }
+        if is_body_wide {
+            before = taken;
         }
     }
     for row in planner.pairing.results.iter().filter(|row| row.nameless) {

@@ -5,9 +5,9 @@ use std::panic;
 use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
-        self, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, Orphan, RepeatedCall, RepeatedItem,
-        ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning, WithoutReasoningContent,
-        WithoutSignature,
+        self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan,
+        RepeatedCall, RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning,
+        WithoutReasoningContent, WithoutSignature,
     },
     json::quote_string,
     read_refusal,
@@ -360,10 +360,23 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     // GLM.
     (
         "The messages parameter is illegal. Please check the documentation.",
-        Orphan,
+        AnyFault,
         "",
     ),
-    ("messages 参数非法。请检查文档。", Orphan, ""),
+    ("messages 参数非法。请检查文档。", AnyFault, ""),
+    // Qwen's chat template, in LM Studio and llama.cpp.
+    ("No user query found in messages.", NoUserTurn, ""),
+    (
+        "Error rendering prompt with jinja template: \"No user query found in messages.\".\n\nThis is usually an issue \
+         with the model's prompt template.",
+        NoUserTurn,
+        "",
+    ),
+    (
+        "messages.1.tool_calls.0.id: Input should be a valid string",
+        MalformedCall,
+        "",
+    ),
     // Anthropic, Vertex, Bedrock InvokeModel: openclaw/openclaw#91205, anomalyco/opencode#20577 (2026).
     (
         "messages.1.content.0: Invalid `signature` in `thinking` block",
