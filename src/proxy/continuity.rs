@@ -88,7 +88,7 @@ pub(super) struct RequestContinuity {
     pinned: Vec<NamedValue>,
     left_out: Vec<ValueName>,
     /// Kinds whose refusal this exchange has already answered with a resend.
-    tried: Vec<ContinuityKind>,
+    resent_kinds: Vec<ContinuityKind>,
     /// Kinds of the values that the present body got back, one for each.
     filled: Vec<ContinuityKind>,
     findings: Vec<Finding>,
@@ -138,7 +138,7 @@ impl RequestContinuity {
             organisation: String::new(),
             pinned: Vec::new(),
             left_out: Vec::new(),
-            tried: Vec::new(),
+            resent_kinds: Vec::new(),
             filled: Vec::new(),
             findings: Vec::new(),
         })
@@ -208,10 +208,10 @@ impl RequestContinuity {
         profile: Option<ProfileId>,
         deadline: Instant,
     ) -> Option<ContinuityPlan> {
-        if !self.may_pin || self.tried.contains(&kind) || !self.kinds.contains(&kind) {
+        if !self.may_pin || self.resent_kinds.contains(&kind) || !self.kinds.contains(&kind) {
             return None;
         }
-        self.tried.push(kind);
+        self.resent_kinds.push(kind);
         // Pins of another account's attempt are of no use to this one.
         let organisation = self.owner.organisation_of(profile);
         if organisation != self.organisation {

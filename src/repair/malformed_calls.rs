@@ -42,7 +42,7 @@ pub(super) fn select_malformed_calls(
             let name = flaw.part.and_then(|part| name_of(conversation, format, json, part));
             // The provider judges declared names first. Renaming one would make the model call an unknown tool.
             let stays = accepts_names || name.is_some_and(|name| declared.contains(&name));
-            !stays || keep_other_faults(&mut flaw.kind)
+            !stays || clear_name_fault(&mut flaw.kind)
         });
     }
 }
@@ -76,7 +76,7 @@ const fn concerns_name(kind: FlawKind) -> bool {
 }
 
 /// Removes the fault of the name. Returns `true` if another fault is left.
-fn keep_other_faults(kind: &mut FlawKind) -> bool {
+fn clear_name_fault(kind: &mut FlawKind) -> bool {
     match kind {
         FlawKind::Call(fault) => {
             fault.has_bad_name = false;

@@ -148,7 +148,7 @@ impl RefusalConstraints<'_> {
             RefusalKind::ServerHalf => self.add_server_halves(conversation, pairing),
             RefusalKind::RepeatedItem => self.add_repeated_items(conversation, pairing, 1),
             // An item without an id needs no reasoning item (continuedev/continue#11785).
-            RefusalKind::WithoutReasoning => self.add_repeated_items(conversation, pairing, 0),
+            RefusalKind::WithoutReasoningItem => self.add_repeated_items(conversation, pairing, 0),
             _ => {}
         }
     }
@@ -230,7 +230,7 @@ impl RefusalConstraints<'_> {
     pub(super) fn is_met(&self, findings: &[Finding]) -> bool {
         let by_item = matches!(
             self.refusal.kind,
-            RefusalKind::RepeatedItem | RefusalKind::WithoutReasoning
+            RefusalKind::RepeatedItem | RefusalKind::WithoutReasoningItem
         );
         let of_kind = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
         match self.refusal.kind {

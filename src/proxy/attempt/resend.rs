@@ -13,7 +13,7 @@ use crate::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, request,
         response::ProviderAnswer,
     },
-    repair::CallKey,
+    repair::{Action, CallKey},
     upstream::SendError,
     wire::{Refusal, RefusalKind},
 };
@@ -60,6 +60,12 @@ async fn resend_while_refused(
         if let Some(chain) = &attempts.outgoing.body.chain {
             chain.add_to_report(&mut resend.report);
         }
+        // Late results were put in before the plan, which does not count them. A resend may append more.
+        let more = resend.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
+        let appended = attempts.outgoing.body.appended.saturating_add(more);
+        if appended > 0 {
+            resend.report.actions.insert(Action::Append, appended);
+        }
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {
@@ -71,6 +77,7 @@ async fn resend_while_refused(
                 continue;
             }
         }
+        attempts.outgoing.body.appended = appended;
         attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
         let profile = attempts
             .profile

@@ -276,6 +276,7 @@ impl BodyRepair<'_> {
             late_results: results.late.is_used().then_some(results),
             continuity,
             chain: None,
+            appended: texts.count,
             needs_binding_beta: asks_for_binding_controls,
             context,
         }

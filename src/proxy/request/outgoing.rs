@@ -55,6 +55,8 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) continuity: Option<RequestContinuity>,
     /// Items of the request, which its answer continues. `None` unless the answer gets an id.
     pub(in crate::proxy) chain: Option<ChainRequest>,
+    /// Number of late results at the end of its messages.
+    pub(in crate::proxy) appended: usize,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(in crate::proxy) needs_binding_beta: bool,
     pub(in crate::proxy) context: RequestContext,
@@ -72,6 +74,7 @@ impl OutgoingBody {
             late_results: None,
             continuity: None,
             chain: None,
+            appended: 0,
             needs_binding_beta: false,
             context,
         }

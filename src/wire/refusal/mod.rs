@@ -57,7 +57,7 @@ pub enum RefusalKind {
     /// Responses: two items with the same item id. The ids are item ids.
     RepeatedItem,
     /// Responses: an item without its reasoning item. The id is that of the item, not of the reasoning.
-    WithoutReasoning,
+    WithoutReasoningItem,
     /// Anthropic: a thinking block that was generated behind another prefix. Names no ids.
     Bound {
         /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.

@@ -2,8 +2,8 @@
 
 use crate::wire::refusal::RefusalKind::{
     self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan, RepeatedCall,
-    RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning,
-    WithoutReasoningContent, WithoutSignature,
+    RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoningContent,
+    WithoutReasoningItem, WithoutSignature,
 };
 
 /// The beginnings of refusals, by kind. The first that matches counts.
@@ -23,7 +23,7 @@ pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
     (NoUserTurn, NO_USER_TURN),
     (ServerHalf, SERVER_HALVES),
     (RepeatedItem, REPEATED_ITEMS),
-    (WithoutReasoning, WITHOUT_REASONING),
+    (WithoutReasoningItem, WITHOUT_REASONING_ITEM),
     // Before foreign thinking, whose phrase is its beginning.
     (Bound { header_named: false }, BOUND),
     (WithoutReasoningContent, WITHOUT_REASONING_CONTENT),
@@ -182,7 +182,7 @@ const REPEATED_ITEMS: &[&str] = &[
     "Duplicate item found with id <ids>",
 ];
 
-const WITHOUT_REASONING: &[&str] = &[
+const WITHOUT_REASONING_ITEM: &[&str] = &[
     // OpenAI Responses: mastra-ai/mastra#8738 (2025-10).
     "Item <ids> of type <word> was provided without its required reasoning item",
 ];

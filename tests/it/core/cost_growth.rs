@@ -179,7 +179,7 @@ fn items_refused_by_id() {
         let done = antiphon::repair(&body, Wire::OPENAI_RESPONSES, &policy).expect("a readable body");
         (body, done.body)
     };
-    for kind in [RefusalKind::RepeatedItem, RefusalKind::WithoutReasoning] {
+    for kind in [RefusalKind::RepeatedItem, RefusalKind::WithoutReasoningItem] {
         let refusal = Refusal {
             kind,
             ids: vec!["msg_1".into()],
@@ -193,7 +193,7 @@ fn items_refused_by_id() {
                 reading.is_met(&refusal, &plan.report.findings) && mended.to_vec() != sent.to_vec()
             });
             // The first item keeps the id, unless no item may have it.
-            assert_eq!(is_better, kind == RefusalKind::WithoutReasoning, "{kind:?}");
+            assert_eq!(is_better, kind == RefusalKind::WithoutReasoningItem, "{kind:?}");
         });
     }
 }

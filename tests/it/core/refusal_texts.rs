@@ -6,8 +6,8 @@ use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
         self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan,
-        RepeatedCall, RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoning,
-        WithoutReasoningContent, WithoutSignature,
+        RepeatedCall, RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer,
+        WithoutReasoningContent, WithoutReasoningItem, WithoutSignature,
     },
     json::quote_string,
     read_refusal,
@@ -166,7 +166,7 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     ),
     (
         "Item 'fc_0a03' of type 'function_call' was provided without its required 'reasoning' item: 'rs_0a03'.",
-        WithoutReasoning,
+        WithoutReasoningItem,
         "fc_0a03",
     ),
     (

@@ -259,7 +259,7 @@ fn told(body: &str) -> String {
         RefusalKind::UserBehindResults => "user_behind_results",
         RefusalKind::ServerHalf => "server_half",
         RefusalKind::RepeatedItem => "repeated_item",
-        RefusalKind::WithoutReasoning => "without_reasoning",
+        RefusalKind::WithoutReasoningItem => "without_reasoning_item",
         RefusalKind::Bound { header_named: true } => "bound, with a header",
         RefusalKind::Bound { header_named: false } => "bound",
         RefusalKind::WithoutReasoningContent => "without_reasoning_content",

@@ -393,7 +393,12 @@ async fn a_gap_filled_by_the_client_keeps_its_placeholder_with_bound_thinking() 
             app = start().await;
         }
         let answer = session.send(&app, KEY).await;
-        assert_eq!(notes(&answer), (200, "2", "placeholder=1"), "{}", answer.text());
+        assert_eq!(
+            notes(&answer),
+            (200, "2", "placeholder=1, appended=1"),
+            "{}",
+            answer.text()
+        );
         let sent = json_of(&provider.last());
         assert_eq!(sent["messages"][2], gap);
         let told = sent["messages"][4].clone();

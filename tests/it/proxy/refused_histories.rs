@@ -470,3 +470,18 @@ async fn an_accepted_conversation_keeps_its_shape() {
     let (status, sends, repair) = ask(&app, "sk-a", format, &older).await;
     assert_eq!((status, sends.as_str(), repair.as_str()), (200, "1", "rearranged=1"));
 }
+
+/// Gemini's Interactions share the path and the key `input` with Responses. Their bodies are sent as they came.
+#[tokio::test]
+async fn a_body_of_interactions_is_never_repaired() {
+    let upstream = Upstream::answering_each([answer(200, "application/json", "{}")]).await;
+    let app = app_as(upstream.address, ProviderKind::Compatible).await;
+    let body = r#"{"model":"gemini-3.5-flash","store":false,"input":[
+        {"type":"user_input","content":[{"type":"text","text":"go"}]},
+        {"type":"function_call","id":"c1","name":"f","arguments":{"a":1}},
+        {"type":"user_input","content":[{"type":"text","text":"hurry"}]}]}"#;
+    let head = [("Authorization", "Bearer sk-a")];
+    let answer = app.ask(post_with("/x/v1/responses", &head, body.as_bytes())).await;
+    assert_eq!(notes(&answer), (200, "1", "unreadable"));
+    assert_eq!(upstream.requests()[0].text(), body);
+}

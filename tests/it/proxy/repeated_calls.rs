@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use antiphon::{
+    admin::{Readiness, admin_router},
     auth::Caller,
     repair::Tier,
     session_table::{
         AnswerEnd, LOST_CALLS_MAX, LossKind, REPEAT_WINDOW, RepeatedCall, SessionSettings, SessionTable, ShownCall,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::sessions::{calls as emitted, shows, strong, view};
+use crate::admin::api::{answer as admin_answer, get};
 use crate::support::{
-    app::post_with,
+    app::{admin_of, before, post_with},
     door::{A, Door, MESSAGES, blocks, body, calls, go, hurry, result, said, user},
     provider::{Provider, Reply},
 };
@@ -136,6 +138,45 @@ async fn a_refused_request_leaves_no_trace() {
     assert_eq!(door.post(MESSAGES, &body(&lost_then(&[]))).await.status, 400);
     door.post(MESSAGES, &body(&[&[go()][..], &again(B)].concat())).await;
     assert_eq!(repeated(&door), 0);
+}
+
+/// Nobody waited for the call any more when the lane went on without it: the reason of the loss is another one.
+#[tokio::test]
+async fn a_call_that_nobody_waited_for_counts_as_detached() {
+    let provider = Provider::start().await;
+    let (shared, app) = before(provider.address()).start_shared().await;
+    let post = async |messages: &[String]| {
+        let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "one")];
+        let answer = app.ask(post_with(MESSAGES, &fields, body(messages).as_bytes())).await;
+        assert_eq!(answer.status(), 200);
+    };
+    provider.reply(Reply::call(A, "f", json!({})));
+    post(&[go()]).await;
+    // Longer than a lane may be silent.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6 * 60)).await;
+    tokio::time::resume();
+    let lost = lost_then(&[]);
+    post(&lost).await;
+    post(&[&lost[..], &again(B)].concat()).await;
+    let page = app.telemetry.encode_metrics();
+    let line = "antiphon_calls_repeated_total{first=\"detached\",tier=\"one_way\"} 1";
+    assert!(page.contains(line), "{page}");
+    let router = admin_router(admin_of(&shared, Readiness::new()));
+    let (status, _, text) = admin_answer(
+        &router,
+        get("/admin/v1/sessions", &[("authorization", "Bearer the token")]),
+    )
+    .await;
+    assert_eq!(status, 200, "{text}");
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let repeated: Vec<_> = list["latest"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lane| &lane["repeated_calls"])
+        .collect();
+    assert_eq!(repeated, [1], "{text}");
 }
 
 fn shown(key: u8, intent: u8, loss: Option<LossKind>) -> ShownCall {

@@ -343,6 +343,32 @@ async fn sequence_12_a_compaction_gets_no_late_result() {
     );
 }
 
+/// The header of a resend names the late results that the body still contains.
+#[tokio::test]
+async fn a_resend_reports_its_late_results() {
+    let provider = Provider::start().await;
+    let process = install(&provider).start().await;
+    let send = async |messages: &[String]| send(&provider, &process, messages).await;
+    send(&[user(r#""hello""#)]).await;
+    provider.reply(call(A));
+    send(&[go()]).await;
+    let mut log = vec![
+        go(),
+        reads(&[A]).replace("}]}", r#"},{"type":"text","text":"soon"}]}"#),
+        user(r#""hurry""#),
+    ];
+    assert_eq!(send(&log).await.0, "placeholder=1");
+    settles(&process, A, &json!("REAL")).await;
+    log.extend([said("waiting"), user(r#""news?""#)]);
+    // The provider objects to the text behind the call.
+    let message = format!("messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: {A}");
+    let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+    provider.reply(Reply::Status(400, error));
+    let (repair, up) = send(&log).await;
+    assert_eq!(up.matches("REAL").count(), 1, "{up}");
+    assert_eq!(repair, "placeholder=1, rearranged=1, appended=1");
+}
+
 #[tokio::test]
 async fn sequence_13_one_entry_of_a_batch_is_broken() {
     let provider = Provider::start().await;
