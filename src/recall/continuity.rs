@@ -4,6 +4,7 @@
 //! day, since every later request of its conversation contains it. A full table takes no new pin instead.
 
 mod pin_table;
+mod record_names;
 mod value_row;
 
 use std::{
@@ -21,12 +22,12 @@ use super::{AnswerStoreState, FIRST_VERSION, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     clock,
-    digest::keyed_digest_of,
-    ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, read_all},
+    ledger::{CommitStep, Record, RecordKey, RecordName, read_all},
     repair::{CallKey, ContinuityKind},
     wire::Format,
 };
 use pin_table::PinTable;
+use record_names::{left_out_name, record_key, record_name, scope_name};
 use value_row::ValueRow;
 
 /// The limit of the noted values in memory, in bytes.
@@ -470,36 +471,4 @@ impl ContinuityStore<'_> {
         let expires_at = clock::unix_time() + self.0.settings.record_ttl;
         CommitStep::insert_record(record_key(scope, record), row.encode(), expires_at)
     }
-}
-
-fn record_key(scope: ContinuityScope<'_>, record: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::Continuity, scope.caller.principal(), record)
-}
-
-/// Returns the name of a value: a hash over its scope and its call, keyed with the principal.
-fn record_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
-    hash_in_scope(scope, &[kind.label().as_bytes(), call.as_bytes()])
-}
-
-/// Returns the name of the mark of a value that was left out.
-fn left_out_name(scope: ContinuityScope<'_>, (kind, call): ValueName) -> RecordName {
-    hash_in_scope(scope, &[b"left_out", kind.label().as_bytes(), call.as_bytes()])
-}
-
-/// Returns the name of the mark of a scope.
-fn scope_name(scope: ContinuityScope<'_>) -> RecordName {
-    hash_in_scope(scope, &[b"scope"])
-}
-
-fn hash_in_scope(scope: ContinuityScope<'_>, name: &[&[u8]]) -> RecordName {
-    let scoped: [&[u8]; 4] = [
-        scope.format.label().as_bytes(),
-        scope.upstream.as_bytes(),
-        scope.model.as_bytes(),
-        scope.organisation.as_bytes(),
-    ];
-    keyed_digest_of(
-        scope.caller.principal().as_bytes(),
-        scoped.into_iter().chain(name.iter().copied()),
-    )
 }

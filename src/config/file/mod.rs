@@ -111,7 +111,7 @@ section! {
         pub least: LeastName = LeastName::Lossy,
         /// Also repairs field values that the provider rejects, not only the pairing of calls and results.
         pub hygiene: bool = true,
-        /// Also moves text out of places where the provider accepts none.
+        /// Also moves text out of places where the provider accepts none, and opens histories without a user's message.
         pub shapes: bool = true,
         /// Also repairs calls whose input or name the provider rejects.
         pub malformed_calls: bool = true,

@@ -29,7 +29,7 @@ use crate::{
         headers::is_signed,
     },
     recall::LedgerBudget,
-    repair::{Action, KnownAnswers, Mode, RepairPolicy, plan},
+    repair::{Action, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
     splice::Segments,
     wire::{Unreadable, Wire},
 };
@@ -106,6 +106,14 @@ impl BodyRepair<'_> {
             route: self.route,
             wire: self.wire,
             policy: self.policy,
+        }
+    }
+
+    fn planner(&self, context: &RequestContext) -> BodyPlanner<'_> {
+        BodyPlanner {
+            reader: self.reader(),
+            headers: self.headers,
+            asks_for_turn: self.asks_for_turn(context),
         }
     }
 
@@ -202,11 +210,7 @@ impl BodyRepair<'_> {
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let (learned, shapes) = (read.learned, read.shapes.clone());
-        let planner = BodyPlanner {
-            reader: self.reader(),
-            headers: self.headers,
-            asks_for_turn: self.asks_for_turn(&context),
-        };
+        let planner = self.planner(&context);
         let work = |deadline| planner.plan_body(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
@@ -235,18 +239,13 @@ impl BodyRepair<'_> {
         if let Some(pins) = &mut pins {
             pins.ledger_budget = ledger_budget;
         }
-        log.event.unreadable = report.unread;
         // Late texts were put in before the plan, which does not count them.
         if texts.count > 0 {
             report.actions.insert(Action::Append, texts.count);
         }
-        log.repair_header = Some(super::actions_header(&report));
-        if !report.actions.is_empty() {
-            log.queue_structure(&report, self.wire, before, Some(body.clone()));
-        }
         let renamed = report.renamed.clone();
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
-        log.event.report = Some(report);
+        self.log_repair(report, before, &body, log);
         // Without any edit the client's own bytes are sent, compressed as they were.
         let is_filled = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
         let is_untouched = body.is_original() && texts.count == 0 && !is_filled;
@@ -280,6 +279,16 @@ impl BodyRepair<'_> {
             needs_binding_beta: asks_for_binding_controls,
             context,
         }
+    }
+
+    /// Writes a repair to the log, and into the header of the answer.
+    fn log_repair(&self, report: RepairReport, before: Bytes, body: &Segments, log: &mut ExchangeLog) {
+        log.event.unreadable = report.unread;
+        log.repair_header = Some(super::actions_header(&report));
+        if !report.actions.is_empty() {
+            log.queue_structure(&report, self.wire, before, Some(body.clone()));
+        }
+        log.event.report = Some(report);
     }
 
     /// Returns `true` if the request asks for the conversation's next turn: not for a count, a batch or a compaction.

@@ -59,6 +59,28 @@ fn check_names_every_finding_and_exits_1() {
     );
 }
 
+/// A file does not show what a client has dropped: the loss is reported, and nothing is put back.
+#[test]
+fn lost_values_are_findings_without_a_repair() {
+    let lost = "tests/cases/openai-chat-deepseek/lost_reasoning/request.json";
+    let out = antiphon(&["check", "--wire", "openai-chat-deepseek", lost], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let line = format!("{lost}: messages[1]: lost_continuity: ");
+    assert!(text(&out.stdout).starts_with(&line), "{}", text(&out.stdout));
+    let out = antiphon(&["repair", "--wire", "openai-chat-deepseek", lost], b"");
+    assert_eq!((out.status.code(), out.stdout), (Some(0), file(lost)));
+    assert_eq!(
+        text(&out.stderr),
+        format!("antiphon: {lost}: 1 finding: unrepairable=1\n")
+    );
+    // Where only some servers want the value back, it is a note.
+    let lost = "tests/cases/openai-chat-compatible/lost_signature_of_gemini/request.json";
+    let out = antiphon(&["check", "--wire", "openai-chat-compatible", lost], b"");
+    assert_eq!(out.status.code(), Some(0));
+    let line = format!("{lost}: messages[1].tool_calls[0]: note: some servers refuse this: lost_continuity: ");
+    assert!(text(&out.stdout).starts_with(&line), "{}", text(&out.stdout));
+}
+
 #[test]
 fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
     assert_eq!(antiphon(&["check", HEALTHY], b"").status.code(), Some(0));
