@@ -6,6 +6,8 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+use std::fmt;
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -205,12 +207,19 @@ fn slice_span(original: &Bytes, span: Span) -> Bytes {
 }
 
 /// A body as a list of byte slices, ready to be sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Segments {
     // Invariant: no empty part; `len` is the sum of their lengths.
     parts: Vec<Bytes>,
     len: usize,
     original: bool,
+}
+
+impl fmt::Debug for Segments {
+    // A body is content, which must never be logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segments({} bytes)", self.len)
+    }
 }
 
 impl Segments {

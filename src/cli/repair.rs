@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let input = input::read_input(&args.file, args.wire)?;
     let policy = RepairPolicy {
         least_safe: args.least,
-        // Only a provider's refusal shows that thinking is foreign, and a file has no provider.
+        // A file has no provider to confirm that thinking is foreign.
         foreign_thinking: OnForeignThinking::Report,
         ..RepairPolicy::default()
     };

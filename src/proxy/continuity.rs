@@ -28,7 +28,7 @@ use crate::{
 type NamedValue = (ValueName, CarriedValue);
 
 /// Values that a body gets back.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ContinuityPlan {
     /// The gaps that are filled, each with its value.
     fills: Vec<(ContinuityGap, CarriedValue)>,
@@ -69,7 +69,6 @@ pub(super) struct ContinuityContext<'r> {
 /// Continuity of one request.
 ///
 /// Its pins are rolled back on drop, unless they were committed.
-#[derive(Debug)]
 pub(super) struct RequestContinuity {
     owner: ContinuityOwner,
     telemetry: Telemetry,
@@ -89,8 +88,8 @@ pub(super) struct RequestContinuity {
     left_out: Vec<ValueName>,
     /// Kinds whose refusal this exchange has already answered with a resend.
     resent_kinds: Vec<ContinuityKind>,
-    /// Kinds of the values that the present body got back, one for each.
-    filled: Vec<ContinuityKind>,
+    /// Kinds of the values that the present body got back, one for each, with the source of the value.
+    filled: Vec<(ContinuityKind, &'static str)>,
     findings: Vec<Finding>,
 }
 
@@ -154,9 +153,9 @@ impl RequestContinuity {
         paired: &Paired<'_>,
         deadline: Instant,
     ) -> ContinuityPlan {
-        let rule =
-            |value: ContinuityKind| self.rules.is_documented(&self.owner.model, value) || self.is_learned(path, value);
-        let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| rule(*kind)).collect();
+        let has_rule =
+            |kind: ContinuityKind| self.rules.is_documented(&self.owner.model, kind) || self.is_learned(path, kind);
+        let ruled: Vec<ContinuityKind> = self.kinds.iter().copied().filter(|kind| has_rule(*kind)).collect();
         let Some(organisation) = self.presumed.clone() else {
             // Several accounts could serve the request: the provider's refusal comes from the one that does.
             return ContinuityPlan::default();
@@ -195,7 +194,7 @@ impl RequestContinuity {
         }
         self.left_out = left_out;
         let fills = self.pin_fills(fills, &sent_before);
-        self.count_fills(&fills);
+        self.note_fills(&fills);
         ContinuityPlan { fills }
     }
 
@@ -225,7 +224,8 @@ impl RequestContinuity {
             let paired = parsed.pair(PairingContext::new(&policy));
             Some(self.find_gaps(&paired, &[kind]))
         })?;
-        // Only the current turn is validated for signatures. An earlier one stays as it was accepted.
+        // Only the current turn is validated for signatures. An earlier one stays as it was accepted. If none is current,
+        // the refusal can only mean earlier ones.
         if kind == ContinuityKind::Signature && gaps.iter().any(|gap| gap.is_current) {
             gaps.retain(|gap| gap.is_current);
         }
@@ -250,7 +250,7 @@ impl RequestContinuity {
         }
         let filled: HashSet<ValueName> = fills.iter().map(|(gap, _)| (gap.kind, gap.key)).collect();
         self.left_out.retain(|name| !filled.contains(name));
-        self.count_fills(&fills);
+        self.note_fills(&fills);
         Some(ContinuityPlan { fills })
     }
 
@@ -286,14 +286,10 @@ impl RequestContinuity {
         kept
     }
 
-    fn count_fills(&mut self, fills: &[(ContinuityGap, CarriedValue)]) {
-        for (gap, value) in fills {
-            if self.may_pin {
-                self.telemetry.record_continued(gap.kind.label(), value.source_label());
-            }
-            self.findings.push(gap.finding.clone());
-        }
-        self.filled.extend(fills.iter().map(|(gap, _)| gap.kind));
+    fn note_fills(&mut self, fills: &[(ContinuityGap, CarriedValue)]) {
+        self.findings.extend(fills.iter().map(|(gap, _)| gap.finding.clone()));
+        let filled = |(gap, value): &(ContinuityGap, CarriedValue)| (gap.kind, value.source_label());
+        self.filled.extend(fills.iter().map(filled));
     }
 
     /// Adds what the body got back to a report.
@@ -309,7 +305,7 @@ impl RequestContinuity {
 
     /// Returns `true` if the body got a value of this kind back.
     pub(super) fn has_filled(&self, kind: ContinuityKind) -> bool {
-        self.filled.contains(&kind)
+        self.filled.iter().any(|(filled, _)| *filled == kind)
     }
 
     /// Returns `true` if the body got any value back.
@@ -334,7 +330,7 @@ impl RequestContinuity {
         let mut gaps = catch_core_panic(|| Some(continuity_gaps(paired, kinds, lane))).unwrap_or_default();
         // Searched only if there are gaps: it costs a pass over the body.
         if !gaps.is_empty() && is_thinking_off(self.owner.wire.format, &self.client_body) {
-            gaps.retain(|gap| gap.kind == ContinuityKind::Container);
+            gaps.retain(|gap| !gap.kind.is_thinking());
         }
         gaps
     }
@@ -352,13 +348,20 @@ impl RequestContinuity {
         scope.continuity_key(kind.label(), &self.owner.model)
     }
 
-    /// Makes the pins permanent. Call it once the provider has answered the request with success.
-    pub(super) fn commit(&mut self) {
+    /// Makes the pins permanent. Call it once the provider has answered the request, sent with `profile`, with success.
+    pub(super) fn commit(&mut self, profile: Option<ProfileId>) {
         let pinned = std::mem::take(&mut self.pinned);
         let scope = self.owner.scope(&self.organisation);
         let store = self.owner.recall.continuity();
         store.commit_values(scope, &pinned);
-        if self.may_pin {
+        if !self.may_pin {
+            return;
+        }
+        for (kind, source) in &self.filled {
+            self.telemetry.record_continued(kind.label(), source);
+        }
+        // A body without values may have gone to another organisation than the presumed one.
+        if self.owner.organisation_of(profile) == self.organisation {
             store.leave_out(scope, &self.left_out);
         }
     }

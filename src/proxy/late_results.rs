@@ -35,7 +35,6 @@ pub(super) struct LateResults {
 }
 
 /// Body with late results at the end of messages.
-#[derive(Debug)]
 pub(super) struct WithLateTexts {
     pub(super) body: Bytes,
     pub(super) texts: LateTexts,
@@ -53,7 +52,6 @@ pub(super) struct LateTexts {
 }
 
 /// Body of a resend with results at the end of its last message.
-#[derive(Debug)]
 pub(super) struct AppendedAtEnd {
     pub(super) body: Bytes,
     pub(super) anchor: Anchor,

@@ -1,6 +1,7 @@
-//! Facts learned from providers' refusals, in memory: about rules, calls, bound thinking and remote calls.
+//! Facts learned from providers' answers, in memory: about rules, calls, thinking, values and lost responses.
 //!
-//! Their number is bounded, and each read renews its lifetime. A fact learned from one caller's accepted resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
+//! Their number is bounded, and each read renews the lifetime of its fact. A fact learned from one caller's accepted
+//! resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
 
 use std::{
     hash::Hash,
@@ -149,8 +150,9 @@ impl ProviderFacts {
 
     /// Stores rules that the provider has proven by accepting a body that follows them.
     pub(super) fn learn_rules(&self, scope: FactScope<'_>, model: Option<&str>, rules: LearnedRules) {
-        let known = self.learned_rules(scope, model, None);
-        self.rules.insert(scope.rules_key(model), known.union(rules));
+        // Atomic: of two successes at once none loses its rule.
+        let entry = self.rules.entry(scope.rules_key(model));
+        entry.and_upsert_with(|known| known.map_or(rules, |known| known.into_value().union(rules)));
         self.has_rules.store(true, Ordering::Relaxed);
     }
 

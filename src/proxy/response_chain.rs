@@ -100,6 +100,11 @@ impl ChainRequest {
         Some(ChainNote { recall, caller, chain })
     }
 
+    /// Returns the id of the response that the client's body continues from.
+    pub(super) fn previous_id(&self) -> Option<String> {
+        catch_core_panic(|| Some(ContinuedBody::read(&self.body)?.previous_id()?.to_owned()))
+    }
+
     /// Removes the id from `body`, if the client's body begins with every item of the response with that id.
     ///
     /// `body` may contain more than the client's, but the same id. `None` if an item is missing or not known.
@@ -108,7 +113,9 @@ impl ChainRequest {
             let read = ContinuedBody::read(&self.body)?;
             let id = read.previous_id()?;
             // Its conversations are worth watching from now on, even if this response was not.
-            self.recall.response_chains().note_continuing(self.caller);
+            if self.caller.is_authenticated() {
+                self.recall.response_chains().note_continuing(self.caller);
+            }
             let chain = self.recall.response_chains().find_chain(self.caller, id)?;
             if !read.begins_with(chain) {
                 return None;

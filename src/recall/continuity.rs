@@ -121,7 +121,7 @@ pub enum ValueState {
 }
 
 /// A value in memory. The text is `None` if the ledger or the answer has none, which saves another read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct NotedValue {
     text: Option<Arc<str>>,
     is_left_out: bool,
@@ -129,8 +129,18 @@ struct NotedValue {
     is_read: bool,
 }
 
+impl fmt::Debug for NotedValue {
+    // Reasoning is content, which must never be logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "NotedValue({} bytes)",
+            self.text.as_ref().map_or(0, |text| text.len())
+        )
+    }
+}
+
 /// The knowledge of memory about one value.
-#[derive(Debug)]
 enum CachedValue {
     Known(KnownValue),
     /// There is no value, in the ledger either.
@@ -244,16 +254,16 @@ impl ContinuityStore<'_> {
             return;
         }
         let text: Option<Arc<str>> = text.map(Into::into);
-        let noted = NotedValue {
-            text: text.clone(),
-            is_left_out: false,
-            is_read: true,
-        };
         let record = record_name(scope, name);
         let known = self.0.carried.noted.get(&record);
-        if known.is_some_and(|known| known.text.is_some()) {
+        if known.as_ref().is_some_and(|known| known.text.is_some()) {
             return;
         }
+        let noted = NotedValue {
+            text: text.clone(),
+            is_left_out: known.is_some_and(|known| known.is_left_out),
+            is_read: true,
+        };
         self.0.carried.noted.insert(record, noted);
         let Some(text) = text else { return };
         self.0.carried.has_values.store(true, Ordering::Relaxed);
@@ -386,7 +396,8 @@ impl ContinuityStore<'_> {
                 text: known.and_then(|known| known.text),
                 is_left_out: true,
             };
-            // A mark of its own, because the value may still serve a refusal. Without a value none is needed.
+            // A mark of its own, because the value may still serve a refusal. Where the value may not be stored, no later
+            // process can find it, so it needs no mark.
             let may_have_value = noted.text.is_some() || !noted.is_read;
             let any_text = CarriedValue::Text(Arc::from(""));
             if may_have_value && self.may_store(scope, *name, &any_text) {
@@ -463,7 +474,7 @@ impl ContinuityStore<'_> {
     /// Returns `true` if a value may be written to the ledger.
     fn may_store(self, scope: ContinuityScope<'_>, (kind, _): ValueName, value: &CarriedValue) -> bool {
         // Reasoning is conversation content, which reaches the ledger only if the operator allows that.
-        let is_content = kind == ContinuityKind::Reasoning && *value != CarriedValue::Neutral;
+        let is_content = kind.is_content() && *value != CarriedValue::Neutral;
         (!is_content || self.0.settings.stores_client_results) && self.0.callers.is_verified_in_memory(scope.caller)
     }
 

@@ -47,6 +47,22 @@ impl ContinuityKind {
         }
     }
 
+    /// Returns `true` if the value is content of the conversation, which reaches the disk only if the operator allows it.
+    pub const fn is_content(self) -> bool {
+        match self {
+            Self::Reasoning => true,
+            Self::Signature | Self::Container => false,
+        }
+    }
+
+    /// Returns `true` if the value belongs to thinking, so that a body which turns thinking off gets none back.
+    pub const fn is_thinking(self) -> bool {
+        match self {
+            Self::Reasoning | Self::Signature => true,
+            Self::Container => false,
+        }
+    }
+
     /// Returns the documented value that stands for a lost one. `None` if there is none.
     pub const fn neutral_value(self) -> Option<&'static str> {
         match self {
@@ -221,7 +237,9 @@ impl GapSearch<'_> {
                     !self.is_made_without_thinking(message)
                         && !openai_chat::write::has_reasoning(self.json, message.span)
                 }
-                _ => !self.is_signed(message),
+                ContinuityKind::Signature => !self.is_signed(message),
+                // Not a value of a single message: `container_gap` finds it.
+                ContinuityKind::Container => false,
             };
             if lacks {
                 gaps.extend(self.gap_of(kind, index, (ordinal, part, call)));
@@ -232,7 +250,7 @@ impl GapSearch<'_> {
     /// Returns `true` if an id of the message says that DeepSeek made the call without thinking (deepseek-recipe 0.2.0).
     fn is_made_without_thinking(&self, message: &Message) -> bool {
         let mut parts = self.conversation.parts_of(message).iter();
-        parts.any(|part| matches!(&part.kind, PartKind::Call(call) if call.id.get(8..11) == Some(b"ET_")))
+        parts.any(|part| matches!(&part.kind, PartKind::Call(call) if call.id.starts_with(b"call_") && call.id.get(8..11) == Some(b"ET_")))
     }
 
     /// Returns `true` if any call of a message is signed. Only one of them carries the signature of the step.
@@ -247,8 +265,8 @@ impl GapSearch<'_> {
 
     /// Returns the gap of the container, if a call of code in the last assistant message still waits for its result.
     fn container_gap(&self) -> Option<ContinuityGap> {
-        let last = |message: &&Message| message.role == Role::Assistant;
-        let index = self.conversation.messages.iter().rposition(|message| last(&message))?;
+        let mut messages = self.conversation.messages.iter();
+        let index = messages.rposition(|message| message.role == Role::Assistant)?;
         let message = self.conversation.messages.get(index)?;
         let (ordinal, part, call) = first_call_of_code(self.conversation, message)?;
         // Code that has ended needs no container, and a container that the client names is the client's choice.

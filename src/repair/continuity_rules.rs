@@ -35,8 +35,8 @@ impl ContinuityRules {
     }
 
     /// Returns `true` if the provider documents that it wants the value back, so that no refusal needs to teach it.
-    pub fn is_documented(self, model: &str, value: ContinuityKind) -> bool {
-        match value {
+    pub fn is_documented(self, model: &str, kind: ContinuityKind) -> bool {
+        match kind {
             // DeepSeek, "Thinking mode", 2026-11; deepseek-recipe 0.2.0.
             ContinuityKind::Reasoning => matches!(self.wire.dialect, Dialect::DeepSeek),
             // Google, "Thought signatures", 2026-11: required from Gemini 3 on.
@@ -80,10 +80,9 @@ pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Los
     for gap in continuity_gaps(&paired, rules.kinds(), None) {
         // Only the current turn is validated for signatures.
         let is_due = match gap.kind {
-            ContinuityKind::Container => true,
-            ContinuityKind::Reasoning => !is_off,
-            ContinuityKind::Signature => !is_off && gap.is_current,
-        };
+            ContinuityKind::Container | ContinuityKind::Reasoning => true,
+            ContinuityKind::Signature => gap.is_current,
+        } && !(is_off && gap.kind.is_thinking());
         if is_due && rules.is_documented(&model, gap.kind) {
             lost.documented.push(gap.finding);
         } else if is_due && shows_use(&paired, &model, gap.kind) {

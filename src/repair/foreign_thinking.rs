@@ -21,7 +21,7 @@ pub struct ThinkingBlock {
     pub hash: ThinkingHash,
     /// `true` if it belongs to the current turn, an open tool loop.
     pub is_current: bool,
-    /// `true` if its signature cannot be the provider's.
+    /// `true` if its signature cannot be the provider's, or if the provider has refused it before.
     pub is_impossible: bool,
 }
 

@@ -235,9 +235,7 @@ impl RefusalConstraints<'_> {
         let of_kind = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
         match self.refusal.kind {
             RefusalKind::MalformedCall => {
-                return of_kind(FindingKind::MalformedCall)
-                    || of_kind(FindingKind::BadId)
-                    || of_kind(FindingKind::NoId);
+                return of_kind(FindingKind::MalformedCall) || of_kind(FindingKind::BadId);
             }
             RefusalKind::NoUserTurn => return of_kind(FindingKind::Headless),
             // The provider names the calls that the text separates from their results, or only some of them.

@@ -28,7 +28,7 @@ pub(crate) fn object_fault(json: Json<'_>, input: Option<Span>) -> Option<InputF
 ///
 /// `OpenAI` and Anthropic: `^[a-zA-Z0-9_-]+$`, in the error texts of both. Gemini also takes dots and colons
 /// (`FunctionDeclaration`, 2026-11).
-pub(crate) fn has_illegal_letter(format: Format, json: Json<'_>, name: Span) -> bool {
+pub(crate) fn has_illegal_character(format: Format, json: Json<'_>, name: Span) -> bool {
     let is_legal = |byte: &u8| is_word(*byte) || (format == Format::Gemini && matches!(byte, b'.' | b':'));
     let inside = json.bytes(json.string_inside(name));
     // Nearly all names are legal as they are written, and need no decoding.

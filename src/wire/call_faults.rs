@@ -9,7 +9,7 @@ use crate::{
     splice::{Edit, Piece, Span},
     wire::{
         Format,
-        call_checks::{has_illegal_letter, object_fault},
+        call_checks::{has_illegal_character, object_fault},
         gemini,
         json::{self, Json, JsonKind, is_blank, is_object, quote_string},
     },
@@ -141,7 +141,7 @@ pub(crate) fn declared_names(json: Json<'_>) -> Vec<Vec<u8>> {
 
 fn is_bad_name(format: Format, json: Json<'_>, name: Span) -> bool {
     json.kind(name) == JsonKind::String
-        && (has_illegal_letter(format, json, name) || json.decode_string(name).len() > NAME_BYTES_MAX)
+        && (has_illegal_character(format, json, name) || json.decode_string(name).len() > NAME_BYTES_MAX)
 }
 
 fn name_owner_of_result(format: Format, json: Json<'_>, result: Span) -> Option<Span> {

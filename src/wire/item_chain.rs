@@ -171,7 +171,7 @@ impl<'a> ContinuedBody<'a> {
         let mut cursor = Cursor::new(body, 0);
         let walked = cursor.walk_object(|cursor, key| {
             match key {
-                b"previous_response_id" => read.previous = cursor.read_text()?,
+                key if key == PREVIOUS.as_bytes() => read.previous = cursor.read_text()?,
                 b"input" => {
                     inputs = inputs.saturating_add(1);
                     read.input = Some(cursor.skip_value()?);
@@ -238,7 +238,7 @@ impl<'a> ContinuedBody<'a> {
         let mut own = ItemChain::empty(chain.has_plain_reasoning);
         let mut begins = false;
         let walked = self.for_each_item(|item| {
-            // Items behind the chain may be anything.
+            // Items behind the chain may be anything but references.
             if own.count < chain.count {
                 own.push_item(item);
                 begins = own == chain;

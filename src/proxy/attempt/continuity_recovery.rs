@@ -1,4 +1,4 @@
-//! Recovery from a refusal that misses a value which the provider's own answer carried and the client has dropped.
+//! Recovery from a refusal because of a missing value, which the provider's answer carried and the client has dropped.
 
 use super::{
     Attempts,
@@ -14,7 +14,7 @@ use crate::{
     wire::RefusalKind,
 };
 
-/// Returns the kind of value that a refusal misses. `None` if it is about something else.
+/// Returns the kind of value that a refusal reports as missing. `None` if it is about something else.
 pub(super) const fn missing_kind(refusal: RefusalKind) -> Option<ContinuityKind> {
     match refusal {
         RefusalKind::WithoutReasoningContent => Some(ContinuityKind::Reasoning),
@@ -24,7 +24,7 @@ pub(super) const fn missing_kind(refusal: RefusalKind) -> Option<ContinuityKind>
     }
 }
 
-/// Returns the resend after a refusal that misses a value. `None` if the provider's answer is final.
+/// Returns the resend after a refusal because of a missing value. `None` if the provider's answer is final.
 pub(super) async fn next_resend(
     attempts: &mut Attempts<'_>,
     refusal: RefusalKind,
@@ -36,6 +36,7 @@ pub(super) async fn next_resend(
         return None;
     }
     let profile = attempts.profile;
+    let recovery = attempts.recovery.as_mut()?;
     let body = &mut attempts.outgoing.body;
     let continuity = body.continuity.as_mut()?;
     let pins = body.pins.as_mut()?;
@@ -45,11 +46,12 @@ pub(super) async fn next_resend(
     let began = clock::now();
     let policy = &path.settings.policy;
     let context = RecoveryContext { path, policy };
-    let recovery = attempts.recovery.as_mut()?;
-    let resend = catch_core_panic(|| recovery.resend_changed(context, |paired, body| plan.apply(paired, body)));
+    recovery.note_unfilled();
+    let resend =
+        catch_core_panic(|| recovery.resend_changed(context, "continuity", |paired, body| plan.apply(paired, body)));
     log.event.overhead += clock::now().duration_since(began);
     let Some(resend) = resend else {
-        // What was filled is not sent, so it must be neither counted nor pinned.
+        // What was filled is not sent, so it must be neither reported nor pinned.
         attempts
             .outgoing
             .body
@@ -62,7 +64,10 @@ pub(super) async fn next_resend(
     let continuity = attempts.outgoing.body.continuity.as_ref();
     Some(Resend {
         // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-        fact: continuity.map(|continuity| LearnedFact::WantsContinuity(continuity.fact_key(kind))),
+        facts: continuity
+            .map(|continuity| LearnedFact::WantsContinuity(continuity.fact_key(kind)))
+            .into_iter()
+            .collect(),
         ..resend
     })
 }
@@ -95,9 +100,10 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
     let Some(unfilled) = recovery.take_unfilled() else {
         return;
     };
-    let planned = catch_core_panic(|| recovery.resend_as(unfilled.clone(), context));
+    let planned = catch_core_panic(|| recovery.resend_as(unfilled.clone(), context, "continuity"));
     // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
-    let resend = planned.unwrap_or_else(|| Resend::fallback(Segments::whole(unfilled)));
+    let mut resend = planned.unwrap_or_else(|| Resend::fallback(Segments::whole(unfilled)));
+    body.add_to_report(&mut resend.report);
     if let Some(pins) = body.pins.as_mut() {
         // Without a late text there is nothing to store that could fail.
         pins.replace_pins(resend.answers, None).await;

@@ -25,11 +25,17 @@ pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &
         return None;
     }
     let began = clock::now();
-    let chain = attempts.outgoing.body.chain.as_ref()?;
+    // Without its id the body was refused again, so the refusal repeats text.
+    let chain = attempts
+        .outgoing
+        .body
+        .chain
+        .as_ref()
+        .filter(|chain| chain.removed_id.is_none())?;
     let recovery = attempts.recovery.as_mut()?;
     let mut removed_id = None;
     let resend = catch_core_panic(|| {
-        recovery.resend_changed(RecoveryContext { path, policy }, |_, body| {
+        recovery.resend_changed(RecoveryContext { path, policy }, "dead_response", |_, body| {
             let removed = chain.remove_dead_id(body)?;
             // A refusal that names another id may repeat text of the client.
             let is_named = refusal.ids.first().is_none_or(|id| *id == removed.id);
@@ -39,14 +45,15 @@ pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &
     });
     log.event.overhead += clock::now().duration_since(began);
     let (mut resend, id) = resend.zip(removed_id)?;
-    resend.reason = "dead_response";
     log.record_resend(resend.reason);
     let scope = FactScope {
         upstream: &attempts.route.upstream.name,
         caller: attempts.outgoing.body.context.caller,
     };
     // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
-    resend.fact = Some(LearnedFact::DeadResponse(scope.dead_response_key(&id)));
+    resend
+        .facts
+        .push(LearnedFact::DeadResponse(scope.dead_response_key(&id)));
     if let Some(chain) = &mut attempts.outgoing.body.chain {
         chain.removed_id = Some(id);
     }

@@ -33,7 +33,7 @@ enum RemovalStage {
     All,
 }
 
-/// The blocks of one stage.
+/// Blocks that the next resend removes, with the stage that it reaches.
 #[derive(Debug)]
 pub(super) struct ChosenBlocks {
     stage: RemovalStage,
@@ -46,6 +46,11 @@ impl ForeignThinkingRecovery {
         stage: RemovalStage::Untouched,
         removed: Vec::new(),
     };
+
+    /// Returns `true` if resends of this request leave out any thinking.
+    pub(super) const fn has_removed(&self) -> bool {
+        !self.removed.is_empty()
+    }
 
     /// Leaves these blocks out of the following resends.
     pub(super) fn remove_blocks(&mut self, chosen: ChosenBlocks) {

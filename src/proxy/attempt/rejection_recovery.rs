@@ -2,6 +2,8 @@
 //!
 //! Never used in strict or observe mode, for a signed body, or after the first byte of an answer.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::{
@@ -19,15 +21,14 @@ use crate::{
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
     repair::{
-        BodyCall, CallKey, DisputedShape, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan, RefusalReading,
-        RepairPolicy, is_strong, plan, replace_unseen_results, thinking_blocks,
+        BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
+        RefusalReading, RepairPolicy, is_strong, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind},
 };
 
 /// The recovery of one request: what is known of its body, and which repairs were tried.
-#[derive(Debug)]
 pub(super) struct RejectionRecovery {
     base: ResendBase,
     /// `true` if its last place for late results has some.
@@ -120,7 +121,8 @@ impl RejectionRecovery {
         }
         if !is_bound {
             let resend = self.repair_pairing(refusal, context);
-            let follows_rule = matches!(&resend, Some(resend) if matches!(resend.fact, Some(LearnedFact::Rules(..))));
+            let is_rule = |fact: &LearnedFact| matches!(fact, LearnedFact::Rules(..));
+            let follows_rule = resend.as_ref().is_some_and(|resend| resend.facts.iter().any(is_rule));
             self.pairing_stage = match self.pairing_stage {
                 PairingStage::Untouched if follows_rule => PairingStage::RuleFollowed,
                 _ => PairingStage::Final,
@@ -158,6 +160,7 @@ impl RejectionRecovery {
     pub(super) fn resend_changed(
         &mut self,
         context: RecoveryContext<'_>,
+        reason: &'static str,
         change: impl FnOnce(&Paired<'_>, &Bytes) -> Option<Bytes>,
     ) -> Option<Resend> {
         // A recovery from bound thinking may have moved results: this change would undo that.
@@ -165,8 +168,12 @@ impl RejectionRecovery {
             return None;
         }
         let changed = change(&self.base.pair(context)?, &self.base.body)?;
+        self.resend_as(changed, context, reason)
+    }
+
+    /// Notes the present body as the one without values, before it gets the first one back.
+    pub(super) fn note_unfilled(&mut self) {
         self.base.note_unfilled();
-        self.resend_as(changed, context)
     }
 
     /// Takes the body without any value that it got back. `None` if it got none.
@@ -175,11 +182,16 @@ impl RejectionRecovery {
     }
 
     /// Plans another body in place of the present one. `None` if that fails.
-    pub(super) fn resend_as(&mut self, body: Bytes, context: RecoveryContext<'_>) -> Option<Resend> {
+    pub(super) fn resend_as(
+        &mut self,
+        body: Bytes,
+        context: RecoveryContext<'_>,
+        reason: &'static str,
+    ) -> Option<Resend> {
         // A recovery from bound thinking that has moved results starts over.
         self.binding_stage = BindingStage::Untouched;
         self.base.replace(body);
-        let resend = self.base.plan_body(context)?.into_resend("continuity");
+        let resend = self.base.plan_body(context)?.into_resend(reason);
         // The next refusal is about this body.
         self.last_sent = resend.body.clone();
         Some(resend)
@@ -209,8 +221,14 @@ impl RejectionRecovery {
     fn repair_pairing(&mut self, refusal: &Refusal, context: RecoveryContext<'_>) -> Option<Resend> {
         let (resend, reading) = self.plan_pairing(refusal, context)?;
         // A further refusal may be about something else, so that what this one demands stays in force.
-        if let Some(LearnedFact::Rules(learned, _)) = &resend.fact {
-            self.base.learned = *learned;
+        for fact in &resend.facts {
+            if let LearnedFact::Rules(learned, _) = fact {
+                self.base.learned = *learned;
+            }
+        }
+        if resend.is_fallback {
+            // The body before all repairs follows none.
+            self.base.learned = LearnedRules::NONE;
         }
         self.base.followed = reading.map(|reading| (refusal.clone(), reading));
         Some(resend)
@@ -231,7 +249,7 @@ impl RejectionRecovery {
         for reading in RefusalReading::ALL {
             let paired = base.pair_refused(&parsed, context, refusal, reading);
             let lookup = base.look_up(&paired, context);
-            let Ok(plan) = plan(&paired, &lookup.known, context.policy) else {
+            let Ok(plan) = base.plan_known(&paired, &lookup, context) else {
                 continue;
             };
             let Ok(body) = plan.splice(&paired, &base.body) else {
@@ -250,11 +268,15 @@ impl RejectionRecovery {
                 let remote_fact = self.remote_fact(&plan, body.is_original());
                 let learned = base.learned.union(proven);
                 let is_news = learned != base.learned && !body.is_original();
-                let fact = remote_fact.or_else(|| is_news.then(|| base.rules_fact(learned)));
-                return Some((Resend::new(body, plan.report, "pairing", answers, fact), Some(reading)));
+                let rules_fact = is_news.then(|| base.rules_fact(learned));
+                let facts = remote_fact.into_iter().chain(rules_fact).collect();
+                return Some((Resend::new(body, plan.report, "pairing", answers, facts), Some(reading)));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
-            let may_be_ours = reading == RefusalReading::StrictestRules && !self.last_sent.is_original();
+            // The body before all repairs contains the thinking that the provider has refused.
+            let may_be_ours = reading == RefusalReading::StrictestRules
+                && !self.last_sent.is_original()
+                && !base.foreign_thinking.has_removed();
             if may_be_ours && parsed.is_blameless(refusal) {
                 return Some((Resend::fallback(Segments::whole(base.body.clone())), None));
             }
@@ -326,9 +348,9 @@ impl RejectionRecovery {
         let replaced = replace_unseen_results(paired.open_calls(), &mut lookup.known, context.policy);
         let plan = plan(&paired, &lookup.known, context.policy).ok()?;
         let mut answers = base.answers_of(&paired, &plan, &lookup);
-        let is_replaced = |call: &CallKey| replaced.iter().any(|(replaced, _)| replaced == call);
+        let replaced_calls: HashSet<CallKey> = replaced.iter().map(|(call, _)| *call).collect();
         // A replaced answer is a new pin of this resend, not one that earlier requests gave.
-        answers.pinned_before.retain(|(call, _)| !is_replaced(call));
+        answers.pinned_before.retain(|(call, _)| !replaced_calls.contains(call));
         let pin = |(call, placeholder): &(CallKey, Placeholder)| (*call, PinnedAnswer::Placeholder(*placeholder));
         answers.assigned.extend(replaced.iter().map(pin));
         Some(ReplacedResults {
@@ -371,7 +393,7 @@ impl RejectionRecovery {
             replaced.plan.report,
             "binding",
             replaced.answers,
-            Some(fact),
+            vec![fact],
         ))
     }
 
@@ -413,15 +435,7 @@ impl RejectionRecovery {
             .first_thinking()
             .map(|thinking| base.fact_scope().conversation_key(thinking));
         let body = plan.splice(&paired, &base.body).ok()?;
-        Some(Resend {
-            needs_binding_beta: true,
-            ..Resend::new(
-                body,
-                plan.report,
-                "binding",
-                answers,
-                key.map(LearnedFact::ThinkingMayBeDropped),
-            )
-        })
+        let facts = key.map(LearnedFact::ThinkingMayBeDropped).into_iter().collect();
+        Some(Resend::new(body, plan.report, "binding", answers, facts))
     }
 }

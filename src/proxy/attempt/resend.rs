@@ -1,10 +1,12 @@
-//! Resends after a provider's 400 about pairing, as long as each refusal helps to repair the request.
+//! Resends after a provider's refusal of the history, as long as each refusal helps to repair the request.
 //!
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery, dead_response_recovery, resend_base::RecoveryContext, resend_plan::Resend, send,
-    to_proxy_error,
+    Attempts, continuity_recovery, dead_response_recovery,
+    resend_base::RecoveryContext,
+    resend_plan::{LearnedFact, Resend},
+    send, to_proxy_error,
 };
 use crate::{
     clock,
@@ -13,7 +15,7 @@ use crate::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, request,
         response::ProviderAnswer,
     },
-    repair::{Action, CallKey},
+    repair::CallKey,
     upstream::SendError,
     wire::{Refusal, RefusalKind},
 };
@@ -54,18 +56,7 @@ async fn resend_while_refused(
         let Some(mut resend) = resend else {
             break;
         };
-        if let Some(continuity) = &attempts.outgoing.body.continuity {
-            continuity.add_to_report(&mut resend.report);
-        }
-        if let Some(chain) = &attempts.outgoing.body.chain {
-            chain.add_to_report(&mut resend.report);
-        }
-        // Late results were put in before the plan, which does not count them. A resend may append more.
         let more = resend.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
-        let appended = attempts.outgoing.body.appended.saturating_add(more);
-        if appended > 0 {
-            resend.report.actions.insert(Action::Append, appended);
-        }
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {
@@ -77,7 +68,8 @@ async fn resend_while_refused(
                 continue;
             }
         }
-        attempts.outgoing.body.appended = appended;
+        attempts.outgoing.body.appended = attempts.outgoing.body.appended.saturating_add(more);
+        attempts.outgoing.body.add_to_report(&mut resend.report);
         attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
         let profile = attempts
             .profile
@@ -99,10 +91,13 @@ async fn resend_while_refused(
         attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
         log.event.report = Some(resend.report);
         if resend.is_fallback {
-            // The body before all repairs proves nothing of what they assumed.
-            attempts.learned_facts.clear();
+            // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the values
+            // that were put back.
+            let is_in_body =
+                |fact: &LearnedFact| matches!(fact, LearnedFact::DeadResponse(_) | LearnedFact::WantsContinuity(_));
+            attempts.learned_facts.retain(is_in_body);
         }
-        attempts.learned_facts.extend(resend.fact);
+        attempts.learned_facts.extend(resend.facts);
     }
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
 }

@@ -13,9 +13,9 @@ use crate::{
         provider_facts::FactScope,
         request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
     },
-    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, parse, plan},
+    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, parse},
     splice::Segments,
-    wire::{Refusal, Wire},
+    wire::{Refusal, Unreadable, Wire},
 };
 
 /// Read access to everything besides the body that a resend depends on.
@@ -26,7 +26,6 @@ pub(super) struct RecoveryContext<'m> {
 }
 
 /// The body that resends are planned from.
-#[derive(Debug)]
 pub(super) struct ResendBase {
     /// The body that is repaired: the client's, possibly with results moved to its end.
     pub(super) body: Bytes,
@@ -58,7 +57,7 @@ pub(super) struct PlannedBody {
 impl PlannedBody {
     /// Returns the resend of this body, which proves no fact.
     pub(super) fn into_resend(self, reason: &'static str) -> Resend {
-        Resend::new(self.body, self.plan.report, reason, self.answers, None)
+        Resend::new(self.body, self.plan.report, reason, self.answers, Vec::new())
     }
 }
 
@@ -193,11 +192,22 @@ impl ResendBase {
         call_answers(paired, plan, lookup, self.late_results.caller)
     }
 
+    /// Plans a paired body, including what refusals have taught about this conversation's thinking.
+    pub(super) fn plan_known(
+        &self,
+        paired: &Paired<'_>,
+        lookup: &CallLookup,
+        context: RecoveryContext<'_>,
+    ) -> Result<Plan, Unreadable> {
+        self.call_memory(context)
+            .plan_known(paired, &lookup.known, context.policy)
+    }
+
     /// Plans the present body.
     pub(super) fn plan_body(&self, context: RecoveryContext<'_>) -> Option<PlannedBody> {
         let paired = self.pair(context)?;
         let lookup = self.look_up(&paired, context);
-        let plan = plan(&paired, &lookup.known, context.policy).ok()?;
+        let plan = self.plan_known(&paired, &lookup, context).ok()?;
         Some(PlannedBody {
             answers: self.answers_of(&paired, &plan, &lookup),
             body: plan.splice(&paired, &self.body).ok()?,

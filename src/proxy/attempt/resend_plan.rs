@@ -6,12 +6,11 @@ use crate::{
         request::CallAnswers,
     },
     recall::AppendedText,
-    repair::{Anchor, LearnedRules, Placeholder, RepairReport},
+    repair::{Action, Anchor, LearnedRules, Placeholder, RepairReport},
     splice::Segments,
 };
 
 /// The repaired request of one resend.
-#[derive(Debug)]
 pub(super) struct Resend {
     pub(super) body: Segments,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
@@ -24,29 +23,29 @@ pub(super) struct Resend {
     pub(super) answers: CallAnswers,
     /// Text that the resend appends to a message, with its place. `None` if there is none.
     pub(super) late_text: Option<(Anchor, AppendedText)>,
-    /// Fact to learn if the provider accepts the resend. `None` if there is none.
-    pub(super) fact: Option<LearnedFact>,
+    /// Facts to learn if the provider accepts the resend.
+    pub(super) facts: Vec<LearnedFact>,
     /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
     pub(super) is_fallback: bool,
 }
 
 impl Resend {
-    /// Creates a resend without a late text or a binding setting.
+    /// Creates a resend without a late text.
     pub(super) fn new(
         body: Segments,
         report: RepairReport,
         reason: &'static str,
         answers: CallAnswers,
-        fact: Option<LearnedFact>,
+        facts: Vec<LearnedFact>,
     ) -> Self {
         Self {
             body,
-            needs_binding_beta: false,
+            needs_binding_beta: report.actions.contains_key(&Action::Unbind),
             report,
             reason,
             answers,
             late_text: None,
-            fact,
+            facts,
             is_fallback: false,
         }
     }
@@ -56,7 +55,7 @@ impl Resend {
         let (report, answers) = (RepairReport::default(), CallAnswers::default());
         Self {
             is_fallback: true,
-            ..Self::new(original, report, "pairing", answers, None)
+            ..Self::new(original, report, "pairing", answers, Vec::new())
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
         pins.commit();
     }
     if let Some(continuity) = &mut attempts.outgoing.body.continuity {
-        continuity.commit();
+        continuity.commit(attempts.profile);
     }
     // Counters accept histories that the model refuses, so a token count proves nothing.
     if attempts.route.asks_for_turn() {

@@ -12,7 +12,7 @@ use crate::{
         catch_core_panic::catch_read,
         late_results::{LateResults, LateTexts},
     },
-    repair::{Paired, Plan, RepairPolicy, plan},
+    repair::{Paired, Plan, RepairPolicy},
     wire::Unreadable,
 };
 
@@ -41,20 +41,20 @@ impl AnswerPlanner<'_> {
         Ok(lookup)
     }
 
-    /// Plans the repair and, if `pins` is set, pins the answers that the plan assigns.
+    /// Plans the repair and, if `may_pin` is set, pins the answers that the plan assigns.
     pub(super) async fn plan_and_pin(
         &self,
         paired: &Paired<'_>,
         lookup: &mut CallLookup,
         results: &LateResults,
-        pins: bool,
+        may_pin: bool,
         deadline: Instant,
     ) -> Result<(Plan, CallAnswers), Unreadable> {
         let caller = results.caller;
         let mut plan = self.plan_repair(paired, lookup)?;
         let mut answers = call_answers(paired, &plan, lookup, caller);
         // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if pins && self.pin_answers(&answers, results, lookup, deadline).await {
+        if may_pin && self.pin_answers(&answers, results, lookup, deadline).await {
             plan = self.plan_repair(paired, lookup)?;
             answers = call_answers(paired, &plan, lookup, caller);
         }
@@ -88,15 +88,6 @@ impl AnswerPlanner<'_> {
 
     /// Plans the repair, including what refusals have taught about this conversation's thinking.
     fn plan_repair(&self, paired: &Paired<'_>, lookup: &CallLookup) -> Result<Plan, Unreadable> {
-        catch_read(|| {
-            let mut plan = plan(paired, &lookup.known, self.policy)?;
-            let scope = self.memory.scope;
-            let key = || paired.first_thinking().map(|thinking| scope.conversation_key(thinking));
-            // Known from an earlier refusal: asking at once saves another refused send.
-            if self.memory.facts.may_drop_thinking(key) {
-                plan.drop_bound_thinking(paired)?;
-            }
-            Ok(plan)
-        })
+        catch_read(|| self.memory.plan_known(paired, &lookup.known, self.policy))
     }
 }

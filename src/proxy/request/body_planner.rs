@@ -37,7 +37,7 @@ pub(super) struct PreparedBody {
     pub(super) texts: LateTexts,
     pub(super) lookup: CallLookup,
     pub(super) pins: Option<PendingPins>,
-    /// Values that `plain` got back. `None` if the provider wants none.
+    /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
 
@@ -109,12 +109,11 @@ impl BodyPlanner<'_> {
         let body = values.apply(&paired, &plain);
         let read = |body| reader.pair_again(caller, learned, body, conversation);
         let mut unfilled = None;
-        match body.as_ref().and_then(read) {
-            Some(again) => {
-                paired = again;
-                unfilled = Some(std::mem::replace(&mut plain, body.clone().unwrap_or_default()));
-            }
-            None => continuity.iter_mut().for_each(RequestContinuity::cancel),
+        if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, read(body)?))) {
+            paired = again;
+            unfilled = Some(std::mem::replace(&mut plain, body.clone()));
+        } else {
+            continuity.iter_mut().for_each(RequestContinuity::cancel);
         }
         let filled = FilledBody {
             plain,

@@ -36,7 +36,7 @@ pub(super) struct ReadBody<'b> {
     pub(super) learned: LearnedRules,
     /// Disputed shapes of the conversation that no rule forbids.
     pub(super) shapes: Vec<(DisputedShape, FactKey)>,
-    /// Values that the provider wants back. `None` if it wants none.
+    /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
 

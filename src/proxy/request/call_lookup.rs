@@ -15,10 +15,11 @@ use crate::{
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
-        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, RealResult, RemoteCalls,
-        RemoteReferences, ThinkingHash, last_thinking, without_cache_control,
+        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult, RemoteCalls,
+        RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, without_cache_control,
     },
     telemetry::Telemetry,
+    wire::Unreadable,
 };
 
 /// Maximum bytes of earlier client results that are restored in one request. Clients may prune results on purpose.
@@ -78,6 +79,27 @@ impl CallMemory<'_> {
         let mut blocks = parsed.thinking_hashes();
         blocks.retain(|block| self.facts.is_refused_thinking(self.scope.thinking_key(*block)));
         blocks
+    }
+}
+
+impl CallMemory<'_> {
+    /// Plans a body, including what refusals have taught about this conversation's thinking.
+    pub(in crate::proxy) fn plan_known(
+        &self,
+        paired: &Paired<'_>,
+        known: &KnownAnswers,
+        policy: &RepairPolicy,
+    ) -> Result<Plan, Unreadable> {
+        let mut plan = plan(paired, known, policy)?;
+        let key = || {
+            let thinking = paired.first_thinking();
+            thinking.map(|thinking| self.scope.conversation_key(thinking))
+        };
+        // Known from an earlier refusal: asking at once saves another refused send.
+        if self.facts.may_drop_thinking(key) {
+            plan.drop_bound_thinking(paired)?;
+        }
+        Ok(plan)
     }
 }
 

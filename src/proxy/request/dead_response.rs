@@ -70,12 +70,12 @@ impl DeadIdRemoval<'_> {
         }
         let caller = self.narrowed_caller(caller, plain);
         let request = self.chain_request(caller, plain, None);
-        let removed = request.remove_dead_id(plain)?;
         let upstream = &self.route.upstream.name;
-        let key = FactScope { upstream, caller }.dead_response_key(&removed.id);
-        if !path.facts.is_dead_response(key) {
-            return None;
-        }
+        let scope = FactScope { upstream, caller };
+        // Comparing the items hashes all of them, so the id is looked up first.
+        let is_dead = |id: &String| path.facts.is_dead_response(scope.dead_response_key(id));
+        let id = request.previous_id().filter(is_dead)?;
+        let removed = request.remove_dead_id(plain).filter(|removed| removed.id == id)?;
         // Any edit would break the client's own signature.
         let is_signed = is_signed(self.headers) && !path.profiles.has_profiles(upstream);
         Some(DeadResponse {

@@ -25,7 +25,7 @@ use crate::{
         provider_facts::FactKey,
         response_chain::ChainRequest,
     },
-    repair::{DisputedShape, LearnedRules},
+    repair::{Action, DisputedShape, LearnedRules, RepairReport},
     splice::Segments,
     telemetry::TRACEPARENT,
     upstream::BoxedBody,
@@ -38,7 +38,6 @@ const BETA: &str = "anthropic-beta";
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 /// Body that is sent in place of the client's.
-#[derive(Debug)]
 pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) payload: Payload,
     /// `true` if a compressed body is sent decompressed.
@@ -63,6 +62,20 @@ pub(in crate::proxy) struct OutgoingBody {
 }
 
 impl OutgoingBody {
+    /// Adds everything that the plan of the present body does not count: values that were put back, the removal of a
+    /// dead id, and late results.
+    pub(in crate::proxy) fn add_to_report(&self, report: &mut RepairReport) {
+        if let Some(continuity) = &self.continuity {
+            continuity.add_to_report(report);
+        }
+        if let Some(chain) = &self.chain {
+            chain.add_to_report(report);
+        }
+        if self.appended > 0 {
+            report.actions.insert(Action::Append, self.appended);
+        }
+    }
+
     /// Creates a body that is sent as it is.
     pub(in crate::proxy) fn from_payload(payload: Payload, context: RequestContext) -> Self {
         Self {
@@ -82,7 +95,6 @@ impl OutgoingBody {
 }
 
 /// Body that was sent, with everything that a resend needs.
-#[derive(Debug)]
 pub(in crate::proxy) struct SentBody {
     /// Client's body, decoded, with late results at the end of messages and the values that it got back.
     pub(in crate::proxy) plain: Bytes,
@@ -105,7 +117,6 @@ pub(in crate::proxy) struct SentBody {
 }
 
 /// Request that is ready to be sent, once or more often.
-#[derive(Debug)]
 pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) method: Method,
     pub(in crate::proxy) uri: Uri,
@@ -114,7 +125,6 @@ pub(in crate::proxy) struct OutgoingRequest {
 }
 
 /// Bytes of a request's body.
-#[derive(Debug)]
 pub(in crate::proxy) enum Payload {
     /// In memory: can be sent again.
     InMemory(Segments),

@@ -24,7 +24,6 @@ pub(in crate::proxy) struct CallAnswers {
 }
 
 /// Pins of an in-flight request.
-#[derive(Debug)]
 pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) late_results: LateResults,
     /// Time that resends may still wait for the ledger.

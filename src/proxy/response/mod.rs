@@ -175,17 +175,17 @@ impl ProviderAnswer {
             return None;
         };
         let mut refusal = read_refusal(body)?;
-        // Only servers that parse calls or apply templates use other statuses, and only for these two faults.
-        let is_templates = matches!(
+        // Only servers that parse calls or apply templates use other statuses, and only for these faults.
+        let may_have_any_status = matches!(
             refusal.kind,
-            RefusalKind::MalformedCall | RefusalKind::UserBehindResults
+            RefusalKind::MalformedCall | RefusalKind::UserBehindResults | RefusalKind::NoUserTurn
         );
-        let is_other = match self.response.status() {
+        let is_wrong_status = match self.response.status() {
             StatusCode::BAD_REQUEST => false,
             StatusCode::NOT_FOUND => refusal.kind != RefusalKind::DeadResponse,
-            _ => !is_templates,
+            _ => !may_have_any_status,
         };
-        if is_other {
+        if is_wrong_status {
             return None;
         }
         // The recovery repairs the client's body, which does not contain the new ids.

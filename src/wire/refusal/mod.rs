@@ -1,4 +1,4 @@
-//! Reads refusals: 400 responses in which a provider objects to the pairing of tool calls.
+//! Reads refusals: error responses in which a provider objects to the history of a request.
 //!
 //! One table of phrases serves all formats. Indices such as `messages.7` are ignored, since providers count after their
 //! own normalization; only ids are read. A phrase must begin the text, apart from known [`LEADS`], since an error may
@@ -19,7 +19,7 @@ use phrases::{LEADS, PHRASES, TEXT_MEMBERS};
 /// The largest body that [`read_refusal`] reads, in bytes.
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// A provider's objection to the pairing of a history.
+/// A provider's objection to a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The kind of fault.
@@ -33,7 +33,7 @@ pub struct Refusal {
     pub ids: Vec<String>,
 }
 
-/// The faults of pairing that providers name.
+/// The faults of a history that providers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
     /// Any fault of the history. Names no ids.
@@ -87,7 +87,8 @@ const NESTING_MAX: u8 = 5;
 /// Largest number of leads before a phrase.
 const LEADS_MAX: usize = 6;
 
-/// Reads the `body` of a provider's 400. `None` if it is not about pairing, or larger than [`REFUSAL_BYTES_MAX`].
+/// Reads the `body` of a provider's refusal. `None` if it is not about the history, or larger than
+/// [`REFUSAL_BYTES_MAX`].
 ///
 /// The text may be at `error`, `error.message`, `message`, `detail` or `error.metadata.raw`, in an array of such
 /// objects, or the whole body. It may itself contain such a body, as JSON or as Python prints bytes, nested up to three

@@ -12,9 +12,9 @@ use crate::wire::refusal::RefusalKind::{
 /// without a blank, `<words>` for up to 264 bytes on one line, and `<ids>` for an id. `<ids>` at the end stands for a
 /// list, separated by commas or blanks, up to a full stop, a closing quote or the end of the line.
 pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
-    // Before the two kinds that have a shorter or wider form of one of its phrases.
     (UserBehindResults, USER_BEHIND_RESULTS),
     (AnyFault, ANY_FAULTS),
+    // Before `Unanswered` and `ServerHalf`, whose phrases also match some of its texts.
     (Orphan, ORPHANS),
     (Unanswered, UNANSWERED),
     (Duplicate, DUPLICATES),

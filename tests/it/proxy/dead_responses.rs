@@ -313,6 +313,23 @@ async fn a_dead_id_and_foreign_reasoning_go_in_three_sends() {
     assert!(stage.sent().starts_with(before.strip_suffix("]}").unwrap()));
 }
 
+/// A provider that refuses the body without the id in the same words gets no third send.
+#[tokio::test]
+async fn a_refusal_of_the_body_without_the_id_is_final() {
+    let stage = Stage::new(false).await;
+    let (items, id) = stage.begin().await;
+    let refusal = json!({"error": {"message": format!("Previous response with id '{id}' not found."),
+        "code": "previous_response_not_found"}});
+    for _ in 0..3 {
+        stage.provider.reply(Reply::Status(400, refusal.clone()));
+    }
+    let answer = stage.ask(&stage.body(Some(&id), &items)).await;
+    assert_eq!(
+        (answer.status(), answer.header("x-antiphon-attempts")),
+        (400, Some("2"))
+    );
+}
+
 /// A server that counts its responses from one again after a restart.
 #[tokio::test(start_paused = true)]
 async fn an_id_that_two_responses_had_stands_for_neither() {

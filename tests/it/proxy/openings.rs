@@ -104,6 +104,16 @@ async fn an_accepted_conversation_keeps_its_beginning() {
     assert_eq!(ask(&app, "a", &grown(NEWER)).await, outcome(200, "1", "opened=1"));
 }
 
+/// llama.cpp reports an exception of a template with status 500.
+#[tokio::test]
+async fn a_template_may_refuse_with_another_status() {
+    let error = json!({"error": {"code": 500, "message": "Jinja Exception: No user query found in messages."}});
+    let failed = answer(500, "application/json", &error.to_string());
+    let upstream = Upstream::answering_each([failed, answer(200, "application/json", "{}")]).await;
+    let app = app_as(upstream.address, ProviderKind::Compatible).await;
+    assert_eq!(ask(&app, "a", &history(ID)).await, outcome(200, "2", "opened=1"));
+}
+
 /// The words of an orphan's refusal teach nothing about the beginning.
 #[tokio::test]
 async fn another_refusal_opens_nothing() {

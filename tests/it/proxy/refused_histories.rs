@@ -348,6 +348,32 @@ async fn a_repaired_pair_stays_repaired_through_a_second_refusal() {
     assert_eq!(third, &without);
 }
 
+/// The body before all repairs contains the thinking that the provider has refused, so it is not tried again.
+#[tokio::test]
+async fn refused_thinking_never_returns_in_a_fallback() {
+    const ID: &str = "toolu_01A09q90qw90lq917835lq9";
+    let foreign = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    let blameless = format!("messages.3.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {ID}");
+    let accepted = answer(200, "application/json", "{}");
+    let upstream = Upstream::answering_each([refused(foreign), refused(&blameless), accepted]).await;
+    let app = app_as(upstream.address, ProviderKind::Anthropic).await;
+    let thinking = json!({"type": "thinking", "thinking": "t", "signature": "EqQBother"});
+    let history = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [thinking, call(ID)]},
+        {"role": "user", "content": [result(ID)]},
+        {"role": "assistant", "content": [text("done")]},
+        {"role": "user", "content": "and now?"},
+    ]);
+    let body = request(Format::Anthropic, "m", &history, &[]);
+    let (status, _, _) = ask(&app, "sk-a", Format::Anthropic, &body).await;
+    let sent: Vec<String> = upstream.requests().iter().map(|sent| sent.text().to_owned()).collect();
+    assert!(
+        sent[1..].iter().all(|body| !body.contains("EqQBother")),
+        "{status}: {sent:#?}"
+    );
+}
+
 /// An error in the first event of a stream is no acceptance, whatever its status.
 #[tokio::test]
 async fn a_stream_that_begins_with_an_error_teaches_nothing() {
