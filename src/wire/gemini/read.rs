@@ -2,7 +2,8 @@
 
 use crate::{
     conversation::{
-        Call, CallDetails, CallFault, CallResult, Content, Conversation, FlawKind, PartId, PartKind, Role, Text,
+        Call, CallDetails, CallFault, CallResult, Content, Conversation, FlawKind, InputFault, PartId, PartKind, Role,
+        Text,
     },
     splice::Span,
     wire::{
@@ -17,7 +18,6 @@ use crate::{
 pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
     let conversation = Conversation::new(body, call_details, result_text);
     let mut reader = GeminiReader {
-        json: Json::new(body),
         conversation,
         has_history: false,
     };
@@ -39,7 +39,6 @@ pub(crate) fn read_body(body: &[u8]) -> Result<Conversation<'_>, Unreadable> {
 }
 
 struct GeminiReader<'a> {
-    json: Json<'a>,
     conversation: Conversation<'a>,
     /// Set once the history was read.
     has_history: bool,
@@ -101,21 +100,13 @@ impl<'a> GeminiReader<'a> {
             JsonKind::Object => cursor.walk_object(|cursor, key| fields.read_member(key, cursor))?,
             _ => cursor.skip_value()?,
         };
-        // `args` is a `google.protobuf.Struct` (REST reference, FunctionCall, 2026-11).
-        let args = fields.call.as_ref().and_then(|call| call.args);
-        if let Some(fault) = args.and_then(|args| args_fault(self.json, args)) {
+        if let Some(fault) = fields.call.as_ref().and_then(|call| CallFault::new(call.input, false)) {
             let part = PartId::new(self.conversation.parts.len());
             push_flaw(&mut self.conversation, Some(part), FlawKind::Call(fault));
         }
         push_part(&mut self.conversation, span, fields.into_part_kind());
         Ok(())
     }
-}
-
-/// Returns the fault of the arguments of a call. Null counts as missing, which is legal.
-fn args_fault(json: Json<'_>, args: Span) -> Option<CallFault> {
-    let fault = object_fault(json, Some(args)).filter(|_| json.kind(args) != JsonKind::Null);
-    CallFault::new(fault, false)
 }
 
 /// Returns the role of a content.
@@ -135,13 +126,13 @@ struct GeminiPartMembers<'a> {
     signed: bool,
 }
 
-/// The id and the name of a call or response.
+/// The members of a call or response that pairing needs.
 #[derive(Default)]
 struct GeminiFunction<'a> {
     id: Text<'a>,
     name: Text<'a>,
-    /// The `args` of a call.
-    args: Option<Span>,
+    /// The fault of the `args` of a call.
+    input: Option<InputFault>,
 }
 
 impl<'a> GeminiPartMembers<'a> {
@@ -178,7 +169,7 @@ impl<'a> GeminiPartMembers<'a> {
 }
 
 impl<'a> GeminiFunction<'a> {
-    /// Reads the id and the name at the cursor. `None` if there is no object.
+    /// Reads the function at the cursor. `None` if there is no object.
     fn read_function(cursor: &mut Cursor<'a>) -> Result<Option<Self>, Unreadable> {
         if cursor.peek_kind() != JsonKind::Object {
             return cursor.skip_value().map(|_| None);
@@ -188,13 +179,24 @@ impl<'a> GeminiFunction<'a> {
             match key {
                 b"id" => names.id = cursor.read_text()?,
                 b"name" => names.name = cursor.read_text()?,
-                b"args" => names.args = Some(cursor.skip_value()?),
+                b"args" => names.input = read_args(cursor)?,
                 _ => drop(cursor.skip_value()?),
             }
             Ok(())
         })?;
         Ok(Some(names))
     }
+}
+
+/// Passes the arguments of a call, and returns their fault: `args` is a `google.protobuf.Struct` (REST reference,
+/// FunctionCall, 2026-11). Null counts as missing, which is legal.
+fn read_args(cursor: &mut Cursor<'_>) -> Result<Option<InputFault>, Unreadable> {
+    let kind = cursor.peek_kind();
+    let args = cursor.skip_bytes()?;
+    if matches!(kind, JsonKind::Object | JsonKind::Null) {
+        return Ok(None);
+    }
+    Ok(object_fault(Json::new(args), Some(Span::new(0, args.len()))))
 }
 
 /// Locates the name and the input of a `functionCall` part.
