@@ -251,7 +251,9 @@ fn check_span(body: &[u8], span: Span, outer: Span, opening: &[u8]) {
         "{span:?} does not begin as it should: {}",
         lossy_text(body)
     );
-    let trimmed = bytes.trim_ascii().len() == bytes.len();
+    // Of the ASCII blanks, JSON has these four. A form feed is part of a broken value.
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\n' | b'\r' | b'\t'));
+    let trimmed = !is_blank(bytes.first()) && !is_blank(bytes.last());
     assert!(trimmed, "{span:?} has spaces around it: {}", lossy_text(body));
     // Skipped parts are not validated, so only a valid body contains values everywhere.
     assert!(

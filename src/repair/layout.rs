@@ -16,7 +16,7 @@ use crate::{
     },
     splice::{Edit, Piece, Span},
     wire::{
-        self, Format, Wire,
+        self, AnsweredCall, Format, Wire,
         json::{self, Json},
     },
 };
@@ -165,6 +165,13 @@ impl<'c> Layout<'c> {
         )
     }
 
+    /// Returns the name that the call at `part` gets, as a JSON string. `None` if it keeps its own.
+    fn new_call_name(&self, part: PartId) -> Option<Piece> {
+        let flaw = *self.part_fixes.get(&part)?;
+        let name = self.new_name(self.conversation.parts[part].span, flaw)?;
+        Some(Piece::Made(json::quote_string(&name)))
+    }
+
     /// Returns the tool name that repairs a flaw of the part at `span`. `None` if the flaw concerns no name.
     fn new_name(&self, span: Span, flaw: FlawKind) -> Option<String> {
         let format = self.wire.format;
@@ -197,17 +204,22 @@ impl<'c> Layout<'c> {
     /// Writes an answer as a block or message of the format.
     pub(super) fn write_answer(&self, answer: &PlannedAnswer) -> Vec<Piece> {
         let (id, format) = (self.call_id(answer.call), self.wire.format);
-        let call = self.conversation.parts[answer.call].span;
-        // Anthropic rejects a result that does not repeat the toolset of its call.
-        let toolset = || self.conversation.call_details(answer.call).toolset;
+        let part = self.conversation.parts[answer.call].span;
+        let call = |id| AnsweredCall {
+            part,
+            id,
+            new_name: self.new_call_name(answer.call),
+            // Anthropic rejects a result that does not repeat the toolset of its call.
+            toolset: self.conversation.call_details(answer.call).toolset,
+        };
         match &answer.source {
             AnswerSource::Part(part) => self.write_moved(*part, answer.call),
-            AnswerSource::Placeholder(text) => format.write_placeholder(self.json, call, toolset(), id, text.text()),
+            AnswerSource::Placeholder(text) => format.write_placeholder(self.json, call(id), text.text()),
             AnswerSource::Real(RealResult::Content { content, failed }) => {
                 // A tool service does not know the format of the conversation, so its content is adapted here.
                 let error = texts::ERROR_WITHOUT_TEXT;
-                let content = self.wire.fit_content(self.json, call, content, *failed, error);
-                format.write_result(self.json, call, toolset(), id, content, *failed)
+                let content = self.wire.fit_content(self.json, part, content, *failed, error);
+                format.write_result(self.json, call(id), content, *failed)
             }
             AnswerSource::Real(RealResult::Block(block)) => result_block::block_with_id(format, block, id),
         }

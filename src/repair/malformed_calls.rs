@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::{
     conversation::{
-        CallFault, Conversation, Flaw, FlawKind, PartId, PartKind,
-        pairing::Pairing,
+        CallFault, CallRowId, Conversation, Flaw, FlawKind, PartId, PartKind,
+        pairing::{Pairing, ResultRole},
         rules::{CallRule, PairingRules},
     },
     repair::RepairPolicy,
@@ -61,8 +61,14 @@ fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, for
             pairing.flaws.push((flaw_at(call.part, FlawKind::Call(fault)), true));
         }
     }
+    // The result of a call without a name repeats what the call has, and a new name would part the two.
+    let is_nameless = |call: CallRowId| {
+        let call = conversation.parts[pairing.calls[call].part].span;
+        wire::judged_name(format, json, call).is_none()
+    };
     for result in &pairing.results {
-        if wire::bad_result_name(format, json, conversation.parts[result.part].span).is_some() {
+        let is_nameless = matches!(result.role, ResultRole::Answers(call) if is_nameless(call));
+        if !is_nameless && wire::bad_result_name(format, json, conversation.parts[result.part].span).is_some() {
             pairing.flaws.push((flaw_at(result.part, FlawKind::ResultName), true));
         }
     }

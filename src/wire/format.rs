@@ -127,47 +127,51 @@ impl Format {
     }
 }
 
+/// The call that an answer belongs to, as it is sent.
+#[derive(Debug)]
+pub(crate) struct AnsweredCall {
+    /// The call in the body.
+    pub(crate) part: Span,
+    /// The id. `None` if it has none.
+    pub(crate) id: Option<Piece>,
+    /// The name, as a JSON string, if the repair replaces it.
+    pub(crate) new_name: Option<Piece>,
+    /// The toolset, which the result must echo.
+    pub(crate) toolset: Option<Span>,
+}
+
+impl AnsweredCall {
+    fn id_or_empty(self) -> Piece {
+        self.id.unwrap_or(NO_ID)
+    }
+}
+
 // Text that the repair writes.
 impl Format {
-    /// Writes a placeholder as the result of the call at `call`.
-    ///
-    /// `id` is the call's id as it is sent. `toolset` is the call's toolset, which the result must echo.
-    pub(crate) fn write_placeholder(
-        self,
-        json: Json<'_>,
-        call: Span,
-        toolset: Option<Span>,
-        id: Option<Piece>,
-        text: &'static str,
-    ) -> Vec<Piece> {
+    /// Writes a placeholder as the result of `call`.
+    pub(crate) fn write_placeholder(self, json: Json<'_>, call: AnsweredCall, text: &'static str) -> Vec<Piece> {
+        let (part, toolset) = (call.part, call.toolset);
         match self {
-            Self::Anthropic => anthropic::write::write_placeholder(id.unwrap_or(NO_ID), toolset, text),
-            Self::OpenAiChat => openai_chat::write::write_placeholder(id.unwrap_or(NO_ID), text),
-            Self::OpenAiResponses => openai_responses::write::write_placeholder(json, call, id.unwrap_or(NO_ID), text),
+            Self::Anthropic => anthropic::write::write_placeholder(call.id_or_empty(), toolset, text),
+            Self::OpenAiChat => openai_chat::write::write_placeholder(call.id_or_empty(), text),
+            Self::OpenAiResponses => openai_responses::write::write_placeholder(json, part, call.id_or_empty(), text),
             // The id is optional in this format, so none is made up.
-            Self::Gemini => gemini::write::write_placeholder(json, call, id, text),
+            Self::Gemini => gemini::write::write_placeholder(json, call, text),
         }
     }
 
-    /// Writes a real result that was not in the body for the call at `call`.
+    /// Writes a real result that was not in the body for `call`.
     ///
     /// `content` is already in the shape that the result takes.
-    pub(crate) fn write_result(
-        self,
-        json: Json<'_>,
-        call: Span,
-        toolset: Option<Span>,
-        id: Option<Piece>,
-        content: String,
-        failed: bool,
-    ) -> Vec<Piece> {
+    pub(crate) fn write_result(self, json: Json<'_>, call: AnsweredCall, content: String, failed: bool) -> Vec<Piece> {
+        let (part, toolset) = (call.part, call.toolset);
         match self {
-            Self::Anthropic => anthropic::write::write_result(id.unwrap_or(NO_ID), toolset, content, failed),
-            Self::OpenAiChat => openai_chat::write::write_result(id.unwrap_or(NO_ID), content),
+            Self::Anthropic => anthropic::write::write_result(call.id_or_empty(), toolset, content, failed),
+            Self::OpenAiChat => openai_chat::write::write_result(call.id_or_empty(), content),
             Self::OpenAiResponses => {
-                openai_responses::write::write_result(json, call, id.unwrap_or(NO_ID), content, failed)
+                openai_responses::write::write_result(json, part, call.id_or_empty(), content, failed)
             }
-            Self::Gemini => gemini::write::write_result(json, call, id, content, failed),
+            Self::Gemini => gemini::write::write_result(json, call, content, failed),
         }
     }
 

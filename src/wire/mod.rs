@@ -41,6 +41,7 @@ pub use content::CONTENT_DEPTH_MAX;
 pub use detect::{Undetected, detect_wire, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
+pub(crate) use format::AnsweredCall;
 pub use format::Format;
 pub use item_chain::{ChainItem, ContinuedBody, ItemChain, remove_previous_id};
 pub use names::UnknownWire;

@@ -3,43 +3,44 @@
 use crate::{
     splice::{Edit, Piece, Span},
     wire::{
-        Format,
+        AnsweredCall, Format,
         json::{self, Json},
         quote::quote_result,
     },
 };
 
-/// Writes a placeholder as the response of the call at `part`.
-pub(crate) fn write_placeholder(json: Json<'_>, part: Span, id: Option<Piece>, text: &'static str) -> Vec<Piece> {
+/// Writes a placeholder as the response of `call`.
+pub(crate) fn write_placeholder(json: Json<'_>, call: AnsweredCall, text: &'static str) -> Vec<Piece> {
     // A `response` with `error` is the documented form of a failure (Function calling, 2026-11).
     let response = json::enclose(r#"{"error":""#, vec![Piece::Constant(text)], "\"}");
-    write_response(json, part, id, response)
+    write_response(json, call, response)
 }
 
 /// Writes a real result that was not in the body.
 ///
 /// `content` is JSON that a response takes: an object as it is, anything else under `result` or `error`.
-pub(crate) fn write_result(json: Json<'_>, part: Span, id: Option<Piece>, content: String, failed: bool) -> Vec<Piece> {
+pub(crate) fn write_result(json: Json<'_>, call: AnsweredCall, content: String, failed: bool) -> Vec<Piece> {
     let key = if failed { r#"{"error":"# } else { r#"{"result":"# };
     let is_response = json::is_object(content.as_bytes());
     let mut response = vec![Piece::Made(content)];
     if !is_response {
         response = json::enclose(key, response, "}");
     }
-    write_response(json, part, id, response)
+    write_response(json, call, response)
 }
 
-/// Writes the response to the call at `part`, with the call's name and its id, if it has one.
-fn write_response(json: Json<'_>, part: Span, id: Option<Piece>, response: Vec<Piece>) -> Vec<Piece> {
+/// Writes the response to `call`, with the call's name and its id, if it has one.
+fn write_response(json: Json<'_>, call: AnsweredCall, response: Vec<Piece>) -> Vec<Piece> {
     let mut pieces = vec![Piece::Constant(r#"{"functionResponse":{"#)];
-    if let Some(id) = id {
+    if let Some(id) = call.id {
         pieces.extend([Piece::Constant(r#""id":"#), id, Piece::Constant(",")]);
     }
     // The field is required: a call without a name gets an empty one.
-    let name = call_in_part(json, part).and_then(|call| json.member(call, "name"));
+    let own_name = || call_in_part(json, call.part).and_then(|call| json.member(call, "name"));
+    let name = call.new_name.or_else(|| own_name().map(Piece::Original));
     pieces.extend([
         Piece::Constant(r#""name":"#),
-        name.map_or(Piece::Constant("\"\""), Piece::Original),
+        name.unwrap_or(Piece::Constant("\"\"")),
         Piece::Constant(r#","response":"#),
     ]);
     pieces.extend(response);
