@@ -189,7 +189,7 @@ impl<'a> GeminiFunction<'a> {
 }
 
 /// Passes the arguments of a call, and returns their fault: `args` is a `google.protobuf.Struct` (REST reference,
-/// FunctionCall, 2026-11). Null counts as missing, which is legal.
+/// `FunctionCall`, 2026-11). Null counts as missing, which is legal.
 fn read_args(cursor: &mut Cursor<'_>) -> Result<Option<InputFault>, Unreadable> {
     let kind = cursor.peek_kind();
     let args = cursor.skip_bytes()?;
