@@ -10,8 +10,9 @@ use crate::{
     },
     digest::HashTexts as _,
     repair::{
-        call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong},
+        call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters},
         canonical::{input_hash, message_hash},
+        id_strength::is_strong,
         same_result,
     },
     splice::Span,

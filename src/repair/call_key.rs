@@ -1,13 +1,6 @@
 //! Names of calls across requests, made from the parts of a call that clients preserve.
 
-use memchr::memmem;
-
 use crate::{conversation::Text, digest::HashTexts as _};
-
-/// Shortest run of letters and digits that counts as random.
-const CHANCE_MIN: usize = 9;
-/// Longest tool name in bytes with which an id can be strong.
-const TOOL_BYTES_MAX: usize = 512;
 
 /// The parts of a call from which its [`CallKey`] is made.
 #[derive(Clone, Debug)]
@@ -90,64 +83,7 @@ pub fn id_letters(id: &[u8]) -> Vec<u8> {
     letters
 }
 
-/// Returns `true` if an id names one call among all calls of a caller, because part of it looks random.
-///
-/// `call_0`, `functions.read:3` and `read_1763800000000_2` are reused. The ids of the providers, of vLLM and of Mistral
-/// are not. Random text mixes letters and digits, which counters and tool names rarely do.
-pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
-    // Each piece of the id is searched in the name, so its length bounds the work. No provider accepts longer names.
-    if tool.len() > TOOL_BYTES_MAX {
-        return false;
-    }
-    let own = |piece: &&[u8]| memmem::find(tool, piece).is_none();
-    let looks_like_chance = |piece: &&[u8]| {
-        let changes = piece.windows(2).filter(|pair| match pair {
-            [one, other] => one.is_ascii_digit() != other.is_ascii_digit(),
-            _ => false,
-        });
-        piece.len() >= CHANCE_MIN && changes.count() >= 2
-    };
-    id.split(|byte| !byte.is_ascii_alphanumeric())
-        // A tool name may look random by itself, so a piece that occurs in it proves nothing.
-        .filter(looks_like_chance)
-        .any(|piece| own(&piece))
-}
-
 /// Returns the hash that distinguishes calls with a reusable id: of the input and of the message before the turn's.
 pub fn call_context_hash(input_hash: &[u8; 32], before: &[u8; 32]) -> [u8; 32] {
     blake3::keyed_hash(input_hash, before).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_made_of_chance_are_strong() {
-        for id in [
-            "toolu_01A09q90qw90lq917835lq9",
-            "toolu01A09q90qw90lq917835lq9",
-            "call_FthC9qRpsL5kBpwwyw6c7j4k",
-            "chatcmpl-tool-5f2a9d0c7e1b4a6f8c3d2e1f0a9b8c7d",
-            "D681PevK3",
-            "tooluse_kZJMlvQmRJ6eAyJE5GIl7Q1",
-        ] {
-            assert!(is_strong(id.as_bytes(), b"bash"), "{id}");
-        }
-        for (id, tool) in [
-            ("call_0", "bash"),
-            ("call0", "bash"),
-            ("functions.read2all:3", "read2all"),
-            ("functionsgetweather0", "get_weather"),
-            ("run_shell_command_1763800000000_2", "run_shell_command"),
-            ("toolcall17", "bash"),
-            ("", "bash"),
-            ("1763800000000", ""),
-        ] {
-            assert!(!is_strong(id.as_bytes(), tool.as_bytes()), "{id}");
-        }
-        let strong = b"toolu_01A09q90qw90lq917835lq9";
-        assert!(is_strong(strong, &[b'x'; TOOL_BYTES_MAX]));
-        assert!(!is_strong(strong, &[b'x'; TOOL_BYTES_MAX + 1]));
-    }
 }

@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::{
-    call_key::{call_context_hash, is_strong},
+    call_key::call_context_hash,
     canonical::{input_hash, message_hash},
+    id_strength::is_strong,
     result_block::cut_block,
 };
 use crate::{

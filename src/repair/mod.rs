@@ -24,6 +24,7 @@ mod edits;
 mod fields;
 mod foreign_thinking;
 mod history_plan;
+mod id_strength;
 mod known_answers;
 mod late_texts;
 mod layout;
@@ -47,12 +48,13 @@ mod thinking_marks;
 
 pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
-pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters, is_strong};
+pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
+pub use id_strength::is_strong;
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };

@@ -6,7 +6,7 @@
 use super::{
     BodyCall, DisputedShape, LearnedRules, RemoteCalls, RemoteReferences, RepairPolicy,
     body_calls::{CallIndex, is_open},
-    call_key::is_strong,
+    id_strength::is_strong,
     malformed_calls::select_malformed_calls,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,

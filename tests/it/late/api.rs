@@ -478,6 +478,28 @@ async fn a_heartbeat_keeps_a_call_open() {
     is(&ask(&app, &path, ANNS, "").await, 409, "conflict");
 }
 
+/// Such ids were taken for counters, and their results refused.
+#[tokio::test]
+async fn an_id_of_a_known_maker_is_no_counter() {
+    let (_upstream, app) = world().await;
+    for id in [
+        "toolu_01fIPaxlEpOOxAeJDOjoAmSm",
+        "call_RDqEAMQmERNyOqLUycsThOAw",
+        "UHCGqxbXp",
+    ] {
+        let answer = post(&app, id, TOOLS, &json!({ "content": 1 })).await;
+        is(&answer, 202, "parked");
+    }
+    for id in [
+        "turn1tool2call3",
+        "call_20261122T120000Z",
+        "call_000000000000000000000012",
+    ] {
+        let answer = post(&app, id, TOOLS, &json!({ "content": 1 })).await;
+        assert_eq!(answer.status(), 404, "{id}");
+    }
+}
+
 #[tokio::test]
 async fn a_closed_session_or_a_long_time_detaches() {
     let (_upstream, app) = world().await;
