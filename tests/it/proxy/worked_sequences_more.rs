@@ -133,6 +133,16 @@ async fn send(provider: &Provider, process: &Process, messages: &[String]) -> (S
     (sent.header("x-antiphon-repair").unwrap().to_owned(), up)
 }
 
+/// Starts a process in front of a provider that has answered the first message with the call `A`.
+async fn start_with_call() -> (Provider, Process) {
+    let provider = Provider::start().await;
+    let process = install(&provider).start().await;
+    send(&provider, &process, &[user(r#""hello""#)]).await;
+    provider.reply(call(A));
+    send(&provider, &process, &[go()]).await;
+    (provider, process)
+}
+
 /// Returns a call of a durable tool.
 fn call(id: &str) -> Reply {
     Reply::call(id, "read", json!({}))
@@ -319,12 +329,8 @@ async fn sequence_12_a_compaction_reads_rows_and_writes_none() {
 
 #[tokio::test]
 async fn sequence_12_a_compaction_gets_no_late_result() {
-    let provider = Provider::start().await;
-    let process = install(&provider).start().await;
+    let (provider, process) = start_with_call().await;
     let send = async |messages: &[String]| send(&provider, &process, messages).await;
-    send(&[user(r#""hello""#)]).await;
-    provider.reply(call(A));
-    send(&[go()]).await;
     let (mut log, mut out) = hurry(reads(&[A]));
     assert_eq!(send(&log).await.0, "placeholder=1");
     settles(&process, A, &json!("REAL")).await;
@@ -346,12 +352,8 @@ async fn sequence_12_a_compaction_gets_no_late_result() {
 /// The header of a resend names the late results that the body still contains.
 #[tokio::test]
 async fn a_resend_reports_its_late_results() {
-    let provider = Provider::start().await;
-    let process = install(&provider).start().await;
+    let (provider, process) = start_with_call().await;
     let send = async |messages: &[String]| send(&provider, &process, messages).await;
-    send(&[user(r#""hello""#)]).await;
-    provider.reply(call(A));
-    send(&[go()]).await;
     let mut log = vec![
         go(),
         reads(&[A]).replace("}]}", r#"},{"type":"text","text":"soon"}]}"#),
