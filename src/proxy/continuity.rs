@@ -224,8 +224,8 @@ impl RequestContinuity {
             let paired = parsed.pair(PairingContext::new(&policy));
             Some(self.find_gaps(&paired, &[kind]))
         })?;
-        // Only the current turn is validated for signatures. An earlier one stays as it was accepted. If none is current,
-        // the refusal can only mean earlier ones.
+        // Only the current turn is validated for signatures. An earlier one stays as it was accepted. If none is
+        // current, the refusal can only mean earlier ones.
         if kind == ContinuityKind::Signature && gaps.iter().any(|gap| gap.is_current) {
             gaps.retain(|gap| gap.is_current);
         }

@@ -117,18 +117,18 @@ impl ProviderFacts {
 
     /// Returns the rules that refusals have taught this caller at this upstream for `model`, as far as they hold for
     /// the conversation with this first call.
-    pub(super) fn learned_rules(
+    pub(super) fn learned_rules<'c>(
         &self,
         scope: FactScope<'_>,
         model: Option<&str>,
-        first_call: Option<&[u8]>,
+        first_call: impl FnOnce() -> Option<&'c [u8]>,
     ) -> LearnedRules {
-        // Without any rule the key need not be hashed.
+        // Without any rule the call need not be searched, nor the key hashed.
         if !self.has_rules.load(Ordering::Relaxed) {
             return LearnedRules::NONE;
         }
         let learned = self.rules.get(&scope.rules_key(model)).unwrap_or_default();
-        let Some(first_call) = first_call else { return learned };
+        let Some(first_call) = first_call() else { return learned };
         // An edit would change a prefix that the provider has accepted, and may have cached.
         let was_accepted = |shape: &DisputedShape| {
             let key = || scope.shape_key(model, first_call, *shape);
@@ -343,11 +343,8 @@ impl FactScope<'_> {
 
     /// Returns the key of a conversation in a disputed shape: its first call and the model.
     pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8], shape: DisputedShape) -> FactKey {
-        let shape: &[u8] = match shape {
-            DisputedShape::TextBesideCalls => b"text_beside_calls",
-            DisputedShape::AssistantFirst => b"assistant_first",
-        };
-        self.fact_key(&[b"shape", model.unwrap_or_default().as_bytes(), first_call, shape])
+        let (model, shape) = (model.unwrap_or_default().as_bytes(), shape.label().as_bytes());
+        self.fact_key(&[b"shape", model, first_call, shape])
     }
 
     /// Returns the key of a remote response.

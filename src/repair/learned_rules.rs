@@ -30,6 +30,14 @@ pub enum DisputedShape {
 impl DisputedShape {
     /// Every shape.
     pub const ALL: [Self; 2] = [Self::TextBesideCalls, Self::AssistantFirst];
+
+    /// Returns the name, which is part of the keys of facts in memory.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::TextBesideCalls => "text_beside_calls",
+            Self::AssistantFirst => "assistant_first",
+        }
+    }
 }
 
 impl LearnedRules {

@@ -126,13 +126,7 @@ impl<'b> Parsed<'b> {
     /// Returns the id of the first call, which all requests of one conversation share. `None` for a batch, without a
     /// call, or if the id may be another conversation's too.
     pub fn first_call_id(&self) -> Option<&[u8]> {
-        let mut parts = self.only_conversation()?.parts.iter();
-        let id = parts.find_map(|part| match &part.kind {
-            PartKind::Call(call) => Some(&*call.id),
-            _ => None,
-        })?;
-        // Counters such as `call_0` are used again in every conversation.
-        is_strong(id, b"").then_some(id)
+        first_call_id(self.only_conversation()?)
     }
 
     /// Returns each history's references into provider-side state. Empty for formats without remote calls.
@@ -380,6 +374,11 @@ impl<'b> Paired<'b> {
         last.is_some_and(|turn| turn.only_results)
     }
 
+    /// Returns the same as [`Parsed::first_call_id`].
+    pub fn first_call_id(&self) -> Option<&[u8]> {
+        first_call_id(self.only_conversation()?)
+    }
+
     /// Returns `true` if the only history has this shape, and its dialect accepts it.
     pub fn has_shape(&self, shape: DisputedShape) -> bool {
         let Some(PairedHistory {
@@ -421,6 +420,17 @@ impl<'b> Paired<'b> {
         }
         Ok(all)
     }
+}
+
+/// Returns the id of the first call, unless another conversation may have it too.
+fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
+    let mut parts = conversation.parts.iter();
+    let id = parts.find_map(|part| match &part.kind {
+        PartKind::Call(call) => Some(&*call.id),
+        _ => None,
+    })?;
+    // Counters such as `call_0` are used again in every conversation.
+    is_strong(id, b"").then_some(id)
 }
 
 /// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.

@@ -91,8 +91,8 @@ async fn resend_while_refused(
         attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
         log.event.report = Some(resend.report);
         if resend.is_fallback {
-            // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the values
-            // that were put back.
+            // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the
+            // values that were put back.
             let is_in_body =
                 |fact: &LearnedFact| matches!(fact, LearnedFact::DeadResponse(_) | LearnedFact::WantsContinuity(_));
             attempts.learned_facts.retain(is_in_body);

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{
     answer_plan::AnswerPlanner,
     body_reader::{BodyReader, ReadBody},
-    call_lookup::CallLookup,
     context::RequestContext,
+    outgoing::SentBody,
     pending_pins::PendingPins,
     repeat_watch::watch_calls,
     thinking_lookup,
@@ -19,23 +19,19 @@ use crate::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
         late_results::{LateResults, LateTexts},
+        provider_facts::FactKey,
     },
     recall::LedgerBudget,
-    repair::{Paired, RepairReport, parse},
-    splice::Segments,
+    repair::{DisputedShape, LearnedRules, Paired, RepairReport, parse},
     wire::Unreadable,
 };
 
 /// Body after its plan, with the answers that were known for its calls.
 pub(super) struct PreparedBody {
-    /// Body for which the plan was made: the client's, with late results at the end of messages.
-    pub(super) plain: Bytes,
-    /// `plain` without the values that it got back. `None` if it got none.
-    pub(super) unfilled: Option<Bytes>,
-    pub(super) body: Segments,
+    pub(super) sent: SentBody,
     pub(super) report: RepairReport,
-    pub(super) texts: LateTexts,
-    pub(super) lookup: CallLookup,
+    /// Number of late results at the end of its messages.
+    pub(super) appended: usize,
     pub(super) pins: Option<PendingPins>,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
@@ -51,6 +47,8 @@ struct FilledBody<'b> {
     outline: Outline,
     texts: LateTexts,
     continuity: Option<RequestContinuity>,
+    learned: LearnedRules,
+    shapes: Vec<(DisputedShape, FactKey)>,
 }
 
 /// Planner of one body.
@@ -76,7 +74,7 @@ impl BodyPlanner<'_> {
             mut paired,
             outline,
             learned,
-            shapes: _,
+            shapes,
             mut continuity,
         } = read;
         let (reader, caller) = (self.reader, context.caller);
@@ -122,6 +120,8 @@ impl BodyPlanner<'_> {
             outline,
             texts,
             continuity,
+            learned,
+            shapes,
         };
         self.plan_filled(filled, context, results, deadline).await
     }
@@ -141,6 +141,8 @@ impl BodyPlanner<'_> {
             mut outline,
             texts,
             continuity,
+            learned,
+            shapes,
         } = filled;
         let (path, asks) = (self.reader.path, self.asks_for_turn);
         let planner = AnswerPlanner {
@@ -172,13 +174,22 @@ impl BodyPlanner<'_> {
             outline,
             repeat_watch,
         });
-        Ok(PreparedBody {
+        let sent = SentBody {
             plain,
             unfilled,
+            ends_with_late: texts.is_at_end,
             body: repaired,
-            report: plan.report,
-            texts,
             lookup,
+            wire: self.reader.wire,
+            learned,
+            model: context.model.clone(),
+            shapes,
+            late_results: results.clone(),
+        };
+        Ok(PreparedBody {
+            sent,
+            report: plan.report,
+            appended: texts.count,
             pins,
             continuity,
         })

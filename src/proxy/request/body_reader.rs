@@ -59,16 +59,13 @@ impl BodyReader<'_> {
         });
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
-        let first_call = parsed.first_call_id().map(<[u8]>::to_vec);
-        let (model, first_call) = (model.as_deref(), first_call.as_deref());
-        let learned = self.path.facts.learned_rules(scope, model, first_call);
+        let model = model.as_deref();
+        let learned = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
         let paired = self.pair_body(caller, learned, parsed)?;
-        let mut shapes = Vec::new();
-        if let Some(first_call) = first_call {
-            let stays = |shape: &DisputedShape| !learned.forbids(*shape) && paired.has_shape(*shape);
-            let key = |shape| (shape, scope.shape_key(model, first_call, shape));
-            shapes.extend(DisputedShape::ALL.into_iter().filter(stays).map(key));
-        }
+        let stays = |shape: &DisputedShape| !learned.forbids(*shape) && paired.has_shape(*shape);
+        // Most bodies have no such shape, and then the first call is not searched.
+        let key = |shape| Some((shape, scope.shape_key(model, paired.first_call_id()?, shape)));
+        let shapes = DisputedShape::ALL.into_iter().filter(stays).filter_map(key).collect();
         let read = ReadBody {
             plain,
             paired,

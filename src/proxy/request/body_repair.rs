@@ -9,7 +9,7 @@ use super::{
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
-    outgoing::{OutgoingBody, Payload, SentBody, boxed_client_body},
+    outgoing::{OutgoingBody, Payload, boxed_client_body},
     pending_pins::PendingPins,
     unedited::report_unedited,
 };
@@ -209,7 +209,6 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
-        let (learned, shapes) = (read.learned, read.shapes.clone());
         let planner = self.planner(&context);
         let work = |deadline| planner.plan_body(read, &context, &results, deadline);
         let repaired = match ledger_budget.spend(work).await {
@@ -222,12 +221,9 @@ impl BodyRepair<'_> {
             }
         };
         let PreparedBody {
-            plain,
-            unfilled,
-            body,
+            sent,
             mut report,
-            texts,
-            lookup,
+            appended,
             mut pins,
             continuity,
         } = repaired;
@@ -240,31 +236,19 @@ impl BodyRepair<'_> {
             pins.ledger_budget = ledger_budget;
         }
         // Late texts were put in before the plan, which does not count them.
-        if texts.count > 0 {
-            report.actions.insert(Action::Append, texts.count);
+        if appended > 0 {
+            report.actions.insert(Action::Append, appended);
         }
         let renamed = report.renamed.clone();
         let asks_for_binding_controls = report.actions.contains_key(&Action::Unbind);
-        self.log_repair(report, before, &body, log);
+        self.log_repair(report, before, &sent.body, log);
         // Without any edit the client's own bytes are sent, compressed as they were.
         let is_filled = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
-        let is_untouched = body.is_original() && texts.count == 0 && !is_filled;
-        let sent = SentBody {
-            plain,
-            unfilled,
-            ends_with_late: texts.is_at_end,
-            body: body.clone(),
-            lookup,
-            wire: self.wire,
-            learned,
-            model: context.model.clone(),
-            shapes,
-            late_results: results.clone(),
-        };
+        let is_untouched = sent.body.is_original() && appended == 0 && !is_filled;
         let bytes = if is_untouched {
             Segments::whole(raw.clone())
         } else {
-            body
+            sent.body.clone()
         };
         OutgoingBody {
             payload: Payload::InMemory(bytes),
@@ -275,7 +259,7 @@ impl BodyRepair<'_> {
             late_results: results.late.is_used().then_some(results),
             continuity,
             chain: None,
-            appended: texts.count,
+            appended,
             needs_binding_beta: asks_for_binding_controls,
             context,
         }
