@@ -6,9 +6,7 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use std::fmt;
-
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use bytes::Bytes;
 

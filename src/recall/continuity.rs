@@ -396,8 +396,8 @@ impl ContinuityStore<'_> {
                 text: known.and_then(|known| known.text),
                 is_left_out: true,
             };
-            // A mark of its own, because the value may still serve a refusal. Where the value may not be stored, no later
-            // process can find it, so it needs no mark.
+            // A mark of its own, because the value may still serve a refusal. Where the value may not be stored, no
+            // later process can find it, so it needs no mark.
             let may_have_value = noted.text.is_some() || !noted.is_read;
             let any_text = CarriedValue::Text(Arc::from(""));
             if may_have_value && self.may_store(scope, *name, &any_text) {

@@ -47,7 +47,8 @@ impl ContinuityKind {
         }
     }
 
-    /// Returns `true` if the value is content of the conversation, which reaches the disk only if the operator allows it.
+    /// Returns `true` if the value is content of the conversation, which reaches the disk only if the operator allows
+    /// that.
     pub const fn is_content(self) -> bool {
         match self {
             Self::Reasoning => true,
@@ -250,7 +251,10 @@ impl GapSearch<'_> {
     /// Returns `true` if an id of the message says that DeepSeek made the call without thinking (deepseek-recipe 0.2.0).
     fn is_made_without_thinking(&self, message: &Message) -> bool {
         let mut parts = self.conversation.parts_of(message).iter();
-        parts.any(|part| matches!(&part.kind, PartKind::Call(call) if call.id.starts_with(b"call_") && call.id.get(8..11) == Some(b"ET_")))
+        parts.any(|part| match &part.kind {
+            PartKind::Call(call) => call.id.starts_with(b"call_") && call.id.get(8..11) == Some(b"ET_"),
+            _ => false,
+        })
     }
 
     /// Returns `true` if any call of a message is signed. Only one of them carries the signature of the step.

@@ -1,4 +1,5 @@
-//! The strength of call ids: a strong id names one call among all of a caller, a reusable one such as `call_0` does not.
+//! The strength of call ids: a strong id names one call among all of a caller, a reusable one such as `call_0` does
+//! not.
 
 use memchr::memmem;
 
@@ -59,9 +60,9 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 
 /// Returns `true` if the id has the form of a maker whose ids are random.
 ///
-/// Anthropic `toolu_` and 22 letters and digits, also with `bdrk_` and `vrtx_`; `OpenAI` `call_` and 24; Bedrock `tooluse_` and
-/// 22; vLLM `chatcmpl-tool-` and 32 hexadecimal digits; UUIDs. Some clients strip what stands between (openclaw
-/// 2026.9.6).
+/// Anthropic: `toolu_` and 20 to 26 letters and digits, also after `bdrk_` or `vrtx_`. `OpenAI`: `call_` and 24. Bedrock:
+/// `tooluse_` and 20 to 24, also `-` and `_`. vLLM: `chatcmpl-tool-` and 32 hexadecimal digits. UUIDs. Some clients strip
+/// the separators (openclaw 2026.9.6).
 fn has_makers_form(id: &[u8]) -> bool {
     let is_word = |rest: &[u8]| rest.iter().all(u8::is_ascii_alphanumeric);
     let is_url = |rest: &[u8]| {
