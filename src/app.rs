@@ -55,6 +55,7 @@ pub struct BackgroundWork {
     write_behind_worker: WriteBehindWorker,
     late_worker: LateWorker,
     late: LateStore,
+    answers: AnswerStore,
     write_behind: WriteBehind,
 }
 
@@ -73,6 +74,8 @@ impl BackgroundWork {
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
+        tasks.spawn_background(self.answers.load_owners());
+        tasks.spawn_background(self.late.clone().load_owners());
         RunningBackgroundWork {
             tasks,
             late: self.late,
@@ -140,6 +143,7 @@ impl LedgerServices {
             write_behind_worker,
             late_worker,
             late: late.clone(),
+            answers: answers.clone(),
             write_behind,
         };
         Self {

@@ -3,8 +3,8 @@
 use crate::{
     auth::PrincipalHash,
     ledger::{
-        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, MemoryLedger, Moment, Record, RecordKey,
-        RecordKind,
+        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, MemoryLedger, Moment, PlacedRecord, Record,
+        RecordKey, RecordKind,
     },
 };
 
@@ -29,6 +29,21 @@ impl Ledger for LastingMemory {
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>> {
         self.0.list_records(kind, principal, limit, now)
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        self.0.list_after(kind, principal, after, limit, now)
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.0.list_principals(kind, limit)
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

@@ -6,11 +6,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use moka::sync::Cache;
+use tokio::time::Instant;
 
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{CommitStep, Ledger, RecordKey, RecordKind, WriteBehind},
+    ledger::{self, CommitStep, Ledger, RecordKey, RecordKind, Unread, WriteBehind},
 };
 
 /// Maximum number of callers in memory.
@@ -19,7 +20,7 @@ const CALLERS_MAX: u64 = 100_000;
 const LEDGER_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which a caller stays verified in memory: 24 hours.
 const MEMORY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// Timeout of one read of the ledger: 250 ms.
+/// Timeout of [`Callers::is_verified`].
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Verified callers. A cheap handle.
@@ -67,23 +68,28 @@ impl Callers {
         self.verified.contains_key(&caller.principal())
     }
 
-    /// Returns `true` if the caller is verified. Returns `false` if the ledger fails or does not answer in time.
+    /// Returns `true` if the caller is verified. Returns `false` if the ledger fails or does not answer within 250 ms.
     pub async fn is_verified(&self, caller: Caller) -> bool {
+        let by = clock::now() + READ_TIMEOUT;
+        matches!(self.verify(caller, by).await, Ok(true))
+    }
+
+    /// Returns `true` if the caller is verified, unless that is unknown at the deadline.
+    pub async fn verify(&self, caller: Caller, deadline: Instant) -> Result<bool, Unread> {
         let principal = caller.principal();
         if self.is_verified_in_memory(caller) {
-            return true;
+            return Ok(true);
         }
         if !caller.is_authenticated() {
-            return false;
+            return Ok(false);
         }
         // One record without content under each caller's own principal: its mere existence is the answer.
-        let read = self.ledger.read(vec![caller_key(principal)], clock::unix_time());
-        let found = tokio::time::timeout(READ_TIMEOUT, read).await;
-        let proven = matches!(found, Ok(Ok(records)) if records.iter().any(Option::is_some));
-        if proven {
+        let found = ledger::read_by(&*self.ledger, vec![caller_key(principal)], deadline).await?;
+        let is_verified = found.iter().any(Option::is_some);
+        if is_verified {
             self.verified.insert(principal, ());
         }
-        proven
+        Ok(is_verified)
     }
 }
 

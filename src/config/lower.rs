@@ -346,6 +346,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             },
         },
         on_binding_error: lowering.file.repair.on_binding_error.into(),
+        on_outage: lowering.file.ledger.on_outage.into(),
         timeouts: clocks,
         rotation: timeouts::lower_rotation(lowering),
         client_tokens: profiles::lower_client_tokens(lowering),

@@ -2,12 +2,15 @@
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
+    pending::delivery_value,
+    queries,
     records::{RecordedCall, RecordedCallState},
 };
 use crate::{
     auth::Principal,
     clock,
     ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName},
+    repair::contains_result,
 };
 
 /// Marks a posted result as acknowledged. Returns `false` if the principal has no such result.
@@ -28,6 +31,28 @@ pub(super) async fn acknowledge_call(
         late.0.telemetry.record_late_event("acked");
     }
     Ok(call.state == RecordedCallState::Acked)
+}
+
+/// Marks a call as delivered, because its client has brought an answer. A posted result that this answer does not
+/// contain goes on waiting.
+pub(super) async fn mark_answered(
+    late: &LateStore,
+    principal: Principal,
+    name: RecordName,
+    content: Option<&str>,
+) -> Result<(), LateError> {
+    if let Some(content) = content
+        && queries::posted_content(late, principal, name)
+            .await?
+            .is_some_and(|posted| contains_result(content, &posted))
+    {
+        return mark_delivered(late, principal, name).await;
+    }
+    let answered = change_call(late, principal, name, |call| {
+        let open = matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned);
+        open.then(|| call.state = RecordedCallState::Delivered).is_some()
+    });
+    answered.await.map(drop)
 }
 
 /// Marks a call as delivered, and records the time since its result was posted.
@@ -75,14 +100,17 @@ async fn change_call(
         let mut steps = vec![late.replace_step(&record, &call)];
         let waits = call.state == RecordedCallState::Settled;
         // The delivery goes in the same commit: a crash must not leave an acknowledged result that still waits.
-        steps.extend(waiting.filter(|_| !waits).map(|record| CommitStep::Remove {
+        // It stays as received: another branch of the conversation may still lack the result.
+        steps.extend(waiting.filter(|_| !waits).map(|record| CommitStep::Replace {
             key: record.key,
             version: record.version,
+            value: delivery_value::RECEIVED,
+            expires_at: record.expires_at,
         }));
         // A conflict means that another writer was first: the loop reads the record again.
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            if !waits {
-                late.0.pending.remove(principal, name);
+            if !waits && call.posted.is_some() {
+                late.0.posted.mark_received(principal, name, record.expires_at);
             }
             return Ok(Some((call, true)));
         }

@@ -115,7 +115,9 @@ pub enum PostRuling {
     Refused(PostRefusal),
 }
 
-/// Judges a result by its digest. The first result wins. A call that was delivered or acknowledged stays so.
+/// Judges a result by its digest. The first result wins.
+///
+/// It also wins over an answer that the client brought meanwhile, such as "job started" or a timeout.
 pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], now: Moment) -> PostRuling {
     // A service may post again after a timeout: the same result must succeed, whatever happened to the call since.
     if let Some(posted) = &call.posted {
@@ -132,12 +134,11 @@ pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], now: Moment) -> Post
         RecordedCallState::Cancelled if call.tier == Tier::Revertible => PostRuling::Refused(PostRefusal::Cancelled),
         RecordedCallState::Expired if !is_always_accepted => PostRuling::Refused(PostRefusal::Expired),
         _ if call.expires_at <= now && !is_always_accepted => PostRuling::Refused(PostRefusal::Expired),
-        RecordedCallState::Delivered | RecordedCallState::Acked => PostRuling::Accepted(call.state),
         _ => PostRuling::Accepted(RecordedCallState::Settled),
     }
 }
 
-/// Returns `true` if the call waits for no result: a heartbeat for it is pointless.
+/// Returns `true` if the call accepts no result any more: a heartbeat for it is pointless.
 pub const fn is_terminal(call: &RecordedCall) -> bool {
-    call.posted.is_some() || !matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned)
+    call.posted.is_some() || matches!(call.state, RecordedCallState::Expired | RecordedCallState::Cancelled)
 }

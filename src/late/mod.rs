@@ -13,6 +13,7 @@ mod feed;
 pub mod matching;
 mod pending;
 mod posting;
+mod queries;
 mod record_bytes;
 mod record_names;
 pub mod records;
@@ -22,14 +23,12 @@ mod worker;
 use std::{fmt, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::mpsc, time::Instant};
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use posting::{HeartbeatOutcome, PostOutcome};
+pub use queries::{NamedResult, OutstandingPage};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
 pub use worker::{LateJob, LateWorker, LateWriter};
 
@@ -38,15 +37,15 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Index, Ledger, LedgerError, LedgerReply, Moment, QueueWorker, QueuedJob, ROWS_MAX, Record,
-        RecordKey, RecordKind, RecordName, flush_queue, job_queue, read_all,
+        CommitStep, Index, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind,
+        RecordName, RecordOwners, Unread, flush_queue, job_queue,
     },
-    repair::{Tier, is_strong},
+    repair::Tier,
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
 use matching::{NamedCall, Service};
-use pending::PendingResults;
+use pending::PostedResults;
 use records::{RecordedCall, RecordedCallState};
 
 /// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
@@ -88,7 +87,9 @@ struct LateStoreInner {
     recorded: Cache<RecordKey, ()>,
     /// Hashes of lanes and sessions that were left, with the time.
     left_at: Cache<[u8; 32], Moment>,
-    pending: PendingResults,
+    posted: PostedResults,
+    /// The callers with posted results.
+    delivery_owners: RecordOwners,
     feed: feed::FeedSender,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
 }
@@ -120,7 +121,8 @@ impl LateStore {
             principals,
             recorded: bounded_cache(),
             left_at: bounded_cache(),
-            pending: PendingResults::default(),
+            posted: PostedResults::default(),
+            delivery_owners: RecordOwners::new(&[RecordKind::Delivery]),
             feed: feed::FeedSender::default(),
             jobs,
         }));
@@ -197,6 +199,7 @@ impl LateStore {
             expires_at: now + settings.ttl,
             state: RecordedCallState::Open,
             posted: None,
+            is_withheld: false,
         };
         let index = record_names::call_index(&call.id);
         let insert = CommitStep::Insert {
@@ -223,17 +226,24 @@ impl LateStore {
         // Every later request shows the same results: one that is no longer pending was acknowledged before.
         for name in calls
             .into_iter()
-            .filter(|name| self.0.pending.contains(principal, name))
+            .filter(|name| self.0.posted.is_waiting(principal, name))
         {
             self.queue_job(LateJob::Acked(principal, name));
         }
     }
 
-    /// Queues a note that the client itself brought a result of this tool. A posted result stays stored. Does not wait.
-    pub fn note_client_result(&self, caller: Caller, call: RecordName, tool: &[u8]) {
+    /// Queues a note that the client itself brought an answer of this tool's call. Does not wait.
+    ///
+    /// A posted result goes on waiting, unless `content` contains it: the content of the answer as JSON.
+    pub fn note_client_result(&self, caller: Caller, call: RecordName, tool: &[u8], content: Option<String>) {
         if self.is_served(caller, tool) {
-            self.queue_job(LateJob::Delivered(caller.principal(), call));
+            self.queue_job(LateJob::Answered(caller.principal(), call, content));
         }
+    }
+
+    /// Returns `true` if a posted result of this call waits for the caller, as far as memory knows.
+    pub fn is_waiting(&self, caller: Caller, call: &RecordName) -> bool {
+        self.0.posted.is_waiting(caller.principal(), call)
     }
 
     /// Returns `true` if a service answers calls of this tool for the caller.
@@ -294,126 +304,118 @@ impl LateStore {
 
     /// Returns the posted results of these calls, in their order. A call is found by a unique id, else by its id, lane,
     /// tool and input.
-    ///
-    /// Every entry is `None` if the ledger fails or does not answer before the deadline `by`.
     pub async fn find_results(
         &self,
         caller: Caller,
         lane: Option<LaneId>,
         wanted: &[CallQuery],
         by: Instant,
-    ) -> Vec<Option<FoundResult>> {
-        let mut found = vec![None; wanted.len()];
+    ) -> Result<Vec<Option<FoundResult>>, Unread> {
         if !self.is_used() || wanted.is_empty() {
-            return found;
+            return Ok(vec![None; wanted.len()]);
         }
-        // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
-        let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
-        let asked = found.iter_mut().zip(wanted).filter(|(_, call)| is_sure(call));
-        let (slots, names): (Vec<_>, Vec<_>) = asked.map(|(slot, call)| (slot, Self::call_name(lane, call))).unzip();
-        for (slot, record) in slots.into_iter().zip(self.read_calls(caller, names, by).await) {
-            *slot = record.as_ref().and_then(posted_call).and_then(|(call, recorded)| {
-                let posted = recorded.posted?;
-                Some(FoundResult {
-                    call,
-                    id: recorded.id,
-                    content: posted.content,
-                    failed: posted.failed,
-                })
-            });
-        }
-        found
+        queries::find_results(self, caller, lane, wanted, by).await
     }
 
-    /// Returns the results that wait for the caller, in posting order, with the record names of their calls.
-    pub async fn outstanding_results(&self, caller: Caller) -> Result<Vec<(RecordName, RecordedCall)>, LateError> {
-        let now = clock::unix_time();
-        // Deliveries are inserted with their results, so their order is the posting order.
-        let deliveries = self.list_deliveries(caller, now).await?;
-        let keys = call_keys(caller, deliveries.iter().map(|record| record.key.name));
-        let calls = self.0.ledger.read(keys, now).await?;
-        Ok(calls.iter().flatten().filter_map(posted_call).collect())
-    }
-
-    /// Returns those results that wait for the caller and whose call names pass `among`, in posting order.
-    ///
-    /// The list is empty if the ledger fails or does not answer before the deadline `by`.
-    pub async fn waiting_results(
+    /// Returns one page of the results that wait for the caller, in posting order. The first page is behind 0.
+    pub async fn list_outstanding(
         &self,
         caller: Caller,
-        among: impl Fn(&RecordName) -> bool,
+        after: u64,
+        limit: usize,
+    ) -> Result<OutstandingPage, LateError> {
+        queries::list_outstanding(self, caller, after, limit).await
+    }
+
+    /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
+    /// with the hash of a client's answer that contains the result.
+    pub fn find_posted(
+        &self,
+        caller: Caller,
+        names: impl Iterator<Item = RecordName>,
+    ) -> Vec<(RecordName, Option<u64>)> {
+        self.0.posted.find_posted(caller.principal(), names)
+    }
+
+    /// Returns the calls with these names that have a posted result, in posting order, without their contents.
+    pub async fn read_posted(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
         by: Instant,
-    ) -> Vec<(RecordName, RecordedCall)> {
-        let names = self.0.pending.filter_names(caller.principal(), among);
-        // Most exchanges end here, without a read of the ledger.
-        if names.is_empty() {
-            return Vec::new();
-        }
-        let calls = self.read_calls(caller, names, by).await;
-        let mut waiting: Vec<(RecordName, RecordedCall)> = calls.iter().flatten().filter_map(posted_call).collect();
-        // The names come from a hash map, so they have no order of their own.
-        waiting.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
-        waiting
+    ) -> Result<Vec<NamedResult>, Unread> {
+        queries::read_posted(self, caller, names, by).await
     }
 
-    /// Reads calls of the caller. Returns nothing if the ledger fails or does not answer before the deadline `by`.
-    async fn read_calls(&self, caller: Caller, names: Vec<RecordName>, by: Instant) -> Vec<Option<Record>> {
-        let read = read_all(&*self.0.ledger, call_keys(caller, names), clock::unix_time());
-        // The exchange continues without the results: a slow ledger must not delay it.
-        if let Ok(Ok(records)) = timeout_at(by, read).await {
-            return records;
-        }
-        self.0.telemetry.record_late_event("unread");
-        Vec::new()
+    /// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
+    pub async fn read_contents(
+        &self,
+        caller: Caller,
+        results: &[NamedResult],
+        by: Instant,
+    ) -> Result<Vec<Option<String>>, Unread> {
+        queries::read_contents(self, caller, results, by).await
     }
 
-    /// Lists the deliveries that wait for the caller.
-    fn list_deliveries(&self, caller: Caller, now: Moment) -> LedgerReply<'_, Vec<Record>> {
-        let principal = *caller.principal().as_bytes();
-        self.0
-            .ledger
-            .list_records(RecordKind::Delivery, principal, ROWS_MAX, now)
+    /// Notes that a client's answer, by its hash, contains the posted result of its call. Does not wait.
+    pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
+        self.0.posted.note_contained(caller.principal(), call, answer);
+        self.queue_job(LateJob::Delivered(caller.principal(), call));
+    }
+
+    /// Counts a read that failed or came too late.
+    fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
+        if read.is_err() {
+            self.0.telemetry.record_late_event("unread");
+        }
+        read
     }
 
     /// Returns the number of results that wait for any caller that was seen since the start of the process.
     pub fn waiting_total(&self) -> usize {
-        self.0.pending.total_count()
+        self.0.posted.total_count()
     }
 
     /// Returns the number of results that wait for the caller, from memory: 0 until they were loaded.
     pub fn pending_count(&self, caller: Caller) -> usize {
         if self.is_used() {
-            self.0.pending.count_waiting(caller.principal(), clock::unix_time())
+            self.0.posted.count_waiting(caller.principal(), clock::unix_time())
         } else {
             0
         }
     }
 
-    /// Reads the results that wait for the caller into memory, once. After a timeout the next exchange tries again.
-    pub async fn load_pending(&self, caller: Caller, by: Instant) {
-        let principal = caller.principal();
-        if !self.is_used() || !caller.is_authenticated() || !self.0.pending.needs_load(principal) {
-            return;
-        }
-        match timeout_at(by, self.list_deliveries(caller, clock::unix_time())).await {
-            Ok(Ok(records)) => self.0.pending.load(principal, &records),
-            // Not marked as loaded, so that the next exchange reads again.
-            Ok(Err(_)) | Err(_) => self.0.telemetry.record_late_event("unread"),
+    /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.
+    pub fn has_posted(&self, caller: Caller) -> bool {
+        self.is_used() && self.0.posted.has_any(caller.principal(), clock::unix_time())
+    }
+
+    /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
+    pub async fn load_posted(&self, caller: Caller, by: Instant) {
+        if self.is_used() && caller.is_authenticated() {
+            queries::load_posted(self, caller, by).await;
         }
     }
 
-    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids. Reusable ids are
-    /// never found.
+    /// Reads which callers have posted results. Until then every caller may have some.
+    pub async fn load_owners(self) {
+        let (owners, ledger) = (self.0.delivery_owners.clone(), Arc::clone(&self.0.ledger));
+        // The handle is dropped first: this task must not keep the store alive.
+        drop(self);
+        owners.load(ledger).await;
+    }
+
+    /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.
+    /// Reusable ids are never found.
     pub async fn look_up_calls(
         &self,
         caller: Caller,
         ids: &[Vec<u8>],
-    ) -> Result<Vec<Option<(RecordName, RecordedCall)>>, LateError> {
+    ) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
         // Calls with reusable ids have names of another form, so this read never finds them.
-        let strong = ids.iter().take(ROWS_MAX).map(|id| record_names::strong_call_name(id));
-        let keys = call_keys(caller, strong);
-        let records = self.0.ledger.read(keys, clock::unix_time()).await?;
-        Ok(records.iter().map(|record| posted_call(record.as_ref()?)).collect())
+        let strong = ids.iter().map(|id| record_names::strong_call_name(id));
+        let names: Vec<RecordName> = strong.collect();
+        queries::look_up_calls(self, caller, &names).await
     }
 
     /// Queues a job for the worker. If the queue is full the job is lost, and counted.
@@ -467,16 +469,4 @@ where
         .max_capacity(CACHE_ENTRIES_MAX)
         .time_to_live(CACHE_TTL)
         .build()
-}
-
-/// Returns the keys of the caller's calls with these names.
-fn call_keys(caller: Caller, names: impl IntoIterator<Item = RecordName>) -> Vec<RecordKey> {
-    let key = |name| RecordKey::new(RecordKind::Call, caller.principal(), name);
-    names.into_iter().map(key).collect()
-}
-
-/// Decodes a call. Returns `None` if it has no posted result.
-fn posted_call(record: &Record) -> Option<(RecordName, RecordedCall)> {
-    let call = RecordedCall::decode(&record.value)?;
-    call.posted.is_some().then_some((record.key.name, call))
 }

@@ -1,7 +1,7 @@
-//! Results that wait for each principal, in memory: every exchange asks for their number.
+//! Posted results of each principal, in memory: every exchange asks which of them wait, and which belong into its body.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -9,120 +9,223 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Principal,
-    ledger::{Moment, Record, RecordName},
+    ledger::{MOMENT_MAX, Moment, PlacedRecord, RecordName},
 };
 
 /// Principals in memory. An evicted principal is read from the ledger again.
 const PRINCIPALS_MAX: u64 = 100_000;
+/// Results in memory of one principal, about 100 bytes each. With more of them, those that were received are forgotten.
+const RESULTS_MAX: usize = 65_536;
 
-/// Removed results that are remembered for one principal after its load.
-const REMOVED_MAX: usize = 4096;
-
-/// Waiting results by principal.
+/// Posted results by principal.
 #[derive(Clone, Debug)]
-pub(super) struct PendingResults(Cache<Principal, Arc<Mutex<PendingOfPrincipal>>>);
+pub(super) struct PostedResults(Cache<Principal, Arc<Mutex<ResultsOfPrincipal>>>);
 
-/// Waiting results of one principal.
-#[derive(Debug, Default)]
-struct PendingOfPrincipal {
-    /// `true` once the ledger was read.
-    is_loaded: bool,
-    /// Waiting results with the time until which each is stored.
-    waiting: HashMap<RecordName, Moment>,
-    /// Results that were removed. A load or an add that was delayed must not bring them back: a removed result never
-    /// waits again.
-    removed: HashSet<RecordName>,
+/// Posted results of one principal.
+#[derive(Debug)]
+struct ResultsOfPrincipal {
+    /// The place in the ledger behind which results were not read yet. `None` once all were read.
+    unread_behind: Option<u64>,
+    results: HashMap<RecordName, KnownResult>,
+    /// Number of waiting results.
+    waiting: usize,
+    /// The time at which the first result expires.
+    next_expiry: Moment,
 }
 
-impl Default for PendingResults {
+/// A posted result.
+#[derive(Clone, Copy, Debug)]
+struct KnownResult {
+    /// The time until which it is stored.
+    until: Moment,
+    /// `true` until the caller has received it.
+    is_waiting: bool,
+    /// The hash of a client's answer that contains the result already.
+    contained_in: Option<u64>,
+}
+
+/// The value of a delivery record: the format version, the kind, and its state. The key contains everything else.
+pub(super) mod delivery_value {
+    use bytes::Bytes;
+
+    /// A result that waits for its caller.
+    pub(in crate::late) const WAITING: Bytes = Bytes::from_static(&[1, 4]);
+    /// A result that the caller has received. It may still belong into another branch of the conversation.
+    pub(in crate::late) const RECEIVED: Bytes = Bytes::from_static(&[1, 5]);
+}
+
+impl Default for PostedResults {
     fn default() -> Self {
         Self(Cache::new(PRINCIPALS_MAX))
     }
 }
 
-impl PendingResults {
+impl PostedResults {
     /// Returns the number of waiting results of all principals in memory.
     pub(super) fn total_count(&self) -> usize {
-        self.0.iter().map(|(_, known)| lock_known(&known).waiting.len()).sum()
+        self.0.iter().map(|(_, known)| lock_known(&known).waiting).sum()
     }
 
-    /// Returns `true` if the ledger must be read for this principal. From now on its changes are tracked.
-    pub(super) fn needs_load(&self, principal: Principal) -> bool {
+    /// Returns the place behind which the ledger must be read for this principal. `None` once all was read.
+    ///
+    /// From now on the principal's changes are tracked.
+    pub(super) fn unread_behind(&self, principal: Principal) -> Option<u64> {
         // Inserted before the read, so that a change during the read is not lost.
         let known = self.0.get_with(principal, Arc::default);
-        let is_loaded = lock_known(&known).is_loaded;
-        !is_loaded
+        let behind = lock_known(&known).unread_behind;
+        behind
     }
 
-    /// Adds the records that the ledger returned. Changes since the read began are newer, and win.
-    pub(super) fn load(&self, principal: Principal, records: &[Record]) {
+    /// Notes that the ledger has no results of this principal.
+    pub(super) fn note_none(&self, principal: Principal) {
+        self.update_known(principal, |known| known.unread_behind = None);
+    }
+
+    /// Adds one page of records from the ledger. Changes since the read began are newer, and win.
+    pub(super) fn load_page(&self, principal: Principal, records: &[PlacedRecord], is_last: bool) {
         self.update_known(principal, |known| {
-            if known.is_loaded {
-                return;
+            for (_, record) in records {
+                let result = KnownResult {
+                    until: record.expires_at,
+                    is_waiting: record.value != delivery_value::RECEIVED,
+                    contained_in: None,
+                };
+                known.insert_new(record.key.name, result);
             }
-            for record in records {
-                if !known.removed.contains(&record.key.name) {
-                    known.waiting.insert(record.key.name, record.expires_at);
-                }
-            }
-            known.is_loaded = true;
+            let last = records.last().map(|(place, _)| *place);
+            // Two requests may read the same page: neither moves the place back.
+            known.unread_behind = known
+                .unread_behind
+                .filter(|_| !is_last)
+                .map(|behind| behind.max(last.unwrap_or(behind)));
         });
     }
 
     /// Adds a waiting result.
     pub(super) fn add(&self, principal: Principal, name: RecordName, until: Moment) {
-        self.update_known(principal, |known| {
-            if !known.removed.contains(&name) {
-                known.waiting.insert(name, until);
+        let result = KnownResult {
+            until,
+            is_waiting: true,
+            contained_in: None,
+        };
+        self.update_known(principal, |known| known.insert_new(name, result));
+    }
+
+    /// Notes that the caller has received a result.
+    pub(super) fn mark_received(&self, principal: Principal, name: RecordName, until: Moment) {
+        let received = KnownResult {
+            until,
+            is_waiting: false,
+            contained_in: None,
+        };
+        self.update_known(principal, |known| match known.results.get_mut(&name) {
+            Some(result) => {
+                known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
+                result.is_waiting = false;
             }
+            // A load or an add that was delayed must not make it wait again.
+            None => known.insert_new(name, received),
         });
     }
 
-    /// Removes a result that no longer waits.
-    pub(super) fn remove(&self, principal: Principal, name: RecordName) {
+    /// Notes that a client's answer, by its hash, contains the posted result already.
+    pub(super) fn note_contained(&self, principal: Principal, name: RecordName, answer: u64) {
         self.update_known(principal, |known| {
-            known.waiting.remove(&name);
-            // Before the load every removal counts, because the read may still return it.
-            if known.is_loaded && known.removed.len() >= REMOVED_MAX {
-                known.removed.clear();
+            if let Some(result) = known.results.get_mut(&name) {
+                result.contained_in = Some(answer);
             }
-            known.removed.insert(name);
         });
     }
 
     /// Returns `true` if this result waits.
-    pub(super) fn contains(&self, principal: Principal, name: &RecordName) -> bool {
+    pub(super) fn is_waiting(&self, principal: Principal, name: &RecordName) -> bool {
         let known = self.0.get(&principal);
-        known.is_some_and(|known| lock_known(&known).waiting.contains_key(name))
+        known.is_some_and(|known| {
+            lock_known(&known)
+                .results
+                .get(name)
+                .is_some_and(|result| result.is_waiting)
+        })
     }
 
-    /// Returns the names of the waiting results that pass `is_one`.
-    pub(super) fn filter_names(&self, principal: Principal, is_one: impl Fn(&RecordName) -> bool) -> Vec<RecordName> {
+    /// Returns `true` if the principal has a result that has not expired, whether received or not.
+    pub(super) fn has_any(&self, principal: Principal, now: Moment) -> bool {
+        let Some(known) = self.0.get(&principal) else {
+            return false;
+        };
+        let mut known = lock_known(&known);
+        known.forget_expired(now);
+        !known.results.is_empty()
+    }
+
+    /// Returns those of the names that have a posted result. Each comes with the hash of an answer that contains it.
+    pub(super) fn find_posted(
+        &self,
+        principal: Principal,
+        names: impl Iterator<Item = RecordName>,
+    ) -> Vec<(RecordName, Option<u64>)> {
         let Some(known) = self.0.get(&principal) else {
             return Vec::new();
         };
         let known = lock_known(&known);
-        known.waiting.keys().filter(|name| is_one(name)).copied().collect()
+        let find = |name: RecordName| Some((name, known.results.get(&name)?.contained_in));
+        names.filter_map(find).collect()
     }
 
     /// Returns the number of waiting results, without those that have expired.
     pub(super) fn count_waiting(&self, principal: Principal, now: Moment) -> usize {
         let Some(known) = self.0.get(&principal) else { return 0 };
         let mut known = lock_known(&known);
-        // The ledger does not announce the records that it expires.
-        known.waiting.retain(|_, until| *until > now);
-        known.waiting.len()
+        known.forget_expired(now);
+        known.waiting
     }
 
     /// Applies a change if the principal is in memory. For any other, a later load reads the whole state.
-    fn update_known(&self, principal: Principal, change: impl FnOnce(&mut PendingOfPrincipal)) {
+    fn update_known(&self, principal: Principal, change: impl FnOnce(&mut ResultsOfPrincipal)) {
         if let Some(known) = self.0.get(&principal) {
             change(&mut lock_known(&known));
         }
     }
 }
 
-fn lock_known(known: &Mutex<PendingOfPrincipal>) -> MutexGuard<'_, PendingOfPrincipal> {
+impl Default for ResultsOfPrincipal {
+    fn default() -> Self {
+        Self {
+            unread_behind: Some(0),
+            results: HashMap::new(),
+            waiting: 0,
+            next_expiry: MOMENT_MAX,
+        }
+    }
+}
+
+impl ResultsOfPrincipal {
+    /// Inserts a result if its name is new. An earlier entry is of a later change.
+    fn insert_new(&mut self, name: RecordName, result: KnownResult) {
+        if self.results.len() >= RESULTS_MAX {
+            self.results.retain(|_, known| known.is_waiting);
+        }
+        if let Entry::Vacant(slot) = self.results.entry(name) {
+            slot.insert(result);
+            self.waiting += usize::from(result.is_waiting);
+            self.next_expiry = self.next_expiry.min(result.until);
+        }
+    }
+
+    /// Forgets the results that have expired: the ledger does not announce them.
+    fn forget_expired(&mut self, now: Moment) {
+        // Every exchange asks, so the walk over all results is made only if one has expired.
+        if now < self.next_expiry {
+            return;
+        }
+        self.results.retain(|_, result| result.until > now);
+        self.waiting = self.results.values().filter(|result| result.is_waiting).count();
+        let expiries = self.results.values().map(|result| result.until);
+        self.next_expiry = expiries.min().unwrap_or(MOMENT_MAX);
+    }
+}
+
+fn lock_known(known: &Mutex<ResultsOfPrincipal>) -> MutexGuard<'_, ResultsOfPrincipal> {
     // A panic elsewhere leaves these maps usable.
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }

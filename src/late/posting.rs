@@ -6,8 +6,9 @@
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore, RETENTION_GRACE, feed,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling},
+    pending::delivery_value,
     record_names,
-    records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult},
+    records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
 };
 use crate::{
     auth::Principal,
@@ -17,9 +18,7 @@ use crate::{
 };
 
 /// The longest content, in bytes, that is stored with a refused result: 64 KiB.
-const EVIDENCE_BYTES_MAX: usize = 64 * 1024;
-/// The value of a delivery record: its format version and its kind. The key contains everything else.
-const DELIVERY_VALUE: &[u8] = &[1, 4];
+const EVIDENCE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The outcome of a posted result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,18 +172,24 @@ async fn write_result(
         failed: posted.failed,
     };
     call.state = state;
-    call.posted = Some(PostedResult {
+    let mut stored = PostedResult {
         attached,
         ..posted.clone()
-    });
-    let until = late.retained_until(&call);
+    };
+    let content = stored.content.split_long();
+    call.posted = Some(stored);
+    let until = record.expires_at.max(late.retained_until(&call));
     let principal = Principal::from_bytes(record.key.principal);
+    let content = content.map(|content| {
+        let key = RecordKey::new(RecordKind::ResultContent, principal, record.key.name);
+        CommitStep::insert_record(key, content.into(), until)
+    });
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
     let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
     let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
-    let delivery = CommitStep::insert_record(delivery, DELIVERY_VALUE.into(), until);
+    let delivery = CommitStep::insert_record(delivery, delivery_value::WAITING, until);
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
-    let steps = [late.replace_step(record, &call)].into_iter();
+    let steps = [late.replace_step(record, &call)].into_iter().chain(content);
     let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
     if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
@@ -193,7 +198,8 @@ async fn write_result(
         .telemetry
         .record_late_event(if attached { "attached" } else { "detached" });
     if is_pushed {
-        late.0.pending.add(principal, settled.name, until);
+        late.0.delivery_owners.note(RecordKind::Delivery, principal);
+        late.0.posted.add(principal, settled.name, until);
         late.0.feed.send_settled(principal, settled);
     }
     Ok(true)
@@ -320,9 +326,9 @@ async fn store_refused(
 ) -> Result<PostOutcome, LateError> {
     let now = clock::unix_time();
     let mut posted = posted.clone();
-    if posted.content.len() > EVIDENCE_BYTES_MAX {
+    if posted.content.byte_len() > EVIDENCE_BYTES_MAX {
         // The digest stays, so that an operator can still compare the content with the service's own log.
-        "null".clone_into(&mut posted.content);
+        posted.content = StoredContent::Inline("null".to_owned());
     }
     let key = RecordKey::new(
         RecordKind::RefusedResult,

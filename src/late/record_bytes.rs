@@ -26,8 +26,12 @@ impl RecordWriter {
     /// Writes a field of variable length.
     pub(super) fn write_text(&mut self, text: &[u8]) {
         // Always 64 bits, so that a file means the same on every platform.
-        self.write_bytes(&(text.len() as u64).to_le_bytes());
+        self.write_number(text.len() as u64);
         self.write_bytes(text);
+    }
+
+    pub(super) fn write_number(&mut self, number: u64) {
+        self.write_bytes(&number.to_le_bytes());
     }
 
     pub(super) fn write_flag(&mut self, flag: bool) {
@@ -43,7 +47,7 @@ impl RecordWriter {
     }
 
     pub(super) fn write_moment(&mut self, moment: Moment) {
-        self.write_bytes(&moment.as_secs().to_le_bytes());
+        self.write_number(moment.as_secs());
         self.write_bytes(&moment.subsec_nanos().to_le_bytes());
     }
 
@@ -64,30 +68,46 @@ impl RecordWriter {
 
 /// The unread rest of a record.
 #[derive(Debug)]
-pub(super) struct RecordReader<'b>(&'b [u8]);
+pub(super) struct RecordReader<'b> {
+    version: u8,
+    rest: &'b [u8],
+}
 
 impl<'b> RecordReader<'b> {
-    /// Begins to read a record. Returns `None` if its version or kind is another.
-    pub(super) fn new(bytes: &'b [u8], version: u8, what: u8) -> Option<Self> {
+    /// Begins to read a record. Returns `None` if its version is unknown, or its kind is another.
+    pub(super) fn new(bytes: &'b [u8], latest: u8, what: u8) -> Option<Self> {
         match bytes.split_first_chunk() {
-            Some(([of, is], rest)) if (*of, *is) == (version, what) => Some(Self(rest)),
+            Some(([version, is], rest)) if (1..=latest).contains(version) && *is == what => Some(Self {
+                version: *version,
+                rest,
+            }),
             _ => None,
         }
     }
 
+    /// Returns the format version of the record.
+    pub(super) const fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Reads a number.
+    pub(super) fn read_number(&mut self) -> Option<u64> {
+        self.read_bytes().map(u64::from_le_bytes)
+    }
+
     /// Reads a field of fixed length. Returns `None` if the record is cut off.
     pub(super) fn read_bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
         Some(*bytes)
     }
 
     /// Reads a field of variable length.
     pub(super) fn read_text(&mut self) -> Option<&'b [u8]> {
-        let length = usize::try_from(u64::from_le_bytes(self.read_bytes()?)).ok()?;
+        let length = usize::try_from(self.read_number()?).ok()?;
         // Checked: a damaged length must not panic, and must not allocate.
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
+        let (text, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
         Some(text)
     }
 
@@ -119,7 +139,7 @@ impl<'b> RecordReader<'b> {
     }
 
     pub(super) fn read_moment(&mut self) -> Option<Moment> {
-        let seconds = u64::from_le_bytes(self.read_bytes()?);
+        let seconds = self.read_number()?;
         let nanos = u32::from_le_bytes(self.read_bytes()?);
         // More nanoseconds would carry into the seconds, and `Duration::new` panics if those overflow.
         (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
@@ -133,6 +153,6 @@ impl<'b> RecordReader<'b> {
 
     /// Checks that nothing is left: trailing bytes mean damage.
     pub(super) fn expect_end(self) -> Option<()> {
-        self.0.is_empty().then_some(())
+        self.rest.is_empty().then_some(())
     }
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::record_bytes::{RecordReader, RecordWriter};
 use crate::{auth::Owner, auth::PrincipalHash, ledger::Moment, repair::Tier, session::SessionStrength};
 
-/// The format version.
-const VERSION: u8 = 1;
+/// The format version. Version 1 had every content in its record, and no withheld results.
+const VERSION: u8 = 2;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
 const EVIDENCE: u8 = 3;
@@ -59,11 +59,54 @@ impl RecordedCallState {
     }
 }
 
+/// The longest content, in bytes, that is stored in the record of its call. Lists read these records.
+pub const INLINE_BYTES_MAX: usize = 1024;
+
+/// The content of a stored result.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoredContent {
+    /// The content itself. Invariant: one valid JSON value.
+    Inline(String),
+    /// The length, in bytes, of a content in a record of its own.
+    Apart(u64),
+}
+
+impl StoredContent {
+    /// Returns the length of the content in bytes.
+    pub const fn byte_len(&self) -> u64 {
+        match self {
+            Self::Inline(content) => content.len() as u64,
+            Self::Apart(length) => *length,
+        }
+    }
+
+    /// Moves a long content out. The rest goes into the record of the call, the content into a record of its own.
+    pub fn split_long(&mut self) -> Option<String> {
+        match self {
+            Self::Inline(content) if content.len() > INLINE_BYTES_MAX => {
+                let apart = Self::Apart(content.len() as u64);
+                match std::mem::replace(self, apart) {
+                    Self::Inline(content) => Some(content),
+                    Self::Apart(_) => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for StoredContent {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StoredContent({} bytes)", self.byte_len())
+    }
+}
+
 /// A result as a service posted it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostedResult {
-    /// The content. Invariant: one valid JSON value.
-    pub content: String,
+    /// The content.
+    pub content: StoredContent,
     /// `true` if the tool reported an error.
     pub failed: bool,
     /// The hash of the content and of `failed`. Two posts are the same result if their digests are equal.
@@ -85,7 +128,7 @@ impl PostedResult {
         hash.update(content.as_bytes());
         Self {
             digest: hash.finalize().into(),
-            content,
+            content: StoredContent::Inline(content),
             failed,
             posted_at,
             service: service.to_owned(),
@@ -95,7 +138,16 @@ impl PostedResult {
 
     /// Appends the result to a record.
     fn write_to(&self, to: &mut RecordWriter) {
-        to.write_text(self.content.as_bytes());
+        match &self.content {
+            StoredContent::Inline(content) => {
+                to.write_flag(false);
+                to.write_text(content.as_bytes());
+            }
+            StoredContent::Apart(length) => {
+                to.write_flag(true);
+                to.write_number(*length);
+            }
+        }
         to.write_flag(self.failed);
         to.write_bytes(&self.digest);
         to.write_moment(self.posted_at);
@@ -105,8 +157,14 @@ impl PostedResult {
 
     /// Reads the result from a record.
     fn read_from(from: &mut RecordReader<'_>) -> Option<Self> {
+        // Version 1 had no flag: its contents were all in the record.
+        let is_apart = from.version() > 1 && from.read_flag()?;
         Some(Self {
-            content: from.read_utf8()?,
+            content: if is_apart {
+                StoredContent::Apart(from.read_number()?)
+            } else {
+                StoredContent::Inline(from.read_utf8()?)
+            },
             failed: from.read_flag()?,
             digest: from.read_bytes()?,
             posted_at: from.read_moment()?,
@@ -119,7 +177,7 @@ impl PostedResult {
 impl std::fmt::Debug for PostedResult {
     // The content belongs to a conversation, so it never reaches a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PostedResult({} bytes, failed {})", self.content.len(), self.failed)
+        write!(f, "PostedResult({:?}, failed {})", self.content, self.failed)
     }
 }
 
@@ -152,8 +210,10 @@ pub struct RecordedCall {
     pub expires_at: Moment,
     /// The state.
     pub state: RecordedCallState,
-    /// The first result that was posted. It never changes.
+    /// The first result that was posted, or its correction.
     pub posted: Option<PostedResult>,
+    /// `true` if a provider refused the result, so that no request gets it until it is corrected.
+    pub is_withheld: bool,
 }
 
 impl RecordedCall {
@@ -177,6 +237,7 @@ impl RecordedCall {
         if let Some(posted) = &self.posted {
             posted.write_to(&mut to);
         }
+        to.write_flag(self.is_withheld);
         to.into_bytes()
     }
 
@@ -206,6 +267,7 @@ impl RecordedCall {
             } else {
                 None
             },
+            is_withheld: from.version() > 1 && from.read_flag()?,
         };
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;

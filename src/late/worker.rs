@@ -1,6 +1,6 @@
 //! The writer behind exchanges: it records calls and notes deliveries, one job after the other.
 
-use std::{sync::Weak, time::Duration};
+use std::{fmt, sync::Weak, time::Duration};
 
 use super::{LateError, LateStore, LateStoreInner, changes, posting};
 use crate::{
@@ -10,14 +10,23 @@ use crate::{
 };
 
 /// A job of the worker.
-#[derive(Debug)]
 pub enum LateJob {
     /// Records the calls of one turn, and settles results that are parked for them. Each call is inserted by a step.
     Record(Vec<(Index, CommitStep)>),
+    /// Marks a call as answered by its client. The content of the answer, as JSON, is needed only if a posted result
+    /// waits.
+    Answered(Principal, RecordName, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
+}
+
+impl fmt::Debug for LateJob {
+    // A job may contain the client's answer, which never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateJob")
+    }
 }
 
 /// The writer of late results.
@@ -40,6 +49,9 @@ impl BackgroundWriter for LateWriter {
         };
         match job {
             LateJob::Record(news) => record_calls(&late, news).await,
+            LateJob::Answered(principal, name, content) => {
+                changes::mark_answered(&late, *principal, *name, content.as_deref()).await
+            }
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
         }

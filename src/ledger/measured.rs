@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::{
-    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSize, Moment, PrincipalHash, Record,
-    RecordKey, RecordKind,
+    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSize, Moment, PlacedRecord,
+    PrincipalHash, Record, RecordKey, RecordKind,
 };
 use crate::{clock, telemetry::Telemetry};
 
@@ -62,6 +62,21 @@ impl Ledger for MeasuredLedger {
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>> {
         self.measure_op("list", self.ledger.list_records(kind, principal, limit, now))
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        self.measure_op("list", self.ledger.list_after(kind, principal, after, limit, now))
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.measure_op("list", self.ledger.list_principals(kind, limit))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize, Moment, ROWS_MAX,
-    Record, RecordKey, RecordKind, RecordName,
+    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize, Moment,
+    PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName,
     steps::{self, RecordStore},
     usage_counter::UsageCounter,
 };
@@ -28,9 +28,6 @@ impl fmt::Debug for MemoryLedger {
         f.debug_struct("MemoryLedger").finish_non_exhaustive()
     }
 }
-
-/// A record, with its place in the order of inserts.
-type PlacedRecord = (u64, Record);
 
 #[derive(Debug, Default)]
 struct MemoryRecords {
@@ -104,6 +101,46 @@ impl MemoryRecords {
         self.latest_records(names, limit, now)
     }
 
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> Vec<PlacedRecord> {
+        let Some(first) = after.checked_add(1) else {
+            return Vec::new();
+        };
+        let places = (kind, principal, first)..=(kind, principal, u64::MAX);
+        let record = |((_, _, place), name): (&(RecordKind, PrincipalHash, u64), &RecordName)| {
+            let key = RecordKey {
+                kind,
+                principal,
+                name: *name,
+            };
+            Some((*place, self.live_record(&key, now)?.clone()))
+        };
+        let found = self.by_principal.range(places).filter_map(record);
+        found.take(limit.min(ROWS_MAX)).collect()
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> Vec<PrincipalHash> {
+        let mut found: Vec<PrincipalHash> = Vec::new();
+        let mut first = Some([0; 32]);
+        // Each step skips the rest of one principal's records.
+        while let Some(from) = first.filter(|_| found.len() < limit) {
+            let mut later = self.by_principal.range((kind, from, 0)..);
+            let principal = later.next().map(|((of, principal, _), _)| (*of, *principal));
+            let Some((_, principal)) = principal.filter(|(of, _)| *of == kind) else {
+                break;
+            };
+            found.push(principal);
+            first = next_hash(principal);
+        }
+        found
+    }
+
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> Vec<Record> {
         let places = (kind, index, 0)..=(kind, index, u64::MAX);
         let keys = self.by_index.range(places).rev().map(|(_, key)| *key);
@@ -117,6 +154,17 @@ impl MemoryRecords {
         found.reverse();
         found
     }
+}
+
+/// Returns the hash that follows this one in their order. `None` after the last.
+fn next_hash(mut hash: PrincipalHash) -> Option<PrincipalHash> {
+    for byte in hash.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(hash);
+        }
+    }
+    None
 }
 
 impl RecordStore for MemoryRecords {
@@ -224,6 +272,23 @@ impl Ledger for MemoryLedger {
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
         let found = self.lock_records().find_by_index(kind, index, limit, now);
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        let found = self.lock_records().list_after(kind, principal, after, limit, now);
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        let found = self.lock_records().list_principals(kind, limit);
         Box::pin(ready(Ok(found)))
     }
 

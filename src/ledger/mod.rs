@@ -8,6 +8,7 @@ mod batched_reads;
 mod expiry;
 mod measured;
 mod memory;
+mod record_owners;
 mod sqlite;
 mod steps;
 mod usage_counter;
@@ -19,10 +20,11 @@ use bytes::Bytes;
 
 use crate::auth::{Principal, PrincipalHash};
 
-pub use batched_reads::read_all;
+pub use batched_reads::{read_all, read_by};
 pub use expiry::remove_expired_hourly;
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
+pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, LedgerInspector, SqliteLedger};
 pub use write_behind::{
     BackgroundWriter, CommitWriter, QueueWorker, QueuedJob, WriteBehind, WriteBehindWorker, flush_queue, job_queue,
@@ -35,6 +37,9 @@ pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const RECORD_BYTES: u64 = 256;
 /// The most records that one read, list or find returns, and the most steps of one commit.
 pub const ROWS_MAX: usize = 1024;
+
+/// A record with its place in the order of inserts.
+pub type PlacedRecord = (u64, Record);
 
 /// The future that a ledger method returns. It is boxed so that the store can be chosen at startup.
 pub type LedgerReply<'l, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'l>>;
@@ -78,11 +83,13 @@ pub enum RecordKind {
     Continuity = 9,
     /// A block of thinking that a provider has accepted, or refused as foreign.
     Thinking = 10,
+    /// The content of a posted result that is too long for the record of its call.
+    ResultContent = 11,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -93,6 +100,7 @@ impl RecordKind {
         Self::ClientResult,
         Self::Continuity,
         Self::Thinking,
+        Self::ResultContent,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -108,6 +116,7 @@ impl RecordKind {
             Self::ClientResult => "seen",
             Self::Continuity => "continuity",
             Self::Thinking => "thinking",
+            Self::ResultContent => "content",
         }
     }
 }
@@ -298,6 +307,11 @@ impl LedgerError {
     }
 }
 
+/// The ledger failed, or did not answer before the deadline: its records are unknown. That is not the same as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ledger failed or did not answer in time")]
+pub struct Unread;
+
 /// The error of opening a store. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerOpenError {
@@ -360,6 +374,23 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         limit: usize,
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>>;
+
+    /// Returns the first `limit` records of one kind of one principal behind the place `after`, in the order of their
+    /// inserts, each with its place. The first page begins behind 0.
+    ///
+    /// A place is never used for two records, and stays valid after its record is removed.
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>>;
+
+    /// Returns the principals that have records of this kind, `limit` at most and each once. Records that have expired
+    /// and were not removed yet count too.
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>>;
 
     /// Returns the latest `limit` records of one kind under this index, in the order of their inserts.
     ///

@@ -37,16 +37,19 @@ pub(super) async fn answer_owner(
             let found = api.late.look_up_calls(owner, &ids).await?;
             // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
             let named = ids.iter().zip(&found);
-            let rows =
-                named.filter_map(|(id, found)| found.as_ref().map(|(name, call)| result_row(id, name, call, true)));
+            let rows = named.filter_map(|(id, found)| {
+                let ((name, call), content) = found.as_ref()?;
+                Some(result_row(id, name, call, Some(content)))
+            });
             Ok(list_response("results", rows))
         }
         LedgerOperation::Outstanding => {
-            let waiting = api.late.outstanding_results(owner).await?;
+            let page = api.late.list_outstanding(owner, 0, 1024).await?;
             // Without content: the list may name many results, and a lookup returns the content.
-            let rows = waiting
+            let rows = page
+                .results
                 .iter()
-                .map(|(name, call)| result_row(&call.id, name, call, false));
+                .map(|(name, call)| result_row(&call.id, name, call, None));
             Ok(list_response("outstanding", rows))
         }
         LedgerOperation::Feed => feed::open_feed(api, owner),
@@ -83,15 +86,13 @@ fn list_response(name: &str, rows: impl Iterator<Item = String>) -> Response<Led
 }
 
 /// Writes a call with its posted result as a JSON object.
-fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, with_content: bool) -> String {
+fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option<&String>) -> String {
     let Some(posted) = &call.posted else {
         return "null".to_owned();
     };
-    let content = if with_content {
-        format!(",\"content\":{}", readable_content(&posted.content))
-    } else {
-        String::new()
-    };
+    let content = content.map_or_else(String::new, |content| {
+        format!(",\"content\":{}", readable_content(content))
+    });
     // Written by hand, so that the content keeps the bytes that were posted.
     format!(
         "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{}{content}}}",

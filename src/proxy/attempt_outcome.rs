@@ -6,6 +6,7 @@ use super::{answer_note::AnswerNote, late_results::LateResults, response_chain::
 use crate::{
     auth::Caller,
     clock,
+    ledger::RecordName,
     policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
     profiles::{ObservedAttempt, Profiles},
     session::Lane,
@@ -24,6 +25,8 @@ pub(super) struct AttemptOutcome {
     pub(super) lane: Option<Lane>,
     /// Late-result context. `None` if no tool service is configured.
     pub(super) late_results: Option<LateResults>,
+    /// Calls whose posted results stand in their places in the accepted request.
+    pub(super) restored: Vec<RecordName>,
     /// The owner and key of the values that the answer carries. `None` if no provider wants any of them back.
     pub(super) note: Option<AnswerNote>,
     /// The items before the answer. `None` unless the answer's id stands for items that are all known.
@@ -37,6 +40,13 @@ impl AttemptOutcome {
     pub(super) fn report_verdict(self, verdict: Verdict, hints: &LimitHints) {
         self.profiles
             .record_attempt(&self.attempt, verdict, hints, clock::std_now());
+    }
+
+    /// Notes that the caller has received the posted results: the whole answer to them was relayed.
+    pub(super) fn note_delivered(&self) {
+        if let Some(results) = &self.late_results {
+            results.late.note_delivered(self.caller, self.restored.iter().copied());
+        }
     }
 
     /// Records the answer in its session. Returns the number of its calls that no client waits for any more.

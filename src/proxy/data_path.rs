@@ -27,6 +27,18 @@ pub enum OnBindingError {
     Surface,
 }
 
+/// Reaction to a ledger that does not answer, for a body that may contradict what was sent before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnOutage {
+    /// Wait up to 5 seconds, then send a placeholder that is not stored.
+    #[default]
+    Wait,
+    /// Wait up to 5 seconds, then refuse the request with 503.
+    Refuse,
+    /// Wait up to 250 ms, then send a placeholder that is not stored.
+    Degrade,
+}
+
 /// Settings of the data path.
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
@@ -44,6 +56,8 @@ pub struct ProxySettings {
     pub policy: RepairPolicy,
     /// Reaction to thinking that the provider has bound to another prefix.
     pub on_binding_error: OnBindingError,
+    /// Reaction to a ledger that does not answer.
+    pub on_outage: OnOutage,
     /// Timeouts of an exchange.
     pub timeouts: ExchangeTimeouts,
     /// Rules by which requests move between profiles.

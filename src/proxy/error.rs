@@ -19,6 +19,9 @@ use crate::{
 /// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
 const RETRY_AFTER_MAX: u64 = 60;
 
+/// The `retry-after` of a request that needs the ledger, in seconds.
+const LEDGER_RETRY_AFTER: u64 = 2;
+
 /// The failure for which the proxy itself answers an exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
@@ -64,6 +67,9 @@ pub enum ProxyError {
     /// The provider's stream broke or timed out before its first event.
     #[error("the answer failed before its first event")]
     NotBegun(Verdict),
+    /// The ledger did not answer, and the body may contradict what was sent before.
+    #[error("the ledger did not answer in time")]
+    LedgerAway,
     /// The exchange reached its total time limit.
     #[error("timeout: the exchange reached its total time limit")]
     Deadline,
@@ -98,6 +104,7 @@ impl ProxyError {
             } => refused("too_large"),
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
+            Self::LedgerAway => refused("ledger_away"),
             Self::Upstream { error, .. } => error.verdict(),
             Self::NotBegun(verdict) => *verdict,
             Self::Exhausted { .. } => Verdict::from_class(Class::Exhausted),
@@ -112,7 +119,10 @@ impl ProxyError {
 
     /// Returns the side that caused the failure, as in `x-antiphon-fault`.
     pub fn side(&self) -> &'static str {
-        self.verdict().class.fault_side().map_or("proxy", Side::label)
+        match self {
+            Self::LedgerAway => Side::Proxy.label(),
+            _ => self.verdict().class.fault_side().map_or("proxy", Side::label),
+        }
     }
 
     /// Returns the phase of the failure, as in `x-antiphon-phase`.
@@ -157,7 +167,7 @@ impl ProxyError {
             {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Exhausted { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Exhausted { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -190,6 +200,11 @@ impl ProxyError {
             }
             Self::NotBegun(_) => "timeout: the provider did not begin to answer; try again".to_owned(),
             Self::Deadline => "timeout: the exchange reached its total time limit; try again".to_owned(),
+            Self::LedgerAway => {
+                "the proxy's ledger did not answer, and the history has a call that it may have answered \
+                                 before; try again"
+                    .to_owned()
+            }
             Self::Exhausted {
                 upstream,
                 reasons,
@@ -207,6 +222,7 @@ impl ProxyError {
             Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
             Self::Exhausted { .. } => return "destination_unavailable",
+            Self::LedgerAway => return "proxy_internal_error",
             _ => {
                 return match self.status() {
                     StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "http_request_denied",
@@ -256,6 +272,9 @@ impl ProxyError {
         }
         if let Some(kind) = shape.error_type_header(status.as_u16()) {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
+        }
+        if matches!(self, Self::LedgerAway) {
+            fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
         }
         if let Self::Exhausted { wait: Some(wait), .. } = self {
             // Rounded up: a retry a moment too early would fail again.

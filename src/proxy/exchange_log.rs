@@ -291,6 +291,10 @@ impl ExchangeLog {
             self.telemetry
                 .record_detached_calls(DetachReason::StreamDropped, dropped);
         }
+        // Half an answer proves that the provider had the results, and not that the client will go on.
+        if let Some(outcome) = self.outcome.as_ref().filter(|_| verdict.class == Class::Success) {
+            outcome.note_delivered();
+        }
         self.report_verdict(verdict, hints);
         match self.head_verdict {
             // An error in the head stays the cause, however its body ended.

@@ -1,20 +1,24 @@
 //! Late results of one request: which calls are recorded, which posted results the body gets, and where.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, FoundResult, LateStore, ObservedCall, records::RecordedCall},
-    ledger::RecordName,
+    digest::digest_of,
+    late::{CallQuery, FoundResult, LateStore, NamedResult, ObservedCall, records::RecordedCall},
+    ledger::{RecordName, Unread},
     recall::{APPENDED_CALLS_MAX, AnswerScope, AnswerStore, AppendedText},
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Placeholder, append_texts, id_letters, input_hash,
-        is_strong, late_places, late_text,
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, Paired, PinnedAnswer, Placeholder, append_texts,
+        block_content, contains_result, id_letters, input_hash, is_strong, late_places, late_text, text_contains,
     },
     session::{Lane, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
@@ -56,6 +60,14 @@ pub(super) struct AppendedAtEnd {
     pub(super) body: Bytes,
     pub(super) anchor: Anchor,
     pub(super) appended: AppendedText,
+}
+
+/// Wait of one request for the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LedgerWait {
+    pub(super) deadline: Instant,
+    /// `true` if the ledger is asked even in its cooldown.
+    pub(super) is_patient: bool,
 }
 
 /// Calls of a body by their names.
@@ -112,7 +124,11 @@ impl LateResults {
                     input_hash: input,
                 };
                 let name = LateStore::call_name(self.lane.map(|lane| lane.id), &wanted);
-                self.late.note_client_result(self.caller, name, &tool);
+                // Copied only for a result that waits: the ledger compares both.
+                let block = answer.filter(|_| self.late.is_waiting(self.caller, &name));
+                let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
+                let content = block.and_then(block_content).map(str::to_owned);
+                self.late.note_client_result(self.caller, name, &tool, content);
             } else {
                 open.push(self.describe_opened(&call.id, &tool, Some(input)));
             }
@@ -140,12 +156,20 @@ impl LateResults {
     }
 
     /// Returns the results that tool services posted for these calls, in the calls' order.
-    ///
-    /// Returns no result if the ledger fails or does not answer in time.
-    pub(super) async fn posted_results(&self, calls: &[&BodyCall], deadline: Instant) -> Vec<Option<FoundResult>> {
+    pub(super) async fn posted_results(
+        &self,
+        calls: &[&BodyCall],
+        deadline: Instant,
+    ) -> Result<Vec<Option<FoundResult>>, Unread> {
         let wanted: Vec<CallQuery> = calls.iter().map(|call| wanted_result(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
         self.late.find_results(self.caller, lane, &wanted, deadline).await
+    }
+
+    /// Returns the record name of a call whose posted result waits for the caller.
+    pub(super) fn waiting_result(&self, call: &BodyCall) -> Option<RecordName> {
+        let name = LateStore::call_name(self.lane.map(|lane| lane.id), &wanted_result(call));
+        self.late.is_waiting(self.caller, &name).then_some(name)
     }
 
     /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
@@ -157,29 +181,35 @@ impl LateResults {
         paired: &Paired<'_>,
         outline: &Outline,
         adds: bool,
-        deadline: Instant,
-    ) -> Option<WithLateTexts> {
-        let caller = self.caller;
-        // An unverified caller has no records.
-        let is_verified = timeout_at(deadline, self.late.callers().is_verified(caller)).await;
-        if !is_verified.unwrap_or(false) {
-            return None;
-        }
-        let known = self.recall.texts_of_caller(caller, deadline).await?;
+        wait: LedgerWait,
+    ) -> Result<Option<WithLateTexts>, Unread> {
+        let (caller, deadline) = (self.caller, wait.deadline);
         // What a restart would forget is not put in: later requests would not contain the same prefix.
-        let waiting = adds && self.recall.survives_restart() && self.late.pending_count(caller) > 0;
-        if known.is_empty() && !waiting {
-            return None;
+        let ends_with_words = adds && outline.ends_with_user_text;
+        let may_add = ends_with_words && self.recall.survives_restart() && self.late.has_posted(caller);
+        // Most requests end here, without a wait.
+        if !may_add && !self.recall.may_have_texts(caller) {
+            return Ok(None);
         }
-        let (places, calls) = catch_core_panic(|| Some((late_places(paired), paired.all_calls())))?;
+        // An unverified caller has no records.
+        if !self.late.callers().verify(caller, deadline).await? {
+            return Ok(None);
+        }
+        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired), paired.all_calls()))) else {
+            return Ok(None);
+        };
+        let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
+        let known = self
+            .recall
+            .texts_at(caller, &anchors, wait.is_patient, deadline)
+            .await?;
         let by_name = self.index_by_name(&calls);
         let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
         for place in &places {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
-            let Some(appended) = known
-                .get(&place.anchor)
-                .filter(|appended| appended.calls.iter().all(|call| by_name.contains_key(call)))
-            else {
+            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
+            let stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
+            let Some(appended) = stored.filter(is_its).next() else {
                 continue;
             };
             // Two branches of a conversation may have been merged: each result is inserted once.
@@ -187,79 +217,116 @@ impl LateResults {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
-            if self.are_pinned_in_place(&by_name, &appended.calls, deadline).await {
+            if self.are_pinned_in_place(&by_name, appended, deadline).await {
                 continue;
             }
             texts.push((place.message, appended.text.clone()));
             inserted.extend(&appended.calls);
             // A turn of the assistant follows: the model has seen these results.
-            if place.is_answered && waiting {
+            if place.is_answered {
                 self.late.note_acknowledged(caller, appended.calls.iter().copied());
             }
         }
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
-        let last = places.last().filter(|place| {
-            waiting && outline.ends_with_user_text && !place.is_answered && !known.contains_key(&place.anchor)
-        });
+        let last = places
+            .last()
+            .filter(|place| may_add && !place.is_answered && !known.contains_key(&place.anchor));
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.waiting_texts(&calls, &by_name, &inserted, deadline).await
+            && let Some(appended) = self.waiting_texts(plain, &calls, &inserted, deadline).await
             && let Some((stored, _)) = self.recall.append_text(caller, place.anchor, appended, deadline).await
         {
             texts.push((place.message, stored.text.clone()));
             inserted.extend(&stored.calls);
         }
         if texts.is_empty() {
-            return None;
+            return Ok(None);
         }
         let last = places.last().map(|place| place.message);
-        let body = catch_core_panic(|| append_texts(paired, plain, &texts).ok())?;
+        let Some(body) = catch_core_panic(|| append_texts(paired, plain, &texts).ok()) else {
+            return Ok(None);
+        };
         let texts = LateTexts {
             count: texts.len(),
             calls: inserted,
             is_at_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
         };
-        Some(WithLateTexts { body, texts })
+        Ok(Some(WithLateTexts { body, texts }))
     }
 
-    /// Collects the results to append now: of calls in this body that only a placeholder answers.
+    /// Collects the results to append now: of calls in this body whose answer there does not contain the result.
     ///
-    /// The placeholder may be the proxy's, or a client's text that the result was lost.
+    /// That answer is a placeholder of the proxy, a client's text that the result was lost, or one that the client gave
+    /// before the result came, such as "job started".
     async fn waiting_texts(
         &self,
+        plain: &Bytes,
         calls: &[BodyCall],
-        by_name: &CallsByName<'_>,
         inserted: &HashSet<RecordName>,
         deadline: Instant,
     ) -> Option<AppendedText> {
-        let waiting = self
-            .late
-            .waiting_results(self.caller, |name| by_name.contains_key(name), deadline);
-        let waiting = waiting.await;
-        let (mut texts, mut named, mut room) = (Vec::new(), Vec::new(), APPENDED_BYTES_MAX);
-        for (name, call) in waiting.iter().filter(|(name, _)| !inserted.contains(name)) {
-            let Some(in_body) = find_in_body(calls, call) else {
+        let lane = self.lane.map(|lane| lane.id);
+        let named = calls
+            .iter()
+            .map(|call| (LateStore::call_name(lane, &wanted_result(call)), call));
+        let named: HashMap<RecordName, &BodyCall> = named.filter(|(name, _)| !inserted.contains(name)).collect();
+        let posted = self.late.find_posted(self.caller, named.keys().copied());
+        let lacking: HashMap<RecordName, Option<u64>> = posted.into_iter().collect();
+        // In document order, and not in that of a map, so that the same request gives the same bytes.
+        let mut lacking: Vec<(RecordName, &BodyCall)> = calls
+            .iter()
+            .map(|call| (LateStore::call_name(lane, &wanted_result(call)), call))
+            .filter(|(name, call)| {
+                lacking
+                    .get(name)
+                    .is_some_and(|known| !is_contained_in(*known, call, plain))
+            })
+            .collect();
+        self.retain_placeholders(&mut lacking, deadline).await.ok()?;
+        lacking.truncate(APPENDED_CALLS_MAX);
+        let names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let found = self.late.read_posted(self.caller, &names, deadline).await.ok()?;
+        let chosen = choose_that_fit(found);
+        let contents = self.late.read_contents(self.caller, &chosen, deadline).await.ok()?;
+        let (mut texts, mut appended) = (Vec::new(), Vec::new());
+        for ((name, call), content) in chosen.iter().zip(contents) {
+            let (Some(in_body), Some(content), Some(posted)) = (find_in_body(calls, call), content, &call.posted)
+            else {
                 continue;
             };
-            // A real result in the body comes first: the model must not read two results of one call.
-            if !self.has_placeholder(in_body, deadline).await {
+            if let Some((answer, hash)) = real_answer(in_body, plain)
+                && contains_result(answer, &content)
+            {
+                self.late.note_contained(self.caller, *name, hash);
                 continue;
             }
-            let Some(posted) = &call.posted else { continue };
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
-            let text = late_text(&id, &tool, &posted.content, posted.failed);
-            // A text above the limit is sent alone: it would otherwise wait for ever.
-            if named.is_empty() || text.len() <= room {
-                room = room.saturating_sub(text.len());
-                texts.push(text);
-                named.push(*name);
-            }
-            if named.len() >= APPENDED_CALLS_MAX {
-                break;
-            }
+            texts.push(late_text(&id, &tool, &content, posted.failed));
+            appended.push(*name);
         }
         let text = texts.join("\n\n");
-        (!text.is_empty()).then_some(AppendedText { text, calls: named })
+        (!text.is_empty()).then_some(AppendedText { text, calls: appended })
+    }
+
+    /// Removes the calls without an answer in the body, unless a placeholder stands for their answer.
+    async fn retain_placeholders(
+        &self,
+        calls: &mut Vec<(RecordName, &BodyCall)>,
+        deadline: Instant,
+    ) -> Result<(), Unread> {
+        let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
+        let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
+        let pinned = self.pinned_answers(&keys, deadline).await?;
+        calls.retain(|(_, call)| match call.answer {
+            BodyAnswer::InPlace { .. } => true,
+            BodyAnswer::Elsewhere => false,
+            // A call without any answer yet gets its result in its place.
+            BodyAnswer::Nothing => matches!(pinned.get(&call.key), Some(PinnedAnswer::Placeholder(_))),
+        });
+        Ok(())
     }
 
     /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
@@ -275,40 +342,78 @@ impl LateResults {
         by_name
     }
 
-    /// Returns `true` if the provider gets a placeholder for the call.
-    async fn has_placeholder(&self, call: &BodyCall, deadline: Instant) -> bool {
-        match call.answer {
-            BodyAnswer::InPlace { is_lost } => is_lost,
-            BodyAnswer::Elsewhere => false,
-            BodyAnswer::Nothing => matches!(
-                self.pinned_answer(call, deadline).await,
-                Some(PinnedAnswer::Placeholder(_))
-            ),
-        }
-    }
-
-    /// Returns `true` if each of these calls has a pinned result in its place, and none from the client.
-    async fn are_pinned_in_place(&self, by_name: &CallsByName<'_>, calls: &[RecordName], deadline: Instant) -> bool {
-        for name in calls {
+    /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.
+    async fn are_pinned_in_place(&self, by_name: &CallsByName<'_>, appended: &AppendedText, deadline: Instant) -> bool {
+        let mut calls = Vec::new();
+        for name in &appended.calls {
             let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
                 return false;
             };
-            if !matches!(self.pinned_answer(call, deadline).await, Some(PinnedAnswer::Result(_))) {
-                return false;
-            }
+            calls.push(*call);
         }
-        !calls.is_empty()
+        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
+        let pinned = self.pinned_answers(&keys, deadline).await.unwrap_or_default();
+        // A result that the client once brought may stand there, and differ from the posted one.
+        let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
+            Some(PinnedAnswer::Result(real)) => text_contains(&appended.text, call, real),
+            _ => false,
+        };
+        !calls.is_empty() && calls.iter().all(is_same)
     }
 
-    /// Returns the pinned answer of a call to which the client sends no result.
-    async fn pinned_answer(&self, call: &BodyCall, deadline: Instant) -> Option<PinnedAnswer> {
+    /// Returns the pinned answers of calls to which the client sends no result.
+    async fn pinned_answers(
+        &self,
+        calls: &[CallKey],
+        deadline: Instant,
+    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+        let scope = self.pin_scope();
+        let cached = |key: &CallKey| Some((*key, self.recall.cached_answer(scope, *key)?));
+        let mut pinned: HashMap<CallKey, PinnedAnswer> = calls.iter().filter_map(cached).collect();
         // Memory first: only the ledger costs a wait.
-        if let Some(known) = self.recall.cached_answer(self.pin_scope(), call.key) {
-            return Some(known);
+        let missing: Vec<CallKey> = calls.iter().copied().filter(|key| !pinned.contains_key(key)).collect();
+        if !missing.is_empty() {
+            pinned.extend(self.recall.fetch_answers(scope, &missing, deadline).await?);
         }
-        let mut fetched = self.recall.fetch_answers(self.pin_scope(), &[call.key], deadline).await;
-        fetched.remove(&call.key)
+        Ok(pinned)
     }
+}
+
+/// Returns the first of these results that fit into one message. The others wait for the next message.
+fn choose_that_fit(results: Vec<NamedResult>) -> Vec<NamedResult> {
+    let mut chosen = Vec::new();
+    let mut room = APPENDED_BYTES_MAX as u64;
+    for result in results {
+        let length = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        // A provider that has refused the result would refuse it again.
+        if result.1.is_withheld {
+            continue;
+        }
+        // A result above the limit is sent alone: it would otherwise wait for ever.
+        if chosen.is_empty() || length <= room {
+            room = room.saturating_sub(length);
+            chosen.push(result);
+        }
+    }
+    chosen
+}
+
+/// Returns the client's own answer of a call and its hash. `None` if there is none, or only a text that it was lost.
+fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
+    let result = call
+        .result
+        .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
+    let content = result.content.of(body);
+    let [a, b, c, d, e, f, g, h, ..] = digest_of([content]);
+    Some((
+        std::str::from_utf8(content).ok()?,
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+    ))
+}
+
+/// Returns `true` if the client's answer of a call is known to contain the result.
+fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
+    known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
 }
 
 /// Appends the results of these calls, which the client sends in their places, to the last message.

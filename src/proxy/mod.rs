@@ -31,7 +31,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
 use http_body::Body as _;
 
 pub use client_body::ClientFault;
-pub use data_path::{OnBindingError, ProxySettings};
+pub use data_path::{OnBindingError, OnOutage, ProxySettings};
 pub use error::ProxyError;
 pub use error_shape::guess_shape;
 pub use guard::RequestRefusal;

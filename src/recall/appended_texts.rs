@@ -2,12 +2,7 @@
 //!
 //! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
@@ -17,7 +12,7 @@ use super::{AnswerStoreState, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
-    ledger::{CommitOutcome, CommitStep, ROWS_MAX, RecordKey, RecordKind, RecordName},
+    ledger::{self, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread},
     repair::Anchor,
 };
 
@@ -25,8 +20,10 @@ use crate::{
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a text counts in addition to its length.
 const TEXT_OVERHEAD_BYTES: usize = 192;
-/// The cooldown of the ledger after an error or a timeout of a read.
+/// The cooldown of the ledger for a caller after an error or a timeout of a read.
 const LEDGER_COOLDOWN: Duration = Duration::from_secs(5);
+/// Callers in a cooldown. A forgotten one waits once more.
+const COOLDOWNS_MAX: u64 = 10_000;
 /// The first byte of every record.
 const VERSION: u8 = 1;
 /// Bytes of a call's name.
@@ -76,22 +73,32 @@ impl AppendedText {
     }
 }
 
-/// The texts of one caller, by the anchor of their message.
-pub type TextsByAnchor = Arc<HashMap<Anchor, Arc<AppendedText>>>;
+/// Texts by the anchor of their message.
+type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
+
+/// The texts of one caller, as far as they were read.
+#[derive(Clone, Debug)]
+struct TextsOfCaller {
+    by_anchor: TextsByAnchor,
+    /// `true` if these are all: no other anchor of this caller has a text.
+    is_complete: bool,
+}
 
 /// The texts of those callers whose texts were read.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    by_caller: Cache<Caller, TextsByAnchor>,
-    /// The end of the ledger's cooldown. Healthy requests must not wait for a failed ledger one after the other.
-    cooldown_until: Mutex<Option<Instant>>,
+    by_caller: Cache<Caller, Arc<TextsOfCaller>>,
+    /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
+    /// failed ledger one after the other.
+    cooldowns: Cache<Caller, Instant>,
 }
 
 impl AppendedTexts {
     /// Makes an empty cache whose entries expire after `lasts`, as the records do.
     pub(super) fn new(lasts: Duration) -> Self {
-        let weigh = |_: &Caller, own: &TextsByAnchor| {
+        let weigh = |_: &Caller, own: &Arc<TextsOfCaller>| {
             let bytes = own
+                .by_anchor
                 .values()
                 .map(|appended| appended.text.len().saturating_add(TEXT_OVERHEAD_BYTES));
             u32::try_from(bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)).unwrap_or(u32::MAX)
@@ -99,72 +106,111 @@ impl AppendedTexts {
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
             by_caller: cache.time_to_live(lasts).build(),
-            cooldown_until: Mutex::new(None),
+            cooldowns: Cache::new(COOLDOWNS_MAX),
         }
     }
 
-    fn cooldown_until(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.cooldown_until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the texts of a caller. `None` if they were not read yet.
-    fn cached_texts(&self, caller: Caller) -> Option<TextsByAnchor> {
-        self.by_caller.get(&caller)
-    }
-
     /// Caches the texts that were read for a caller. If another request was first, its entry stays.
-    fn cache_texts(&self, caller: Caller, read: impl IntoIterator<Item = (Anchor, AppendedText)>) -> TextsByAnchor {
-        let read = read.into_iter().map(|(anchor, appended)| (anchor, Arc::new(appended)));
-        let known = self.by_caller.entry(caller).or_insert_with(|| Arc::new(read.collect()));
+    fn cache_texts(&self, caller: Caller, read: TextsOfCaller) -> Arc<TextsOfCaller> {
+        let known = self.by_caller.entry(caller).or_insert_with(|| Arc::new(read));
         known.into_value()
     }
 
-    /// Adds a text to the cached texts of a caller.
-    fn add_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
-        self.change_texts(caller, |own| drop(own.insert(anchor, Arc::clone(appended))));
-    }
-
-    fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut HashMap<Anchor, Arc<AppendedText>>)) {
+    fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsByAnchor)) {
         drop(self.by_caller.entry(caller).and_compute_with(|known| match known {
             Some(known) => {
                 let mut own = known.into_value();
-                change(Arc::make_mut(&mut own));
+                change(&mut Arc::make_mut(&mut own).by_anchor);
                 Op::Put(own)
             }
-            // The next request reads all texts of a caller without an entry. A partial entry would hide the others.
+            // The next request reads the texts of a caller without an entry. A partial entry would hide the others.
             None => Op::Nop,
         }));
     }
 }
 
-/// Returns the texts at the end of this caller's messages. `None` if they are unknown, since the ledger did not answer.
-pub(super) async fn read_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Option<TextsByAnchor> {
-    if let Some(known) = store.appended_texts.cached_texts(caller) {
-        return Some(known);
+/// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
+pub(super) fn may_have_texts(store: &AnswerStoreState, caller: Caller) -> bool {
+    match store.appended_texts.by_caller.get(&caller) {
+        Some(own) => !own.is_complete || !own.by_anchor.is_empty(),
+        None => store.owners.may_have(RecordKind::AppendedText, caller.principal()),
     }
-    if store
-        .appended_texts
-        .cooldown_until()
-        .is_some_and(|until| clock::now() < until)
-    {
-        return None;
+}
+
+/// Returns the texts that were appended to messages with these anchors.
+///
+/// With `is_patient` the ledger is asked even in its cooldown.
+pub(super) async fn read_texts(
+    store: &AnswerStoreState,
+    caller: Caller,
+    anchors: &[Anchor],
+    is_patient: bool,
+    deadline: Instant,
+) -> Result<TextsByAnchor, Unread> {
+    if anchors.is_empty() || !may_have_texts(store, caller) {
+        return Ok(TextsByAnchor::new());
     }
-    let list = store.ledger.list_records(
-        RecordKind::AppendedText,
-        *caller.principal().as_bytes(),
-        ROWS_MAX,
-        clock::unix_time(),
-    );
-    let Ok(Ok(records)) = timeout_at(deadline, list).await else {
-        // Most requests need no late text, so a ledger that fails must not delay each of them.
-        *store.appended_texts.cooldown_until() = Some(clock::now() + LEDGER_COOLDOWN);
-        store.telemetry.record_ledger_timeout("read");
-        return None;
+    let texts = &store.appended_texts;
+    let known = texts.by_caller.get(&caller);
+    let is_cooling = || texts.cooldowns.get(&caller).is_some_and(|until| clock::now() < until);
+    if !is_patient && known.as_ref().is_none_or(|own| !own.is_complete) && is_cooling() {
+        return Err(Unread);
+    }
+    let read = async {
+        let own = match known {
+            Some(own) => own,
+            None => list_texts(store, caller, deadline).await?,
+        };
+        let find = |anchor: &Anchor| Some((*anchor, Arc::clone(own.by_anchor.get(anchor)?)));
+        let mut found: TextsByAnchor = anchors.iter().filter_map(find).collect();
+        if !own.is_complete {
+            find_older_texts(store, caller, anchors, &mut found, deadline).await?;
+        }
+        Ok(found)
     };
-    let read = records
-        .iter()
-        .filter_map(|record| Some((record.key.name, AppendedText::decode(&record.value)?)));
-    Some(store.appended_texts.cache_texts(caller, read))
+    let read = store.count_unread(read.await);
+    if read.is_err() {
+        texts.cooldowns.insert(caller, clock::now() + LEDGER_COOLDOWN);
+    }
+    read
+}
+
+/// Reads the latest texts of a caller, which are all that most callers have.
+async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
+    let principal = *caller.principal().as_bytes();
+    let list = store
+        .ledger
+        .list_records(RecordKind::AppendedText, principal, ROWS_MAX, clock::unix_time());
+    let listed = timeout_at(deadline, list).await;
+    let records = listed.map_err(|_| Unread)?.map_err(|_| Unread)?;
+    let read = TextsOfCaller {
+        by_anchor: records.iter().filter_map(decode_text).collect(),
+        is_complete: records.len() < ROWS_MAX,
+    };
+    Ok(store.appended_texts.cache_texts(caller, read))
+}
+
+/// Adds the texts at those anchors that have none yet, by their keys.
+async fn find_older_texts(
+    store: &AnswerStoreState,
+    caller: Caller,
+    anchors: &[Anchor],
+    found: &mut TextsByAnchor,
+    deadline: Instant,
+) -> Result<(), Unread> {
+    let missing = anchors.iter().filter(|anchor| !found.contains_key(*anchor));
+    let keys = missing.map(|anchor| anchor_key(caller, *anchor)).collect();
+    let records = ledger::read_by(&*store.ledger, keys, deadline).await?;
+    let read: Vec<_> = records.iter().flatten().filter_map(decode_text).collect();
+    store
+        .appended_texts
+        .change_texts(caller, |own| own.extend(read.iter().cloned()));
+    found.extend(read);
+    Ok(())
+}
+
+fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
+    Some((record.key.name, Arc::new(AppendedText::decode(&record.value)?)))
 }
 
 /// Stores a text before it is sent at the end of a message. See [`AnswerStore::append_text`](super::AnswerStore::append_text).
@@ -179,9 +225,11 @@ pub(super) async fn store_text(
         return None;
     }
     // The text of an earlier request stays. Nothing is written then that would have to be rolled back.
-    if let Some(stored) = read_texts(store, caller, deadline).await?.get(&anchor) {
+    let known = read_texts(store, caller, &[anchor], true, deadline).await.ok()?;
+    if let Some(stored) = known.get(&anchor) {
         return Some((Arc::clone(stored), false));
     }
+    store.owners.note(RecordKind::AppendedText, caller.principal());
     let expires_at = clock::unix_time() + store.settings.record_ttl;
     let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
     let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], clock::unix_time())).await {
@@ -198,7 +246,8 @@ pub(super) async fn store_text(
         }
     };
     let stored = Arc::new(stored);
-    store.appended_texts.add_text(caller, anchor, &stored);
+    let add = |own: &mut TextsByAnchor| drop(own.insert(anchor, Arc::clone(&stored)));
+    store.appended_texts.change_texts(caller, add);
     Some((stored, is_new))
 }
 

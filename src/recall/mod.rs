@@ -2,8 +2,8 @@
 //! what answers carried.
 //!
 //! A memory cache is in front of the ledger. An exchange waits for the ledger until the deadline of its `LedgerBudget`. A
-//! record that was not read in time counts as unknown. A record that was not written in time is written in the
-//! background.
+//! record that was not read in time is unknown, and nothing is concluded from it. A record that was not written in time
+//! is written in the background.
 
 mod appended_texts;
 mod client_results;
@@ -24,14 +24,14 @@ use crate::{
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{
-        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, WriteBehind,
-        read_all,
+        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, RecordOwners,
+        Unread, WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
 };
 
-pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText, TextsByAnchor};
+pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
@@ -81,7 +81,19 @@ struct AnswerStoreState {
     appended_texts: AppendedTexts,
     carried: CarriedValues,
     response_chains: ResponseChains,
+    /// The callers with pinned answers, and those with appended texts.
+    owners: RecordOwners,
     settings: AnswerStoreSettings,
+}
+
+impl AnswerStoreState {
+    /// Counts a read that failed or came too late.
+    fn count_unread<T>(&self, read: Result<T, Unread>) -> Result<T, Unread> {
+        if read.is_err() {
+            self.telemetry.record_ledger_timeout("read");
+        }
+        read
+    }
 }
 
 /// A row in memory.
@@ -118,6 +130,7 @@ impl AnswerStore {
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
             response_chains: ResponseChains::new(),
+            owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText]),
             settings,
         }))
     }
@@ -162,7 +175,7 @@ impl AnswerStore {
         scope: AnswerScope,
         calls: &[ClientResultQuery],
         deadline: Instant,
-    ) -> Vec<Option<RealResult>> {
+    ) -> Result<Vec<Option<RealResult>>, Unread> {
         let names: Vec<Option<RecordName>> = calls.iter().map(|call| call.record_name(scope)).collect();
         let known = |name: &Option<RecordName>| name.as_ref().and_then(|name| self.0.client_results.find_result(name));
         let mut found: Vec<Option<String>> = names.iter().map(known).collect();
@@ -172,13 +185,9 @@ impl AnswerStore {
             .unzip();
         // One read for all results that memory does not have: the deadline covers it as a whole.
         if self.0.settings.stores_client_results && !slots.is_empty() {
-            let read = read_all(&*self.0.ledger, keys, clock::unix_time());
-            if let Ok(Ok(records)) = timeout_at(deadline, read).await {
-                for (slot, record) in slots.into_iter().zip(records) {
-                    *slot = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
-                }
-            } else {
-                self.0.telemetry.record_ledger_timeout("read");
+            let records = self.0.count_unread(read_by(&*self.0.ledger, keys, deadline).await)?;
+            for (slot, record) in slots.into_iter().zip(records) {
+                *slot = record.and_then(|record| String::from_utf8(record.value.to_vec()).ok());
             }
         }
         let is_its = |(block, call): (Option<String>, &ClientResultQuery)| {
@@ -186,7 +195,7 @@ impl AnswerStore {
             let block = block.filter(|block| !call.has_twin || names_call(block, &call.id))?;
             Some(RealResult::Block(block))
         };
-        found.into_iter().zip(calls).map(is_its).collect()
+        Ok(found.into_iter().zip(calls).map(is_its).collect())
     }
 
     /// Returns `true` if the records still exist after a restart of the process.
@@ -196,32 +205,42 @@ impl AnswerStore {
 
     /// Reads the pinned answers of these calls from the ledger. Calls without one are left out.
     ///
-    /// Returns nothing for a caller that is not verified, and nothing if the ledger does not answer by `deadline`.
+    /// Returns nothing for a caller that is not verified.
     pub async fn fetch_answers(
         &self,
         scope: AnswerScope,
         calls: &[CallKey],
         deadline: Instant,
-    ) -> HashMap<CallKey, PinnedAnswer> {
+    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
         let look = async {
             // Only verified callers have records in the ledger.
-            if !self.0.callers.is_verified(scope.caller).await {
+            if !self.may_have_answers(scope.caller) || !self.0.callers.verify(scope.caller, deadline).await? {
                 return Ok(Vec::new());
             }
             let keys = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
-            read_all(&*self.0.ledger, keys, clock::unix_time()).await
+            read_by(&*self.0.ledger, keys, deadline).await
         };
-        let Ok(Ok(records)) = timeout_at(deadline, look).await else {
-            self.0.telemetry.record_ledger_timeout("read");
-            return HashMap::new();
-        };
+        let records = self.0.count_unread(look.await)?;
         let mut found = HashMap::new();
         for (call, record) in calls.iter().zip(records) {
             if let Some(row) = record.as_ref().and_then(decode_row) {
                 found.insert(*call, self.adopt_row(scope, *call, row));
             }
         }
-        found
+        Ok(found)
+    }
+
+    /// Returns `true` if the ledger contains pinned answers of this caller, or if that is unknown. Does not wait.
+    pub fn may_have_answers(&self, caller: Caller) -> bool {
+        self.0.owners.may_have(RecordKind::PinnedAnswer, caller.principal())
+    }
+
+    /// Reads which callers have records. Until then every caller may have some.
+    pub async fn load_owners(self) {
+        let (owners, ledger) = (self.0.owners.clone(), Arc::clone(&self.0.ledger));
+        // The handle is dropped first: this task must not keep the store alive.
+        drop(self);
+        owners.load(ledger).await;
     }
 
     /// Pins these answers before they are sent.
@@ -375,10 +394,27 @@ impl AnswerStore {
         thinking_facts::read_facts(&self.0, caller, names, deadline).await
     }
 
-    /// Returns the texts at the end of this caller's messages. `None` if the ledger did not answer, so that they are
-    /// unknown.
-    pub async fn texts_of_caller(&self, caller: Caller, deadline: Instant) -> Option<TextsByAnchor> {
-        appended_texts::read_texts(&self.0, caller, deadline).await
+    /// Returns `true` if texts were appended to messages of this caller, as far as is known. Does not wait.
+    pub fn has_texts(&self, caller: Caller) -> bool {
+        self.0.owners.has_known(RecordKind::AppendedText, caller.principal())
+    }
+
+    /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
+    pub fn may_have_texts(&self, caller: Caller) -> bool {
+        appended_texts::may_have_texts(&self.0, caller)
+    }
+
+    /// Returns the texts that were appended to messages with these anchors.
+    ///
+    /// After a read that failed, a request that is not patient does not wait for 5 seconds.
+    pub async fn texts_at(
+        &self,
+        caller: Caller,
+        anchors: &[Anchor],
+        is_patient: bool,
+        deadline: Instant,
+    ) -> Result<HashMap<Anchor, Arc<AppendedText>>, Unread> {
+        appended_texts::read_texts(&self.0, caller, anchors, is_patient, deadline).await
     }
 
     /// Stores a text before it is sent at the end of a message.
@@ -410,6 +446,7 @@ impl AnswerStore {
     }
 
     fn insert_step(&self, scope: AnswerScope, call: CallKey, row: &PinnedRow) -> CommitStep {
+        self.0.owners.note(RecordKind::PinnedAnswer, scope.caller.principal());
         CommitStep::insert_record(pinned_answer_key(scope, call), row.encode(), self.expires_at())
     }
 

@@ -238,9 +238,7 @@ impl<'c> CallIndex<'c> {
     fn result_content(&self, part: PartId) -> Option<ResultContent> {
         let json = Json::new(self.conversation.body);
         let inside = same_result::result_object(json, self.conversation.part(part)?.span);
-        // The formats differ in the name of the member: Anthropic and chat, Responses, Gemini.
-        let mut contents = ["content", "output", "response"].into_iter();
-        let content = contents.find_map(|key| json.member(inside, key))?;
+        let content = same_result::content_span(json, inside)?;
         let failed = json.member(inside, "is_error");
         Some(ResultContent {
             content,

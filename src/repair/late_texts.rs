@@ -1,16 +1,19 @@
 //! Late results at the end of a user message: finds the places, recognises them later, and appends the text.
 //!
-//! A place is identified by the assistant turn before it, the message itself, and the number of equal pairs before it.
-//! A text that was appended once is appended there in every later request too, so that the prefix stays the same.
+//! A place is identified by the assistant turn before it, the message itself, the number of equal pairs before it, and
+//! the last call before it: conversations with the same words have different calls. A text that was appended once is appended there in every later request too, so that the prefix stays the same.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::{
+    BodyCall, RealResult,
+    call_key::id_letters,
     canonical::{message_hash, turn_hash},
     parsed::Paired,
-    texts,
+    same_result, texts,
 };
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
@@ -29,10 +32,20 @@ pub type Anchor = [u8; 32];
 pub struct LatePlace {
     /// Its identity.
     pub anchor: Anchor,
+    /// Its identity without the call before it, which conversations with the same words share. Earlier versions stored
+    /// texts under it.
+    pub shared_anchor: Anchor,
     /// Index of the message.
     pub message: usize,
     /// `true` if an assistant turn follows it.
     pub is_answered: bool,
+}
+
+impl LatePlace {
+    /// Returns the anchors under which a text of this place may be stored, the own one first.
+    pub const fn anchors(&self) -> [Anchor; 2] {
+        [self.anchor, self.shared_anchor]
+    }
 }
 
 /// Returns the places of the only history, in document order. Empty for a batch.
@@ -70,11 +83,20 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
     let (mut places, mut turn, mut turn_told) = (Vec::new(), 0..0, None);
     let mut seen: HashMap<Anchor, u64> = HashMap::new();
+    let mut last_call: Option<&[u8]> = None;
     for (index, message) in messages.iter().enumerate() {
         match message.role {
             Role::Assistant => {
                 turn.start = if turn.end == index { turn.start } else { index };
                 (turn.end, turn_told) = (index + 1, None);
+                let calls = conversation
+                    .parts_of(message)
+                    .iter()
+                    .filter_map(|part| match &part.kind {
+                        PartKind::Call(call) => Some(call.call_name()),
+                        _ => None,
+                    });
+                last_call = calls.last().or(last_call);
             }
             Role::User if !turn.is_empty() && has_user_text(conversation, message) => {
                 // Computed once a turn, however many messages follow it.
@@ -82,8 +104,12 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
                 let said = message_hash(message.span.of(conversation.body));
                 let told: Anchor = blake3::keyed_hash(turn, &said).into();
                 let before = seen.entry(told).or_default();
+                let shared_anchor: Anchor = blake3::keyed_hash(&told, &before.to_le_bytes()).into();
+                // Clients may change the other characters of an id.
+                let within = |call| blake3::keyed_hash(&shared_anchor, &id_letters(call)).into();
                 places.push(LatePlace {
-                    anchor: blake3::keyed_hash(&told, &before.to_le_bytes()).into(),
+                    anchor: last_call.map_or(shared_anchor, within),
+                    shared_anchor,
                     message: index,
                     is_answered: last_turn > Some(index),
                 });
@@ -154,16 +180,57 @@ fn text_block(format: Format, text: &str) -> Vec<Piece> {
 
 /// Writes a late result as marked text. `content` is JSON.
 pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
+    texts::late_result(id, tool, &readable_text(content), failed)
+}
+
+/// Returns `true` if a late-result text contains this result of a call.
+pub fn text_contains(text: &str, call: &BodyCall, result: &RealResult) -> bool {
+    let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
+    let contains = |content: &str, failed| text.contains(&late_text(&id, &tool, content, failed));
+    match result {
+        RealResult::Content { content, failed } => contains(content, *failed),
+        // Blocks do not say in every format whether the tool reported an error.
+        RealResult::Block(block) => {
+            let content = same_result::block_content(block);
+            content.is_some_and(|content| [false, true].iter().any(|failed| contains(content, *failed)))
+        }
+    }
+}
+
+/// Returns `true` if an answer that a client gave contains a result. Both are JSON.
+pub fn contains_result(answer: &str, result: &str) -> bool {
+    let result = readable_text(result);
+    let result = result.trim();
+    if readable_text(answer).contains(result) {
+        return true;
+    }
+    // The result may be a value in an object, where its line breaks are escaped.
+    let Ok(value) = serde_json::from_str::<Value>(answer) else {
+        return false;
+    };
+    let mut values = vec![&value];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::String(text) if text.contains(result) => return true,
+            Value::Array(list) => values.extend(list),
+            Value::Object(members) => values.extend(members.values()),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Returns a content as text: a string as it is, the texts of text blocks, and anything else as JSON.
+fn readable_text(content: &str) -> String {
     let json = Json::new(content.as_bytes());
-    let said = match json.root_span() {
+    match json.root_span() {
         Ok(root) if json.kind(root) == JsonKind::String => {
             String::from_utf8_lossy(&json.decode_string(root)).into_owned()
         }
         // Blocks of text read like text. Anything else is shown as JSON, independent of its spacing.
         Ok(root) => joined_texts(json, root).unwrap_or_else(|| json::compact_json(content.as_bytes())),
         Err(_) => content.to_owned(),
-    };
-    texts::late_result(id, tool, &said, failed)
+    }
 }
 
 /// Returns the joined texts of a list of text blocks. `None` if it contains anything else.

@@ -58,13 +58,14 @@ pub use id_strength::is_strong;
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
-pub use late_texts::{Anchor, LatePlace, append_texts, late_places, late_text};
+pub use late_texts::{Anchor, LatePlace, append_texts, contains_result, late_places, late_text, text_contains};
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};
 pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
+pub use same_result::block_content;
 pub use texts::Placeholder;
 pub use thinking_marks::ThinkingHash;
 

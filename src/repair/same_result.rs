@@ -53,6 +53,20 @@ impl<'c> RepeatedResults<'c> {
     }
 }
 
+/// Returns the content of a result block, as JSON. `None` if it has none.
+pub fn block_content(block: &str) -> Option<&str> {
+    let json = Json::new(block.as_bytes());
+    let content = content_span(json, result_object(json, json.root_span().ok()?))?;
+    std::str::from_utf8(json.bytes(content)).ok()
+}
+
+/// Returns the content of a result object. The formats differ in the name of the member.
+pub(super) fn content_span(json: Json<'_>, result: Span) -> Option<Span> {
+    // Anthropic and Chat Completions, Responses, Gemini.
+    let mut names = ["content", "output", "response"].into_iter();
+    names.find_map(|name| json.member(result, name))
+}
+
 /// Returns `true` if the result at `part` is the same as `real`.
 pub(super) fn is_same_result(conversation: &Conversation<'_>, part: PartId, real: &RealResult) -> bool {
     let json = Json::new(conversation.body);

@@ -14,7 +14,7 @@ use antiphon::{
     policy::{ExchangeTimeouts, RotationSettings},
     profiles::Profiles,
     provider::{ProviderKind, Routes, Upstream},
-    proxy::{OnBindingError, ProxyServices, ProxySettings},
+    proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
     server::ServerSettings,
     session_table::{SessionSettings, SessionTable},
@@ -70,6 +70,7 @@ pub fn towards(authority: &str) -> Builder {
             trust_mode_header: false,
             policy: RepairPolicy::default(),
             on_binding_error: OnBindingError::default(),
+            on_outage: OnOutage::default(),
             timeouts: ExchangeTimeouts {
                 headers: long,
                 idle: long,

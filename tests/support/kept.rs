@@ -6,7 +6,7 @@ use antiphon::{
     auth::PrincipalHash,
     ledger::{
         CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger, Moment,
-        Record, RecordKey, RecordKind,
+        PlacedRecord, Record, RecordKey, RecordKind,
     },
 };
 
@@ -78,6 +78,22 @@ impl Ledger for CarriedLedger {
     ) -> LedgerReply<'_, Vec<Record>> {
         self.inner
             .list_records(kind, self.stored_principal(principal), limit, now)
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        self.inner
+            .list_after(kind, self.stored_principal(principal), after, limit, now)
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.inner.list_principals(kind, limit)
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

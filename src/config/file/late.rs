@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::TokenHashText;
+use super::{TokenHashText, words::OnOutageName};
 
 /// `[principals]`: how the proxy identifies callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +41,8 @@ section! {
         pub detach_after: String = "5m".into(),
         /// Store of results that were seen in requests but not posted by a service.
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
+        /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.
+        pub on_outage: OnOutageName = OnOutageName::Wait,
         /// Maximum size of the ledger.
         pub bytes_max: String = "1GiB".into(),
         /// Maximum size of the records of one caller.

@@ -36,7 +36,7 @@ pub use profile::{ProfileSection, TokenHashText};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use words::{
     CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
-    OnOrganisationChangeName, TierName,
+    OnOrganisationChangeName, OnOutageName, TierName,
 };
 
 /// Configuration of Antiphon: one TOML file in which every key is optional.

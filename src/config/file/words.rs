@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     policy::OnOrganisationChange,
     provider::ProviderKind,
-    proxy::OnBindingError,
+    proxy::{OnBindingError, OnOutage},
     repair::{Applicability, Mode, OnLate, Tier},
     telemetry::LogFormat,
 };
@@ -76,6 +76,18 @@ words! {
         DropBlock = "drop_block",
         /// Return the refusal to the client.
         Surface = "surface",
+    }
+}
+
+words! {
+    /// Reaction to a ledger that does not answer.
+    OnOutageName => OnOutage {
+        /// Wait up to 5 seconds, then send a placeholder that is not stored.
+        Wait = "wait",
+        /// Wait up to 5 seconds, then refuse the request with 503.
+        Refuse = "refuse",
+        /// Wait up to 250 ms, then send a placeholder that is not stored.
+        Degrade = "degrade",
     }
 }
 

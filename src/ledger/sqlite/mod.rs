@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerOpenError, LedgerReply, LedgerSettings, LedgerSize,
-    Moment, ROWS_MAX, Record, RecordKey, RecordKind, steps,
+    Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, steps,
 };
 use crate::auth::PrincipalHash;
 use reader::ReadRequest;
@@ -176,6 +176,22 @@ impl Ledger for SqliteLedger {
     ) -> LedgerReply<'_, Vec<Record>> {
         let limit = limit.min(ROWS_MAX);
         self.ask_reader(move |connection| reader::list_records(connection, kind, principal, limit, now))
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        let limit = limit.min(ROWS_MAX);
+        self.ask_reader(move |connection| reader::list_after(connection, kind, principal, after, limit, now))
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.ask_reader(move |connection| reader::list_principals(connection, kind, limit))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

@@ -6,13 +6,13 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    rows::{self, select, to_nanoseconds},
+    rows::{self, StoredRow, select, to_nanoseconds},
     store_error,
     writer::ReplySender,
 };
 use crate::{
     auth::PrincipalHash,
-    ledger::{Index, Moment, Record, RecordKey, RecordKind},
+    ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
 };
 
 /// A request to a reader thread.
@@ -68,6 +68,54 @@ pub(super) fn list_records(
     rows::collect_records(rows, limit, now, |record| {
         record.key.kind == kind && record.key.principal == principal
     })
+}
+
+/// Lists the records of one kind of one principal behind a place.
+pub(super) fn list_after(
+    connection: &Connection,
+    kind: RecordKind,
+    principal: PrincipalHash,
+    after: u64,
+    limit: usize,
+    now: Moment,
+) -> rusqlite::Result<Vec<PlacedRecord>> {
+    let mut statement = connection.prepare_cached(select!(
+        "INDEXED BY by_principal WHERE kind = ?1 AND principal = ?2 AND place > ?3 AND expires_at > ?4 ORDER BY place"
+    ))?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = statement.query((kind as u8, principal, after, to_nanoseconds(now)))?;
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let Some(row) = rows.next()? else { break };
+        let row = StoredRow::read_row(row)?;
+        let place = u64::try_from(row.place).unwrap_or_default();
+        // A damaged index may lead to rows of other principals, which must never be returned.
+        let record = row.into_live(now);
+        let own = record.filter(|record| record.key.kind == kind && record.key.principal == principal);
+        found.extend(own.map(|record| (place, record)));
+    }
+    Ok(found)
+}
+
+/// Lists the principals that have records of one kind.
+pub(super) fn list_principals(
+    connection: &Connection,
+    kind: RecordKind,
+    limit: usize,
+) -> rusqlite::Result<Vec<PrincipalHash>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT min(principal) FROM records INDEXED BY by_principal WHERE kind = ?1 AND principal > ?2",
+    )?;
+    let (mut found, mut last) = (Vec::new(), Vec::new());
+    // One search for each principal: the number of its records does not matter.
+    while found.len() < limit {
+        let next: Option<Vec<u8>> = statement.query_row((kind as u8, &last), |row| row.get(0))?;
+        let Some(next) = next else { break };
+        // A damaged cell may have another length.
+        found.extend(PrincipalHash::try_from(&next[..]).ok());
+        last = next;
+    }
+    Ok(found)
 }
 
 /// Finds the records of one kind under an index.

@@ -231,6 +231,7 @@ impl Attempts<'_> {
             caller: context.caller,
             lane: context.lane,
             late_results: self.outgoing.body.late_results.clone(),
+            restored: Vec::new(),
             note: self
                 .outgoing
                 .body

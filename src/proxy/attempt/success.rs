@@ -14,7 +14,10 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
     // Only a provider can confirm a credential, so a success verifies the caller.
     callers.mark_verified(attempts.outgoing.body.context.caller);
     if let Some(pins) = attempts.outgoing.body.pins.take() {
-        pins.commit();
+        let restored = pins.commit();
+        if let Some(outcome) = &mut log.outcome {
+            outcome.restored = restored;
+        }
     }
     if let Some(continuity) = &mut attempts.outgoing.body.continuity {
         continuity.commit(attempts.profile);

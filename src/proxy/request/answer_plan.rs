@@ -38,6 +38,7 @@ impl AnswerPlanner<'_> {
         if !unknown.is_empty() {
             lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
         }
+        lookup.note_waiting(paired, results);
         Ok(lookup)
     }
 

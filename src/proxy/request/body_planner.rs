@@ -18,7 +18,7 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
-        late_results::{LateResults, LateTexts},
+        late_results::{LateResults, LateTexts, LedgerWait},
         provider_facts::FactKey,
     },
     recall::LedgerBudget,
@@ -33,6 +33,8 @@ pub(super) struct PreparedBody {
     /// Number of late results at the end of its messages.
     pub(super) appended: usize,
     pub(super) pins: Option<PendingPins>,
+    /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
+    pub(super) is_unread: bool,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
@@ -46,6 +48,8 @@ struct FilledBody<'b> {
     /// Outline of the client's own body.
     outline: Outline,
     texts: LateTexts,
+    /// `true` if the ledger did not tell in time whether late results belong into the body.
+    is_unread: bool,
     continuity: Option<RequestContinuity>,
     learned: LearnedRules,
     shapes: Vec<(DisputedShape, FactKey)>,
@@ -67,8 +71,9 @@ impl BodyPlanner<'_> {
         read: ReadBody<'_>,
         context: &RequestContext,
         results: &LateResults,
-        deadline: Instant,
+        wait: LedgerWait,
     ) -> Result<PreparedBody, Unreadable> {
+        let deadline = wait.deadline;
         let ReadBody {
             plain,
             mut paired,
@@ -95,9 +100,10 @@ impl BodyPlanner<'_> {
             None => ContinuityPlan::default(),
         };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
-        let late = results.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn, deadline);
+        let late = results.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn, wait);
         let late_body;
-        if let Some(late) = late.await {
+        let (late, is_unread) = late.await.map_or((None, true), |late| (late, false));
+        if let Some(late) = late {
             late_body = late.body;
             // The bytes have changed. If they cannot be read again, late texts are left out.
             if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
@@ -119,6 +125,7 @@ impl BodyPlanner<'_> {
             paired,
             outline,
             texts,
+            is_unread,
             continuity,
             learned,
             shapes,
@@ -140,6 +147,7 @@ impl BodyPlanner<'_> {
             paired,
             mut outline,
             texts,
+            is_unread,
             continuity,
             learned,
             shapes,
@@ -156,6 +164,7 @@ impl BodyPlanner<'_> {
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             lookup.count_answers(&answers.assigned, &path.telemetry);
+            lookup.count_unread(&plan.assigned, &path.telemetry);
             if texts.count > 0 || unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
                 outline = paired.outline();
@@ -187,6 +196,7 @@ impl BodyPlanner<'_> {
             late_results: results.clone(),
         };
         Ok(PreparedBody {
+            is_unread: is_unread || !sent.lookup.unread.is_empty(),
             sent,
             report: plan.report,
             appended: texts.count,

@@ -23,13 +23,14 @@ use crate::{
         catch_core_panic::catch_read,
         client_body::{ClientBody, CollectedBody},
         continuity::RequestContinuity,
-        data_path::DataPath,
+        data_path::{DataPath, OnOutage},
         error::ProxyError,
         exchange_log::ExchangeLog,
         headers::is_signed,
+        late_results::{LateResults, LedgerWait},
     },
     recall::LedgerBudget,
-    repair::{Action, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
+    repair::{Action, BodyCall, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
     splice::Segments,
     wire::{Unreadable, Wire},
 };
@@ -155,7 +156,7 @@ impl BodyRepair<'_> {
         if mode == Mode::Repair {
             let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
             // Boxed, because the future of an exchange would be very large otherwise.
-            return Ok(Box::pin(repaired).await);
+            return Box::pin(repaired).await;
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
@@ -207,24 +208,33 @@ impl BodyRepair<'_> {
         mut context: RequestContext,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> OutgoingBody {
+    ) -> Result<OutgoingBody, ProxyError> {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let planner = self.planner(&context);
-        let work = |deadline| planner.plan_body(read, &context, &results, deadline);
+        if self.must_wait(&read, &context, &results) {
+            ledger_budget.make_patient();
+        }
+        let is_patient = ledger_budget.is_patient();
+        let work = |deadline| planner.plan_body(read, &context, &results, LedgerWait { deadline, is_patient });
         let repaired = match ledger_budget.spend(work).await {
             Ok(repaired) => repaired,
             // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
                 log.event.unreadable = Some(reason);
                 log.repair_header = Some(HeaderValue::from_static("unreadable"));
-                return OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context);
+                let payload = Payload::InMemory(Segments::whole(raw.clone()));
+                return Ok(OutgoingBody::from_payload(payload, context));
             }
         };
+        if repaired.is_unread && is_patient && self.path.settings.on_outage == OnOutage::Refuse {
+            return Err(ProxyError::LedgerAway);
+        }
         let PreparedBody {
             sent,
             mut report,
             appended,
             mut pins,
+            is_unread: _,
             continuity,
         } = repaired;
         if let Some(continuity) = &continuity {
@@ -250,7 +260,7 @@ impl BodyRepair<'_> {
         } else {
             sent.body.clone()
         };
-        OutgoingBody {
+        Ok(OutgoingBody {
             payload: Payload::InMemory(bytes),
             is_decoded: coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
@@ -262,7 +272,20 @@ impl BodyRepair<'_> {
             appended,
             needs_binding_beta: asks_for_binding_controls,
             context,
+        })
+    }
+
+    /// Returns `true` if the body must wait for a slow ledger: without it, it could contradict what was sent before.
+    fn must_wait(&self, read: &ReadBody<'_>, context: &RequestContext, results: &LateResults) -> bool {
+        if self.path.settings.on_outage == OnOutage::Degrade || !self.asks_for_turn(context) {
+            return false;
         }
+        let recall = &results.recall;
+        let is_stored = recall.survives_restart() && recall.may_have_answers(context.caller);
+        // A turn of the assistant behind an unanswered call was generated with an answer, perhaps one of ours.
+        let is_answered_before = |call: &BodyCall| call.turns_behind > 0;
+        let has_old_call = || read.paired.open_calls().any(is_answered_before);
+        (results.late.is_used() || is_stored) && has_old_call() || recall.has_texts(context.caller)
     }
 
     /// Writes a repair to the log, and into the header of the answer.

@@ -15,8 +15,8 @@ use crate::{
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
-        BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult, RemoteCalls,
-        RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, without_cache_control,
+        Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
+        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, without_cache_control,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -37,6 +37,8 @@ pub(in crate::proxy) struct CallLookup {
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
+    /// Calls about which the ledger did not answer. Their answers may contradict it, so they are never pinned.
+    pub(in crate::proxy) unread: HashSet<CallKey>,
     /// Last signed thinking of the body. `None` if it has none.
     pub(in crate::proxy) last_thinking: Option<ThinkingHash>,
 }
@@ -166,21 +168,28 @@ impl CallLookup {
     ) {
         let scope = results.pin_scope();
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = results.recall.fetch_answers(scope, &keys, deadline).await;
-        // A pinned answer is final: only the other calls need a result.
-        let open: Vec<&BodyCall> = calls
-            .iter()
-            .copied()
-            .filter(|call| !pinned.contains_key(&call.key))
-            .collect();
-        self.known.pinned.extend(pinned);
+        let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
+        // Side by side: three reads cost one wait.
+        let (pinned, posted, seen) = tokio::join!(
+            results.recall.fetch_answers(scope, &keys, deadline),
+            results.posted_results(calls, deadline),
+            results.recall.find_client_results(scope, &wanted, deadline),
+        );
         // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
-        self.looked_up.extend(keys);
-        let posted = results.posted_results(&open, deadline).await;
-        let wanted: Vec<ClientResultQuery> = open.iter().map(|call| wanted_result(call)).collect();
-        let seen = results.recall.find_client_results(scope, &wanted, deadline).await;
+        self.looked_up.extend(&keys);
+        let is_unread = pinned.is_err() || posted.is_err() || seen.is_err();
+        let pinned = pinned.unwrap_or_default();
+        if is_unread {
+            self.unread.extend(keys.iter().filter(|key| !pinned.contains_key(*key)));
+        }
+        let posted = posted.unwrap_or_else(|_| vec![None; calls.len()]);
+        let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
         let mut room = RESTORED_BYTES_MAX;
-        for ((call, posted), seen) in open.into_iter().zip(posted).zip(seen) {
+        for ((call, posted), seen) in calls.iter().copied().zip(posted).zip(seen) {
+            // A pinned answer is final: only the other calls need a result.
+            if pinned.contains_key(&call.key) {
+                continue;
+            }
             // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
             let is_its = |posted: &FoundResult| {
                 let exact = call.spelling == IdSpelling::Alone || posted.id == call.id;
@@ -198,6 +207,30 @@ impl CallLookup {
             {
                 room = left;
                 self.known.results.insert(call.key, real);
+            }
+        }
+        self.known.pinned.extend(pinned);
+    }
+
+    /// Counts the placeholders that a plan has assigned to calls about which the ledger did not answer.
+    pub(in crate::proxy) fn count_unread(&self, assigned: &[Assignment], telemetry: &Telemetry) {
+        for assigned in assigned.iter().filter(|assigned| self.unread.contains(&assigned.call)) {
+            if matches!(assigned.answer, PinnedAnswer::Placeholder(_)) {
+                telemetry.record_pinned_answer("unread");
+            }
+        }
+    }
+
+    /// Notes the pinned results whose caller has not received them yet: an earlier answer to them was cut off.
+    pub(in crate::proxy) fn note_waiting(&mut self, paired: &Paired<'_>, results: &LateResults) {
+        if results.late.pending_count(results.caller) == 0 {
+            return;
+        }
+        for call in paired.open_calls() {
+            if let Some(PinnedAnswer::Result(_)) = self.known.pinned.get(&call.key)
+                && let Some(name) = results.waiting_result(call)
+            {
+                self.posted_calls.insert(call.key, name);
             }
         }
     }

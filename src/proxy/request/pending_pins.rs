@@ -62,13 +62,19 @@ impl PendingPins {
     }
 
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
-    pub(in crate::proxy) fn commit(mut self) {
-        let (scope, LateResults { late, recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
-        // Only results count as delivered: a resend may have replaced one by a placeholder.
+    ///
+    /// Returns the calls whose posted results stand in their places.
+    pub(in crate::proxy) fn commit(mut self) -> Vec<RecordName> {
+        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
+        // Only results count: a resend may have replaced one by a placeholder.
         let real = |(call, answer): &AssignedAnswer| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
-        let assigned = self.answers.assigned.iter().filter_map(real);
-        let delivered = assigned.filter_map(|call| self.posted_calls.get(&call)).copied();
-        late.note_delivered(scope.caller, delivered);
+        let given = self
+            .answers
+            .assigned
+            .iter()
+            .chain(&self.answers.pinned_before)
+            .filter_map(real);
+        let restored = given.filter_map(|call| self.posted_calls.get(&call)).copied().collect();
         let mut used = std::mem::take(&mut self.answers.pinned_before);
         // `append` empties the list, so that the drop at the end rolls nothing back.
         used.append(&mut self.answers.assigned);
@@ -84,6 +90,7 @@ impl PendingPins {
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
         recall.store_client_results(scope, brought.unwrap_or_default());
+        restored
     }
 
     /// Replaces the pins with those of a resend: rolls back those that it does not assign again, and pins the others.
@@ -146,8 +153,12 @@ pub(in crate::proxy) fn call_answers(
     lookup: &CallLookup,
     caller: Caller,
 ) -> CallAnswers {
-    // A result under a key that may name another call too is not pinned, but derived again from each body.
+    // Not pinned: the answer of a call that the ledger may know, but was not read in time. It could contradict what the
+    // provider was sent before. Nor a result under a key that may name another call too: each body derives it again.
     let is_pinned = |assigned: &&Assignment| {
+        if lookup.unread.contains(&assigned.call) {
+            return false;
+        }
         let is_own = caller.is_authenticated() && assigned.is_unique;
         is_own || matches!(assigned.answer, PinnedAnswer::Placeholder(_))
     };

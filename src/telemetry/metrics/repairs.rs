@@ -16,7 +16,7 @@ const RESEND_REASONS: [&str; 5] = ["pairing", "binding", "continuity", "foreign"
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.
-const PINNED_ANSWERS: [&str; 3] = ["moved", "restored", "placeholder"];
+const PINNED_ANSWERS: [&str; 4] = ["moved", "restored", "placeholder", "unread"];
 
 metric_table! {
     /// Metrics of repairs.
@@ -64,7 +64,8 @@ metric_table! {
         unrepairable: Counter = page.counter("unrepairable", "Findings that no allowed repair action could repair");
         frozen_answers: CounterFamily<1> = page.counters(
             "frozen_answers",
-            "Answers that were pinned to tool calls, so that every later request contains the same one, by kind",
+            "Answers that the proxy gave to tool calls, by kind; each is pinned, so that every later request contains the same \
+             one, except unread: a placeholder for a call about which the ledger did not answer",
             LabelSpace::closed([("row", &PINNED_ANSWERS)]),
         );
         continued: CounterFamily<2> = page.counters(

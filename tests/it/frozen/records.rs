@@ -110,8 +110,14 @@ impl<'v> Value<'v> {
         hours(seconds, made_at)
     }
 
-    fn posted(&mut self, made_at: u64) -> String {
-        let (content, failed, digest) = (self.text(), self.byte(), self.hash());
+    fn posted(&mut self, version: u8, made_at: u64) -> String {
+        let is_apart = version > 1 && self.byte() == 1;
+        let content = if is_apart {
+            format!("{} bytes", u64::from_le_bytes(self.take(8).try_into().unwrap()))
+        } else {
+            self.text()
+        };
+        let (failed, digest) = (self.byte(), self.hash());
         let (at, service, attached) = (self.hours(made_at), self.text(), self.byte());
         format!("content={content} failed={failed} digest={digest} at={at} service={service} attached={attached}")
     }
@@ -127,7 +133,7 @@ fn hours(seconds: u64, made_at: u64) -> String {
     format!("{}h", (since + 1800).div_euclid(3600))
 }
 
-fn call(value: &mut Value<'_>, made_at: u64) -> String {
+fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
     let (account, lane, session) = (value.hash(), value.maybe(), value.maybe());
     let strong = value.byte();
     let (id, tool, input) = (value.text(), value.text(), value.maybe());
@@ -136,21 +142,26 @@ fn call(value: &mut Value<'_>, made_at: u64) -> String {
     let state = value.byte();
     let posted = match value.byte() {
         0 => "-".to_owned(),
-        _ => value.posted(made_at),
+        _ => value.posted(version, made_at),
+    };
+    let withheld = if version > 1 {
+        format!(" withheld={}", value.byte())
+    } else {
+        String::new()
     };
     format!(
         "account={account} lane={lane} session={session} strong={strong} id={id} tool={tool} input={input} tier={tier} \
-         opened={opened} heard={heard} deadline={deadline} expires={expires} state={state} posted: {posted}"
+         opened={opened} heard={heard} deadline={deadline} expires={expires} state={state}{withheld} posted: {posted}"
     )
 }
 
-fn parked(value: &mut Value<'_>, made_at: u64) -> String {
+fn parked(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
     let id = value.text();
     let owner = match value.byte() {
         0 => "-".to_owned(),
         _ => hex(value.take(16)),
     };
-    format!("id={id} owner={owner} posted: {}", value.posted(made_at))
+    format!("id={id} owner={owner} posted: {}", value.posted(version, made_at))
 }
 
 fn answer(value: &mut Value<'_>) -> String {
@@ -178,8 +189,9 @@ fn said(row: &Row) -> String {
     let said = match row.kind {
         1 => String::new(),
         2 => {
-            head(&mut value, &[1, 1]);
-            call(&mut value, row.made_at)
+            let version = value.byte();
+            head(&mut value, &[1]);
+            call(&mut value, version, row.made_at)
         }
         3 | 9 => {
             head(&mut value, &[1]);
@@ -190,19 +202,25 @@ fn said(row: &Row) -> String {
             anchor(&mut value)
         }
         5 => {
-            head(&mut value, &[1, 4]);
-            String::new()
+            head(&mut value, &[1]);
+            match value.byte() {
+                4 => String::new(),
+                5 => "received".to_owned(),
+                other => panic!("state {other}"),
+            }
         }
         6 => {
-            head(&mut value, &[1, 2]);
-            parked(&mut value, row.made_at)
+            let version = value.byte();
+            head(&mut value, &[2]);
+            parked(&mut value, version, row.made_at)
         }
         7 => {
-            head(&mut value, &[1, 3]);
+            let version = value.byte();
+            head(&mut value, &[3]);
             let (id, why) = (value.text(), value.byte());
-            format!("id={id} why={why} posted: {}", value.posted(row.made_at))
+            format!("id={id} why={why} posted: {}", value.posted(version, row.made_at))
         }
-        8 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
+        8 | 11 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
         other => panic!("kind {other}"),
     };
     value.end();

@@ -32,8 +32,9 @@ prop_compose! {
         (opened_at, heard_at, deadline, expires_at) in (moments(), moments(), moments(), moments()),
         state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
+        is_withheld in any::<bool>(),
     ) -> RecordedCall {
-        RecordedCall { account, lane, session, strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted }
+        RecordedCall { account, lane, session, strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_withheld }
     }
 }
 
@@ -61,7 +62,7 @@ proptest! {
         let longer = [&bytes[..], &[0]].concat();
         prop_assert_eq!(RecordedCall::decode(&longer), None);
         let mut later = bytes.to_vec();
-        later[0] = 2;
+        later[0] = 3;
         prop_assert_eq!(RecordedCall::decode(&later), None);
     }
 

@@ -17,7 +17,8 @@ use antiphon::{
         records::{PostRefusal, RecordedCallState},
     },
     ledger::{
-        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, Moment, Record, RecordKey, RecordKind,
+        CommitOutcome, CommitStep, Index, Ledger, LedgerReply, LedgerSize, Moment, PlacedRecord, Record, RecordKey,
+        RecordKind,
     },
     repair::Tier,
     session::{LaneId, SessionStrength},
@@ -154,9 +155,7 @@ impl Model {
                     },
                     Some(_) => PostOutcome::Refused(PostRefusal::Conflict),
                     None => {
-                        if call.state == RecordedCallState::Open {
-                            call.state = RecordedCallState::Settled;
-                        }
+                        call.state = RecordedCallState::Settled;
                         call.content = Some(post.content.clone());
                         self.landed.insert(post.content.clone(), call.who);
                         PostOutcome::Settled {
@@ -389,7 +388,7 @@ impl World {
             .late
             .find_results(self.who(call.who), lane, &wanted, near_deadline())
             .await;
-        let found = found.into_iter().next().unwrap().map(|found| found.content);
+        let found = found.unwrap().into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
         self.compare(call.who, found.as_ref(), expected.as_ref(), "results");
@@ -400,7 +399,7 @@ impl World {
         let ids = [IDS[call.id].0.as_bytes().to_vec()];
         let found = self.late.look_up_calls(self.who(call.who), &ids).await.unwrap();
         let found = found.into_iter().next().unwrap();
-        let found = found.and_then(|(_, call)| call.posted).map(|posted| posted.content);
+        let found = found.map(|(_, content)| content);
         let own = self.model.calls.iter();
         let mut own = own.filter(|known| known.who == call.who && letters(known.id) == letters(call.id));
         let one = own.next().filter(|_| own.next().is_none());
@@ -411,12 +410,9 @@ impl World {
     async fn outstanding(&mut self) {
         let who = self.random_caller();
         let caller = self.who(who);
-        let found = self.late.outstanding_results(caller).await.unwrap();
-        let found: BTreeSet<String> = found
-            .into_iter()
-            .filter_map(|(_, call)| call.posted)
-            .map(|posted| posted.content)
-            .collect();
+        let found = self.late.list_outstanding(caller, 0, 999).await.unwrap();
+        let contents = self.late.read_contents(caller, &found.results, near_deadline()).await;
+        let found: BTreeSet<String> = contents.unwrap().into_iter().flatten().collect();
         let expected = self.model.calls.iter();
         let expected =
             expected.filter(|call| call.who == who && call.state == RecordedCallState::Settled && call.tool == 0);
@@ -425,7 +421,7 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load_pending(caller, near_deadline()).await;
+        self.late.load_posted(caller, near_deadline()).await;
         let pending = self.late.pending_count(caller);
         if pending != expected.len() {
             self.other(format!(
@@ -539,6 +535,31 @@ impl Ledger for LedgerWithoutPrincipals {
             };
             Ok(found.into_iter().map(named).collect())
         })
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        Box::pin(async move {
+            let found = self.0.list_after(kind, [0; 32], after, limit, now).await?;
+            let named = |(place, record): PlacedRecord| {
+                let key = RecordKey {
+                    principal,
+                    ..record.key
+                };
+                (place, Record { key, ..record })
+            };
+            Ok(found.into_iter().map(named).collect())
+        })
+    }
+
+    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.0.list_principals(kind, limit)
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

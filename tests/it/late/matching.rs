@@ -47,6 +47,7 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         expires_at: Duration::from_secs(1000),
         state: RecordedCallState::Open,
         posted: None,
+        is_withheld: false,
     }
 }
 
@@ -146,8 +147,8 @@ fn late_matching_lets_the_first_result_win() {
         (RecordedCallState::Abandoned, Tier::Durable, None, early, PostRuling::Accepted(RecordedCallState::Settled), false),
         (RecordedCallState::Expired, Tier::Durable, None, early, PostRuling::Refused(PostRefusal::Expired), true),
         (RecordedCallState::Expired, Tier::OneWay, None, early, PostRuling::Accepted(RecordedCallState::Settled), true),
-        (RecordedCallState::Delivered, Tier::Durable, None, early, PostRuling::Accepted(RecordedCallState::Delivered), true),
-        (RecordedCallState::Acked, Tier::Durable, None, early, PostRuling::Accepted(RecordedCallState::Acked), true),
+        (RecordedCallState::Delivered, Tier::Durable, None, early, PostRuling::Accepted(RecordedCallState::Settled), false),
+        (RecordedCallState::Acked, Tier::Durable, None, early, PostRuling::Accepted(RecordedCallState::Settled), false),
         (RecordedCallState::Cancelled, Tier::Revertible, None, early, PostRuling::Refused(PostRefusal::Cancelled), true),
         (RecordedCallState::Cancelled, Tier::OneWay, None, early, PostRuling::Accepted(RecordedCallState::Settled), true),
         (RecordedCallState::Settled, Tier::Durable, Some("1"), early, PostRuling::Repeated, true),

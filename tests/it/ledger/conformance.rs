@@ -6,7 +6,12 @@
     reason = "the number of steps comes from the environment"
 )]
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use antiphon::ledger::{
     CommitOutcome, CommitStep, Ledger, LedgerError, LedgerSettings, LedgerSize, MOMENT_MAX, MemoryLedger, Moment,
@@ -514,6 +519,21 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
             "{}",
             at(store)
         );
+        let (mut paged, mut after) = (Vec::new(), 0);
+        loop {
+            let page = ledger.list_after(kind, principal, after, 2, now).await.unwrap();
+            let Some((last, _)) = page.last() else { break };
+            after = *last;
+            paged.extend(page.into_iter().map(|(_, record)| record));
+        }
+        let whole = ledger.list_records(kind, principal, 999, now).await.unwrap();
+        assert_eq!(paged, whole, "{}", at(store));
+        let owners = ledger.list_principals(kind, 99).await.unwrap();
+        let is_live = |record: &&Record| record.expires_at > now && record.key.kind == kind;
+        let is_listed = |record: &Record| owners.contains(&record.key.principal);
+        assert!(model.0.iter().filter(is_live).all(is_listed), "{}", at(store));
+        let distinct: BTreeSet<_> = owners.iter().collect();
+        assert_eq!(distinct.len(), owners.len(), "{}", at(store));
         let found = ledger.find_by_index(kind, index, limit, now).await.unwrap();
         assert_eq!(found, latest(&|record| record.index == Some(index)), "{}", at(store));
     }

@@ -1,0 +1,224 @@
+//! Reads of recorded calls and their posted results, for exchanges and for the ledger API.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    LateError, LateStore,
+    calls::{CallQuery, FoundResult},
+    pending::delivery_value,
+    records::{RecordedCall, StoredContent},
+};
+use crate::{
+    auth::{Caller, Principal},
+    clock,
+    ledger::{ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by},
+    repair::is_strong,
+    session::LaneId,
+};
+
+/// A recorded call with its posted result, and the name of its record.
+pub type NamedResult = (RecordName, RecordedCall);
+
+/// One page of the results that wait for a caller.
+#[derive(Debug)]
+pub struct OutstandingPage {
+    /// The results, in posting order.
+    pub results: Vec<NamedResult>,
+    /// The cursor of the next page. `None` if this is the last.
+    pub next: Option<u64>,
+}
+
+/// Returns the posted results of these calls, in their order. See [`LateStore::find_results`].
+pub(super) async fn find_results(
+    late: &LateStore,
+    caller: Caller,
+    lane: Option<LaneId>,
+    wanted: &[CallQuery],
+    by: Instant,
+) -> Result<Vec<Option<FoundResult>>, Unread> {
+    let mut found = vec![None; wanted.len()];
+    // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
+    let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
+    let asked = found.iter_mut().zip(wanted).filter(|(_, call)| is_sure(call));
+    let (slots, names): (Vec<_>, Vec<_>) = asked
+        .map(|(slot, call)| (slot, LateStore::call_name(lane, call)))
+        .unzip();
+    let calls = read_by(&*late.0.ledger, call_keys(caller, &names), by);
+    let contents = read_by(&*late.0.ledger, content_keys(caller, &names), by);
+    // Side by side: both reads cost one wait.
+    let (calls, contents) = tokio::join!(calls, contents);
+    let (calls, contents) = late.count_unread(calls.and_then(|calls| Ok((calls, contents?))))?;
+    for ((slot, record), content) in slots.into_iter().zip(calls).zip(contents) {
+        *slot = record.as_ref().and_then(posted_call).and_then(|(call, recorded)| {
+            let posted = recorded.posted.filter(|_| !recorded.is_withheld)?;
+            Some(FoundResult {
+                call,
+                id: recorded.id,
+                content: whole_content(posted.content, content)?,
+                failed: posted.failed,
+            })
+        });
+    }
+    Ok(found)
+}
+
+/// Returns one page of the results that wait for the caller, behind the cursor `after`.
+pub(super) async fn list_outstanding(
+    late: &LateStore,
+    caller: Caller,
+    after: u64,
+    limit: usize,
+) -> Result<OutstandingPage, LateError> {
+    let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+    let (mut results, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
+    loop {
+        // Deliveries are inserted with their results, so their order is the posting order.
+        let list = late
+            .0
+            .ledger
+            .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
+        let page = list.await?;
+        let is_last = page.len() < ROWS_MAX;
+        let waiting = page
+            .iter()
+            .filter(|(_, record)| record.value != delivery_value::RECEIVED);
+        // One more than asked for tells that there is a next page.
+        let wanted = limit.saturating_add(1).saturating_sub(results.len());
+        let waiting: Vec<(u64, RecordName)> = waiting
+            .map(|(place, record)| (*place, record.key.name))
+            .take(wanted)
+            .collect();
+        let names: Vec<RecordName> = waiting.iter().map(|(_, name)| *name).collect();
+        let calls = read_all(&*late.0.ledger, call_keys(caller, &names), now).await?;
+        let found = waiting.iter().zip(&calls);
+        results.extend(found.filter_map(|((place, _), record)| Some((*place, posted_call(record.as_ref()?)?))));
+        match page.last() {
+            Some((place, _)) if !is_last && results.len() <= limit => after = *place,
+            _ => break,
+        }
+    }
+    let has_more = results.len() > limit;
+    results.truncate(limit);
+    let next = results.last().map(|(place, _)| *place).filter(|_| has_more);
+    let results = results.into_iter().map(|(_, result)| result).collect();
+    Ok(OutstandingPage { results, next })
+}
+
+/// Returns the calls with these names that have a posted result, in posting order, without their contents.
+pub(super) async fn read_posted(
+    late: &LateStore,
+    caller: Caller,
+    names: &[RecordName],
+    by: Instant,
+) -> Result<Vec<NamedResult>, Unread> {
+    let records = late.count_unread(read_by(&*late.0.ledger, call_keys(caller, names), by).await)?;
+    let mut posted: Vec<NamedResult> = records.iter().flatten().filter_map(posted_call).collect();
+    posted.sort_by_key(|(_, call)| call.posted.as_ref().map(|posted| posted.posted_at));
+    Ok(posted)
+}
+
+/// Returns the contents of these results, in their order. An entry is `None` if the content has expired.
+pub(super) async fn read_contents(
+    late: &LateStore,
+    caller: Caller,
+    results: &[NamedResult],
+    by: Instant,
+) -> Result<Vec<Option<String>>, Unread> {
+    let names: Vec<RecordName> = results.iter().map(|(name, _)| *name).collect();
+    let read = read_by(&*late.0.ledger, content_keys(caller, &names), by).await;
+    Ok(with_contents(results, late.count_unread(read)?))
+}
+
+/// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
+pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
+    let principal = caller.principal();
+    if !late.0.delivery_owners.may_have(RecordKind::Delivery, principal) {
+        // Tracked from now on all the same.
+        if late.0.posted.unread_behind(principal) == Some(0) {
+            late.0.posted.note_none(principal);
+        }
+        return;
+    }
+    while let Some(behind) = late.0.posted.unread_behind(principal) {
+        let (hash, now) = (*principal.as_bytes(), clock::unix_time());
+        let list = late
+            .0
+            .ledger
+            .list_after(RecordKind::Delivery, hash, behind, ROWS_MAX, now);
+        let Ok(Ok(page)) = timeout_at(by, list).await else {
+            // The pages that were read stay. The next exchange goes on behind them.
+            late.0.telemetry.record_late_event("unread");
+            return;
+        };
+        late.0.posted.load_page(principal, &page, page.len() < ROWS_MAX);
+    }
+}
+
+/// Returns the caller's calls with these names that have a posted result, in their order, with the contents.
+pub(super) async fn look_up_calls(
+    late: &LateStore,
+    caller: Caller,
+    names: &[RecordName],
+) -> Result<Vec<Option<(NamedResult, String)>>, LateError> {
+    let now = clock::unix_time();
+    let mut keys = call_keys(caller, names);
+    keys.extend(content_keys(caller, names));
+    // One read for both, so that a correction in between cannot mix two results.
+    let mut records = read_all(&*late.0.ledger, keys, now).await?;
+    let contents = records.split_off(names.len());
+    let result = |(record, content): (Option<Record>, Option<Record>)| {
+        let (name, call) = posted_call(record.as_ref()?)?;
+        let content = whole_content(call.posted.as_ref()?.content.clone(), content)?;
+        Some(((name, call), content))
+    };
+    Ok(records.into_iter().zip(contents).map(result).collect())
+}
+
+/// Returns the content of the result that was posted for a call. `None` if there is none.
+pub(super) async fn posted_content(
+    late: &LateStore,
+    principal: Principal,
+    name: RecordName,
+) -> Result<Option<String>, LateError> {
+    let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
+    let records = late.0.ledger.read(keys.to_vec(), clock::unix_time()).await?;
+    let mut records = records.into_iter();
+    let (call, content) = (records.next().flatten(), records.next().flatten());
+    let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);
+    Ok(posted.and_then(|posted| whole_content(posted.content, content)))
+}
+
+/// Completes results with the records of their contents.
+fn with_contents(results: &[NamedResult], contents: Vec<Option<Record>>) -> Vec<Option<String>> {
+    let content = |((_, call), apart): (&NamedResult, Option<Record>)| {
+        let posted = call.posted.as_ref()?;
+        whole_content(posted.content.clone(), apart)
+    };
+    results.iter().zip(contents).map(content).collect()
+}
+
+/// Returns the content of a result. `None` if it was in a record of its own that does not exist any more.
+fn whole_content(stored: StoredContent, apart: Option<Record>) -> Option<String> {
+    match stored {
+        StoredContent::Inline(content) => Some(content),
+        StoredContent::Apart(_) => String::from_utf8(apart?.value.to_vec()).ok(),
+    }
+}
+
+/// Returns the keys of the caller's calls with these names.
+fn call_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
+    let key = |name: &RecordName| RecordKey::new(RecordKind::Call, caller.principal(), *name);
+    names.iter().map(key).collect()
+}
+
+/// Returns the keys of the contents of the caller's results with these names.
+fn content_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
+    let key = |name: &RecordName| RecordKey::new(RecordKind::ResultContent, caller.principal(), *name);
+    names.iter().map(key).collect()
+}
+
+/// Decodes a call. Returns `None` if it has no posted result.
+fn posted_call(record: &Record) -> Option<NamedResult> {
+    let call = RecordedCall::decode(&record.value)?;
+    call.posted.is_some().then_some((record.key.name, call))
+}
