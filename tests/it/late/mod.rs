@@ -1,6 +1,7 @@
 //! Late results: posting, matching, and isolation between callers.
 
 pub(crate) mod api;
+pub(crate) mod branches;
 pub(crate) mod contents;
 pub(crate) mod entries;
 pub(crate) mod isolation;
