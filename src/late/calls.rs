@@ -22,6 +22,8 @@ pub struct ObservedCall {
     pub tool: Vec<u8>,
     /// The hash of the canonical input. `None` if the input is not known yet.
     pub input: Option<[u8; 32]>,
+    /// `true` if an answer emitted the call, `false` if a request showed it. Only an emitted call is sure to be new.
+    pub is_emitted: bool,
 }
 
 /// A call of a request body whose posted result is looked up.
@@ -33,6 +35,8 @@ pub struct CallQuery {
     pub tool: Vec<u8>,
     /// The hash of the canonical input.
     pub input_hash: [u8; 32],
+    /// The hash of the session id. `None` if the client named no session.
+    pub session: Option<[u8; 32]>,
 }
 
 /// The posted result that a lookup found for a call.

@@ -2,6 +2,8 @@
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
+    calls::CallQuery,
+    matching,
     pending::delivery_value,
     queries,
     records::{RecordedCall, RecordedCallState},
@@ -38,21 +40,34 @@ pub(super) async fn acknowledge_call(
 pub(super) async fn mark_answered(
     late: &LateStore,
     principal: Principal,
-    name: RecordName,
+    names: &[RecordName],
+    wanted: &CallQuery,
     content: Option<&str>,
 ) -> Result<(), LateError> {
-    if let Some(content) = content
-        && queries::posted_content(late, principal, name)
+    for name in names {
+        let answered = change_call(late, principal, *name, |call| {
+            let is_open = matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned);
+            let is_it = matching::is_call_of_body(call, wanted);
+            (is_open && is_it)
+                .then(|| call.state = RecordedCallState::Delivered)
+                .is_some()
+        });
+        let Some((call, _)) = answered
             .await?
-            .is_some_and(|posted| contains_result(content, &posted))
-    {
-        return mark_delivered(late, principal, name).await;
+            .filter(|(call, _)| matching::is_call_of_body(call, wanted))
+        else {
+            continue;
+        };
+        if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
+            && queries::posted_content(late, principal, *name)
+                .await?
+                .is_some_and(|posted| contains_result(content, &posted))
+        {
+            mark_delivered(late, principal, *name).await?;
+        }
+        return Ok(());
     }
-    let answered = change_call(late, principal, name, |call| {
-        let open = matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned);
-        open.then(|| call.state = RecordedCallState::Delivered).is_some()
-    });
-    answered.await.map(drop)
+    Ok(())
 }
 
 /// Marks a call as delivered, and records the time since its result was posted.

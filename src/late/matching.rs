@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::records::{PostRefusal, RecordedCall, RecordedCallState};
+use super::{
+    calls::CallQuery,
+    records::{PostRefusal, RecordedCall, RecordedCallState},
+};
 use crate::{
     auth::{Owner, OwnerKey, Principal, TokenHash, WebhookKey},
     ledger::Moment,
-    repair::{Tier, id_letters, is_strong},
+    repair::{Tier, has_makers_form, id_letters, is_strong},
+    session::session_hash,
 };
 
 /// The accounts whose calls a service may answer.
@@ -76,12 +80,32 @@ pub struct NamedCall<'n> {
     pub call_id: &'n [u8],
     /// The owner of the call. `None` if the service names none.
     pub owner: Option<Owner>,
+    /// The name of the call's session, as the client sends it. `None` if the service names none.
+    pub session: Option<&'n [u8]>,
+    /// The tool and the hash of the canonical input. `None` if the service does not describe the call.
+    pub described: Option<(&'n [u8], [u8; 32])>,
+}
+
+impl NamedCall<'_> {
+    /// Returns `true` if the service says enough to tell calls of one id apart.
+    const fn is_addressed(&self) -> bool {
+        self.owner.is_some() && (self.session.is_some() || self.described.is_some())
+    }
+
+    /// Returns `true` if a recorded call is the one that the service describes, as far as it does.
+    fn describes(&self, candidate: &CandidateCall<'_>) -> bool {
+        let call = candidate.call;
+        let of_session = |name| call.session == Some(session_hash(candidate.principal, name));
+        let is_same = |(tool, input): (&[u8], [u8; 32])| call.tool == tool && call.input == Some(input);
+        self.session.is_none_or(of_session) && self.described.is_none_or(is_same)
+    }
 }
 
 /// Chooses the call that a service means: the only candidate with the letters and digits of its id.
 ///
-/// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore never
-/// identifies a call, even if only one is recorded: the call that is meant may not be recorded yet.
+/// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore identifies a
+/// call only together with its owner and either its session or its tool and input. Even then only one of the calls may
+/// wait for a result.
 pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[CandidateCall<'_>]) -> CallMatch {
     let wanted = id_letters(named.call_id);
     // The configured scope comes first: an owner can narrow it, but never widen it.
@@ -94,14 +118,50 @@ pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[Candi
                 .is_none_or(|owner| owner == Owner::of_principal(owners, candidate.principal))
     };
     // The ledger's index is a truncated hash, so the letters are compared again.
-    let fits = |candidate: &CandidateCall<'_>| id_letters(&candidate.call.id) == wanted && is_open_to(candidate);
-    let mut found = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
-    match (found.next(), found.next()) {
-        (None, _) => CallMatch::None,
+    let fits = |candidate: &CandidateCall<'_>| {
+        id_letters(&candidate.call.id) == wanted && is_open_to(candidate) && named.describes(candidate)
+    };
+    let found: Vec<(usize, &CandidateCall<'_>)> = candidates
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| fits(candidate))
+        .collect();
+    match found[..] {
+        [] => CallMatch::None,
         // No other call can have a strong id.
-        (Some((place, it)), None) if is_strong(&it.call.id, &it.call.tool) => CallMatch::One(place),
+        [(place, it)] if is_strong(&it.call.id, &it.call.tool) => CallMatch::One(place),
+        _ if named.is_addressed() => choose_open(&found),
         _ => CallMatch::Several,
     }
+}
+
+/// Chooses the only call that waits for a result. If none does, the only call: its result may be posted again.
+fn choose_open(found: &[(usize, &CandidateCall<'_>)]) -> CallMatch {
+    let mut open = found.iter().filter(|(_, candidate)| !is_terminal(candidate.call));
+    match (open.next(), open.next(), found) {
+        (Some((place, _)), None, _) | (None, None, [(place, _)]) => CallMatch::One(*place),
+        _ => CallMatch::Several,
+    }
+}
+
+/// Returns `true` if a recorded call is a call of a body.
+///
+/// The name of a record holds everything that identifies its call, unless the id is strong but of no known maker. Such
+/// ids may come again: tool and input then decide, and the session if another session has the same call.
+pub fn is_call_of_body(recorded: &RecordedCall, call: &CallQuery) -> bool {
+    if has_makers_form(&recorded.id) || !is_strong(&recorded.id, &recorded.tool) {
+        return true;
+    }
+    let is_same = recorded.tool == call.tool && recorded.input.is_none_or(|input| input == call.input_hash);
+    is_same && (!recorded.has_twin || recorded.session == call.session)
+}
+
+/// Returns `true` if an observed call may be the recorded one, and `false` if it is a second, different call of its id.
+pub fn is_same_call(recorded: &RecordedCall, observed: &RecordedCall) -> bool {
+    let agree = |one: Option<[u8; 32]>, other: Option<[u8; 32]>| one.is_none() || other.is_none() || one == other;
+    // A request may show the call of another session, which it continues. An answer emits its own.
+    let is_elsewhere = observed.is_emitted && recorded.is_emitted && !agree(recorded.session, observed.session);
+    recorded.tool == observed.tool && agree(recorded.input, observed.input) && !is_elsewhere
 }
 
 /// The decision on a result that names a recorded call.

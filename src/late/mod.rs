@@ -30,15 +30,15 @@ pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use posting::{HeartbeatOutcome, PostOutcome};
 pub use queries::{NamedResult, OutstandingPage};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
-pub use worker::{LateJob, LateWorker, LateWriter};
+pub use worker::{LateJob, LateWorker, LateWriter, NewCall};
 
 use crate::{
     auth::{Caller, Owner, OwnerKey, PrincipalKey},
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Index, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind,
-        RecordName, RecordOwners, Unread, flush_queue, job_queue,
+        CommitStep, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName,
+        RecordOwners, Unread, flush_queue, job_queue,
     },
     repair::Tier,
     session::{LaneId, session_hash},
@@ -83,8 +83,8 @@ struct LateStoreInner {
     services: Vec<Service>,
     principals: PrincipalKey,
     owners: OwnerKey,
-    /// Calls that are recorded, or on their way to the ledger.
-    recorded: Cache<RecordKey, ()>,
+    /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
+    recorded: Cache<[u8; 32], ()>,
     /// Hashes of lanes and sessions that were left, with the time.
     left_at: Cache<[u8; 32], Moment>,
     posted: PostedResults,
@@ -165,7 +165,7 @@ impl LateStore {
         }
         // A call that no service can answer would only fill the ledger.
         let served = calls.into_iter().filter(|opened| self.is_served(caller, &opened.tool));
-        let new_records: Vec<(Index, CommitStep)> = served
+        let new_records: Vec<NewCall> = served
             .filter_map(|opened| self.prepare_record(caller, opened))
             .collect();
         if !new_records.is_empty() {
@@ -174,11 +174,12 @@ impl LateStore {
     }
 
     /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.
-    fn prepare_record(&self, caller: Caller, opened: ObservedCall) -> Option<(Index, CommitStep)> {
+    fn prepare_record(&self, caller: Caller, opened: ObservedCall) -> Option<NewCall> {
         let lane = opened.lane.map(|lane| *lane.as_bytes());
         let name = record_names::call_name(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
         let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
-        if self.0.recorded.contains_key(&key) {
+        let observed = record_names::observation(&key, opened.input.as_ref(), opened.session.as_ref(), &opened.tool);
+        if self.0.recorded.contains_key(&observed) {
             return None;
         }
         let now = clock::unix_time();
@@ -199,18 +200,13 @@ impl LateStore {
             expires_at: now + settings.ttl,
             state: RecordedCallState::Open,
             posted: None,
+            is_emitted: opened.is_emitted,
+            has_twin: false,
             is_withheld: false,
         };
-        let index = record_names::call_index(&call.id);
-        let insert = CommitStep::Insert {
-            key,
-            index: Some(index),
-            value: call.encode(),
-            expires_at: self.retained_until(&call),
-        };
         // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
-        self.0.recorded.insert(key, ());
-        Some((index, insert))
+        self.0.recorded.insert(observed, ());
+        Some(NewCall { key, call, observed })
     }
 
     /// Queues a note that the caller received the results of these calls. Does not wait.
@@ -235,9 +231,10 @@ impl LateStore {
     /// Queues a note that the client itself brought an answer of this tool's call. Does not wait.
     ///
     /// A posted result goes on waiting, unless `content` contains it: the content of the answer as JSON.
-    pub fn note_client_result(&self, caller: Caller, call: RecordName, tool: &[u8], content: Option<String>) {
-        if self.is_served(caller, tool) {
-            self.queue_job(LateJob::Answered(caller.principal(), call, content));
+    pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
+        if self.is_served(caller, &call.tool) {
+            let names = Self::call_names(lane, &call);
+            self.queue_job(LateJob::Answered(caller.principal(), names, call, content));
         }
     }
 
@@ -254,10 +251,10 @@ impl LateStore {
             .any(|service| service.may_answer(caller.account(), tool))
     }
 
-    /// Returns the record name of a call.
-    pub fn call_name(lane: Option<LaneId>, call: &CallQuery) -> RecordName {
+    /// Returns the names under which a call of a body may be recorded, the most exact one first.
+    pub fn call_names(lane: Option<LaneId>, call: &CallQuery) -> Vec<RecordName> {
         let lane = lane.map(|lane| *lane.as_bytes());
-        record_names::call_name(&call.id, &call.tool, lane.as_ref(), Some(&call.input_hash))
+        record_names::candidate_names(call, lane.as_ref())
     }
 
     /// Marks a posted result as acknowledged by the caller. Returns `false` if the caller has no such result.
@@ -267,7 +264,7 @@ impl LateStore {
 
     /// Notes that the client closed a session: its calls no longer wait in an open turn.
     pub fn note_session_closed(&self, caller: Caller, session: &str) {
-        let session = session_hash(&caller, session.as_bytes());
+        let session = session_hash(caller.principal(), session.as_bytes());
         // Only the time is noted here: a post compares it with the time of its call.
         self.0.left_at.insert(session, clock::unix_time());
     }
@@ -433,8 +430,8 @@ impl LateStore {
         self.0.telemetry.record_late_event("lost");
         if let LateJob::Record(new_records) = job {
             // The next request that shows these calls must record them.
-            for (_, insert) in new_records {
-                self.0.recorded.invalidate(insert.key());
+            for new in new_records {
+                self.0.recorded.invalidate(&new.observed);
             }
         }
     }

@@ -263,6 +263,8 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
             service,
             call_id: &parked.call_id,
             owner: parked.owner,
+            session: None,
+            described: None,
         };
         let remove = CommitStep::Remove {
             key: record.key,

@@ -5,6 +5,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     LateError, LateStore,
     calls::{CallQuery, FoundResult},
+    matching,
     pending::delivery_value,
     records::{RecordedCall, StoredContent},
 };
@@ -39,27 +40,42 @@ pub(super) async fn find_results(
     let mut found = vec![None; wanted.len()];
     // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
     let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
-    let asked = found.iter_mut().zip(wanted).filter(|(_, call)| is_sure(call));
-    let (slots, names): (Vec<_>, Vec<_>) = asked
-        .map(|(slot, call)| (slot, LateStore::call_name(lane, call)))
-        .unzip();
+    let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
+    let named = asked.flat_map(|(at, call)| {
+        let names = LateStore::call_names(lane, call).into_iter();
+        names.map(move |name| ((at, call), name))
+    });
+    let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
     let calls = read_by(&*late.0.ledger, call_keys(caller, &names), by);
     let contents = read_by(&*late.0.ledger, content_keys(caller, &names), by);
     // Side by side: both reads cost one wait.
     let (calls, contents) = tokio::join!(calls, contents);
     let (calls, contents) = late.count_unread(calls.and_then(|calls| Ok((calls, contents?))))?;
-    for ((slot, record), content) in slots.into_iter().zip(calls).zip(contents) {
-        *slot = record.as_ref().and_then(posted_call).and_then(|(call, recorded)| {
-            let posted = recorded.posted.filter(|_| !recorded.is_withheld)?;
-            Some(FoundResult {
-                call,
-                id: recorded.id,
-                content: whole_content(posted.content, content)?,
-                failed: posted.failed,
-            })
-        });
+    let mut is_found = vec![false; wanted.len()];
+    for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
+        // The first record that is of this call decides, even if it has no result yet.
+        let recorded = record.and_then(|record| Some((record.key.name, RecordedCall::decode(&record.value)?)));
+        let recorded = recorded.filter(|(_, recorded)| matching::is_call_of_body(recorded, query));
+        let (Some((name, recorded)), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at))
+        else {
+            continue;
+        };
+        if !std::mem::replace(known, true) {
+            *slot = found_result(name, recorded, content);
+        }
     }
     Ok(found)
+}
+
+/// Returns the result of a call. `None` if it has none, or one that a provider refused.
+fn found_result(call: RecordName, recorded: RecordedCall, content: Option<Record>) -> Option<FoundResult> {
+    let posted = recorded.posted.filter(|_| !recorded.is_withheld)?;
+    Some(FoundResult {
+        call,
+        id: recorded.id,
+        content: whole_content(posted.content, content)?,
+        failed: posted.failed,
+    })
 }
 
 /// Returns one page of the results that wait for the caller, behind the cursor `after`.

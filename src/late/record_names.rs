@@ -2,11 +2,12 @@
 //!
 //! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
 
+use super::calls::CallQuery;
 use crate::{
     auth::Owner,
     digest::digest_of,
-    ledger::{Index, RecordName},
-    repair::{id_letters, is_strong},
+    ledger::{Index, RecordKey, RecordName},
+    repair::{has_makers_form, id_letters, is_strong},
 };
 
 /// Refused results that are stored for one call id. A limit, so that one service cannot fill the ledger.
@@ -29,8 +30,63 @@ pub(super) fn call_name(call_id: &[u8], tool: &[u8], lane: Option<&[u8; 32]>, in
     if is_strong(call_id, tool) {
         return strong_call_name(call_id);
     }
-    let bytes = |hash: Option<&[u8; 32]>| hash.map_or_else(Vec::new, |hash| hash.to_vec());
-    hash_name(b"weak", &[&id_letters(call_id), tool, &bytes(lane), &bytes(input)])
+    hash_name(
+        b"weak",
+        &[
+            &id_letters(call_id),
+            tool,
+            &optional_bytes(lane),
+            &optional_bytes(input),
+        ],
+    )
+}
+
+/// Returns the name of a second, different call of a strong id.
+pub(super) fn twin_call_name(
+    call_id: &[u8],
+    tool: &[u8],
+    input: Option<&[u8; 32]>,
+    session: Option<&[u8; 32]>,
+) -> RecordName {
+    let (input, session) = (optional_bytes(input), optional_bytes(session));
+    hash_name(b"twin", &[&id_letters(call_id), tool, &input, &session])
+}
+
+/// Returns the names under which a call of a body may be recorded, the most exact one first.
+pub(super) fn candidate_names(call: &CallQuery, lane: Option<&[u8; 32]>) -> Vec<RecordName> {
+    let CallQuery {
+        id,
+        tool,
+        input_hash,
+        session,
+    } = call;
+    let name = call_name(id, tool, lane, Some(input_hash));
+    if !may_have_twin(id, tool) {
+        return vec![name];
+    }
+    let twin = |session| twin_call_name(id, tool, Some(input_hash), session);
+    let own = session.as_ref().map(|session| twin(Some(session)));
+    own.into_iter().chain([name, twin(None)]).collect()
+}
+
+/// Returns `true` if another call may have the same id although the id is strong: no known maker has made it.
+pub(super) fn may_have_twin(call_id: &[u8], tool: &[u8]) -> bool {
+    is_strong(call_id, tool) && !has_makers_form(call_id)
+}
+
+fn optional_bytes(hash: Option<&[u8; 32]>) -> Vec<u8> {
+    hash.map_or_else(Vec::new, |hash| hash.to_vec())
+}
+
+/// Returns the hash of an observation of a call: equal ones need to be recorded once.
+pub(super) fn observation(
+    key: &RecordKey,
+    input: Option<&[u8; 32]>,
+    session: Option<&[u8; 32]>,
+    tool: &[u8],
+) -> [u8; 32] {
+    let (input, session) = (optional_bytes(input), optional_bytes(session));
+    hash_name(b"observed", &[&key.principal, &key.name, tool, &input, &session])
 }
 
 /// Returns the name of a parked result within its service.

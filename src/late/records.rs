@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::record_bytes::{RecordReader, RecordWriter};
 use crate::{auth::Owner, auth::PrincipalHash, ledger::Moment, repair::Tier, session::SessionStrength};
 
-/// The format version. Version 1 had every content in its record, and no withheld results.
+/// The format version. Version 1 had every content in its record, and none of the last three flags of a call.
 const VERSION: u8 = 2;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
@@ -212,6 +212,10 @@ pub struct RecordedCall {
     pub state: RecordedCallState,
     /// The first result that was posted, or its correction.
     pub posted: Option<PostedResult>,
+    /// `true` if an answer emitted the call, `false` if a request showed it.
+    pub is_emitted: bool,
+    /// `true` if another session has a different call of the same id, tool and input.
+    pub has_twin: bool,
     /// `true` if a provider refused the result, so that no request gets it until it is corrected.
     pub is_withheld: bool,
 }
@@ -237,13 +241,16 @@ impl RecordedCall {
         if let Some(posted) = &self.posted {
             posted.write_to(&mut to);
         }
-        to.write_flag(self.is_withheld);
+        for flag in [self.is_emitted, self.has_twin, self.is_withheld] {
+            to.write_flag(flag);
+        }
         to.into_bytes()
     }
 
     /// Decodes a call. Returns `None` if the bytes are no complete call of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, CALL)?;
+        let is_current = from.version() > 1;
         let call = Self {
             account: from.read_bytes()?,
             lane: from.read_optional_hash()?,
@@ -267,7 +274,9 @@ impl RecordedCall {
             } else {
                 None
             },
-            is_withheld: from.version() > 1 && from.read_flag()?,
+            is_emitted: is_current && from.read_flag()?,
+            has_twin: is_current && from.read_flag()?,
+            is_withheld: is_current && from.read_flag()?,
         };
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;

@@ -2,20 +2,35 @@
 
 use std::{fmt, sync::Weak, time::Duration};
 
-use super::{LateError, LateStore, LateStoreInner, changes, posting};
+use super::{
+    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, calls::CallQuery, changes, matching, posting, record_names,
+    records::RecordedCall,
+};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{BackgroundWriter, CommitOutcome, CommitStep, Index, LedgerError, QueueWorker, ROWS_MAX, RecordName},
+    ledger::{
+        BackgroundWriter, CommitOutcome, CommitStep, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey, RecordName,
+    },
 };
+
+/// A call to be recorded.
+#[derive(Clone, Debug)]
+pub struct NewCall {
+    /// The key of its record, unless another call has it.
+    pub(super) key: RecordKey,
+    pub(super) call: RecordedCall,
+    /// The hash of the observation.
+    pub(super) observed: [u8; 32],
+}
 
 /// A job of the worker.
 pub enum LateJob {
-    /// Records the calls of one turn, and settles results that are parked for them. Each call is inserted by a step.
-    Record(Vec<(Index, CommitStep)>),
+    /// Records the calls of one turn, and settles results that are parked for them.
+    Record(Vec<NewCall>),
     /// Marks a call as answered by its client. The content of the answer, as JSON, is needed only if a posted result
     /// waits.
-    Answered(Principal, RecordName, Option<String>),
+    Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
     /// Marks a result as acknowledged.
@@ -49,8 +64,8 @@ impl BackgroundWriter for LateWriter {
         };
         match job {
             LateJob::Record(news) => record_calls(&late, news).await,
-            LateJob::Answered(principal, name, content) => {
-                changes::mark_answered(&late, *principal, *name, content.as_deref()).await
+            LateJob::Answered(principal, names, call, content) => {
+                changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
@@ -71,21 +86,94 @@ impl BackgroundWriter for LateWriter {
 }
 
 /// Inserts calls into the ledger, then settles the results that are parked for them.
-async fn record_calls(late: &LateStore, news: &[(Index, CommitStep)]) -> Result<(), LateError> {
-    for some in news.chunks(ROWS_MAX) {
+async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateError> {
+    for some in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
-        let steps = some.iter().map(|(_, insert)| insert.clone()).collect();
+        let steps = some.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
         if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
             continue;
         }
         // At least one call is recorded already, which fails the whole batch: insert the calls one by one.
-        for (_, insert) in some {
-            // A conflict is no error here: the existing record is of the same call.
-            drop(late.0.ledger.commit(vec![insert.clone()], clock::unix_time()).await?);
+        for new in some {
+            record_call(late, new).await?;
         }
     }
-    for (index, _) in news {
-        posting::settle_parked(late, *index).await?;
+    for new in calls {
+        posting::settle_parked(late, record_names::call_index(&new.call.id)).await?;
     }
     Ok(())
+}
+
+/// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of
+/// its own.
+async fn record_call(late: &LateStore, new: &NewCall) -> Result<(), LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let insert = insert_step(late, new.key, &new.call);
+        let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? else {
+            return Ok(());
+        };
+        // A record that another version wrote, or that was removed meanwhile, is left alone.
+        let Some(record) = standing.into_iter().flatten().next() else {
+            continue;
+        };
+        let Some(recorded) = RecordedCall::decode(&record.value) else {
+            return Ok(());
+        };
+        if late
+            .0
+            .ledger
+            .commit(change_steps(late, &record, recorded, new), now)
+            .await?
+            == CommitOutcome::Done
+        {
+            return Ok(());
+        }
+        // The twin exists already, or another writer was first. Only the latter needs another try.
+        let twin = twin_key(new);
+        if late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some) {
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Returns the steps that record a call beside the record that has its name.
+fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: &NewCall) -> Vec<CommitStep> {
+    let is_unique = !record_names::may_have_twin(&new.call.id, &new.call.tool);
+    if is_unique || matching::is_same_call(&recorded, &new.call) {
+        let mut known = recorded.clone();
+        known.input = known.input.or(new.call.input);
+        known.session = known.session.or(new.call.session);
+        return if known == recorded {
+            Vec::new()
+        } else {
+            vec![late.replace_step(record, &known)]
+        };
+    }
+    let mut steps = vec![insert_step(late, twin_key(new), &new.call)];
+    // Only the session tells these calls apart, so the first one must say so.
+    if recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
+        let first = RecordedCall {
+            has_twin: true,
+            ..recorded
+        };
+        steps.push(late.replace_step(record, &first));
+    }
+    steps
+}
+
+fn twin_key(new: &NewCall) -> RecordKey {
+    let call = &new.call;
+    let name = record_names::twin_call_name(&call.id, &call.tool, call.input.as_ref(), call.session.as_ref());
+    RecordKey { name, ..new.key }
+}
+
+fn insert_step(late: &LateStore, key: RecordKey, call: &RecordedCall) -> CommitStep {
+    CommitStep::Insert {
+        key,
+        index: Some(record_names::call_index(&call.id)),
+        value: call.encode(),
+        expires_at: late.retained_until(call),
+    }
 }

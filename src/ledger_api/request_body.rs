@@ -3,6 +3,7 @@
 use super::response::ApiRefusal;
 use crate::{
     auth::Owner,
+    repair::input_hash,
     wire::json::{Json, JsonKind, validate},
 };
 
@@ -18,6 +19,12 @@ pub(super) struct ServiceBody {
     pub(super) call_id: Option<Vec<u8>>,
     /// The owner of the call. `None` if the body does not contain it.
     pub(super) owner: Option<Owner>,
+    /// The name of the call's session. `None` if the body does not contain it.
+    pub(super) session: Option<Vec<u8>>,
+    /// The name of the tool. `None` if the body does not contain it.
+    pub(super) tool: Option<Vec<u8>>,
+    /// The hash of the canonical input. `None` if the body does not contain it.
+    pub(super) input: Option<[u8; 32]>,
     /// The content as JSON, in the bytes of the body.
     pub(super) content: Option<String>,
     /// `true` if the tool reported an error.
@@ -29,6 +36,9 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
     let mut said = ServiceBody {
         call_id: None,
         owner: None,
+        session: None,
+        tool: None,
+        input: None,
         content: None,
         is_error: false,
     };
@@ -43,7 +53,10 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
         .map_err(|_| ApiRefusal::malformed(OBJECT))?;
     for (name, span) in members {
         match (&name[..], json.kind(span)) {
-            (b"owner" | b"call_id", JsonKind::Null) => {}
+            (b"owner" | b"call_id" | b"session" | b"tool", JsonKind::Null) => {}
+            (b"session", JsonKind::String) => said.session = Some(json.decode_string(span).to_vec()),
+            (b"tool", JsonKind::String) => said.tool = Some(json.decode_string(span).to_vec()),
+            (b"input", _) => said.input = Some(input_hash(json.bytes(span))),
             (b"call_id", JsonKind::String) => said.call_id = Some(json.decode_string(span).to_vec()),
             (b"owner", JsonKind::String) => {
                 let owner = std::str::from_utf8(&json.decode_string(span))
@@ -58,8 +71,8 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
             // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
-            (b"owner" | b"call_id" | b"is_error", _) => {
-                flaw = Some("owner and call_id must be strings, and is_error must be a boolean");
+            (b"owner" | b"call_id" | b"session" | b"tool" | b"is_error", _) => {
+                flaw = Some("owner, call_id, session and tool must be strings, and is_error must be a boolean");
             }
             // Unknown members are ignored, so that services may send more than this version reads.
             _ => {}

@@ -88,8 +88,8 @@ impl ApiErrorCode {
             Self::NotFound => "not found, or not available with this credential",
             Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {
-                "the call id is ambiguous: send the owner from the response header x-antiphon-owner; a reusable id \
-                 such as call_0 never identifies a call"
+                "the call id is ambiguous: send the owner from the response header x-antiphon-owner, and for a reusable \
+                 id such as call_0 also its session, or its tool and input"
             }
             Self::Expired => "the call has expired or was cancelled, and no longer accepts a result",
             Self::TooLarge => "the body is too large: the limit is 8 MiB for a result and 64 KiB for any other request",

@@ -94,6 +94,8 @@ pub(super) async fn answer_service(
                 service,
                 call_id,
                 owner: said.owner,
+                session: said.session.as_deref(),
+                described: said.tool.as_deref().zip(said.input),
             };
             bytes = said.content.as_ref().map_or(0, String::len);
             let once = check_replay(api, service, claim, call_id, body);

@@ -52,7 +52,8 @@ impl AttemptOutcome {
     /// Records the answer in its session. Returns the number of its calls that no client waits for any more.
     pub(super) fn record_answer(&self, facts: &Facts, verdict: Verdict, tool: Option<&RunningTool>) -> usize {
         if let Some(results) = &self.late_results {
-            results.record_answer(&facts.calls, answer_end(verdict.class) == AnswerEnd::ClientLeft);
+            let end = answer_end(verdict.class);
+            results.record_answer(&facts.calls, end == AnswerEnd::Complete, end == AnswerEnd::ClientLeft);
         }
         // Without a lane no session can wait for the calls.
         let Some(lane) = self.lane else { return 0 };

@@ -265,6 +265,13 @@ impl ExchangeLog {
         self.outcome.as_ref().is_some_and(|outcome| outcome.chain.is_some())
     }
 
+    /// Returns `true` if a tool service may answer the calls of this exchange, so that their arguments are recorded.
+    pub(super) fn notes_inputs(&self) -> bool {
+        self.outcome
+            .as_ref()
+            .is_some_and(|outcome| outcome.late_results.is_some())
+    }
+
     /// Stores the values that an answer carries, once it is complete. Only the first call counts.
     pub(super) fn store_carried(&mut self, facts: &Facts, format: Format) {
         // Half an answer is not what the client sends back.

@@ -13,14 +13,16 @@ use crate::{
     auth::Caller,
     conversation::Outline,
     digest::digest_of,
-    late::{CallQuery, FoundResult, LateStore, NamedResult, ObservedCall, records::RecordedCall},
+    late::{
+        CallQuery, FoundResult, LateStore, NamedResult, ObservedCall, matching::is_call_of_body, records::RecordedCall,
+    },
     ledger::{RecordName, Unread},
     recall::{APPENDED_CALLS_MAX, AnswerScope, AnswerStore, AppendedText},
     repair::{
         Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, Paired, PinnedAnswer, Placeholder, append_texts,
         block_content, contains_result, id_letters, input_hash, is_strong, late_places, late_text, text_contains,
     },
-    session::{Lane, SessionStrength},
+    session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
 };
 
@@ -85,16 +87,21 @@ impl LateResults {
     }
 
     /// Records the calls of an answer that has ended. Detaches them if the client has left.
-    pub(super) fn record_answer(&self, calls: &EmittedCalls, client_left: bool) {
+    ///
+    /// The calls of half an answer may lack a part of their input.
+    pub(super) fn record_answer(&self, calls: &EmittedCalls, is_whole: bool, client_left: bool) {
         if !self.late.is_used() {
             return;
         }
-        // A reusable id needs the call's input beside it: such calls are recorded once a request shows it.
-        let strong = calls
-            .list
-            .iter()
-            .filter(|call| is_strong(call.id.as_bytes(), call.name.as_bytes()));
-        let opened = strong.map(|call| self.describe_opened(call.id.as_bytes(), call.name.as_bytes(), None));
+        let opened = calls.list.iter().filter_map(|call| {
+            let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
+            let input = call.input.as_json().filter(|_| is_whole);
+            let input = input.map(|input| input_hash(&input));
+            // A reusable id needs the call's input beside it. A call without an id is recorded under its tool.
+            let id = if id.is_empty() { name } else { id };
+            let is_nameable = input.is_some() || is_strong(id, name);
+            is_nameable.then(|| self.describe_opened(id, name, input, true))
+        });
         self.late.record_calls(self.caller, opened);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
             self.late.note_lane_left(lane.id);
@@ -122,15 +129,16 @@ impl LateResults {
                     id: call.id.to_vec(),
                     tool: tool.to_vec(),
                     input_hash: input,
+                    session: self.session,
                 };
-                let name = LateStore::call_name(self.lane.map(|lane| lane.id), &wanted);
+                let lane = self.lane.map(|lane| lane.id);
                 // Copied only for a result that waits: the ledger compares both.
-                let block = answer.filter(|_| self.late.is_waiting(self.caller, &name));
+                let block = answer.filter(|_| self.find_waiting(lane, &wanted).is_some());
                 let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
                 let content = block.and_then(block_content).map(str::to_owned);
-                self.late.note_client_result(self.caller, name, &tool, content);
+                self.late.note_client_result(self.caller, lane, wanted, content);
             } else {
-                open.push(self.describe_opened(&call.id, &tool, Some(input)));
+                open.push(self.describe_opened(&call.id, &tool, Some(input), false));
             }
         }
         self.late.record_calls(self.caller, open);
@@ -144,7 +152,7 @@ impl LateResults {
     }
 
     /// Describes a call to the ledger.
-    fn describe_opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>) -> ObservedCall {
+    fn describe_opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>, is_emitted: bool) -> ObservedCall {
         ObservedCall {
             lane: self.lane.map(|lane| lane.id),
             session: self.session,
@@ -152,6 +160,7 @@ impl LateResults {
             id: id.to_vec(),
             tool: tool.to_vec(),
             input,
+            is_emitted,
         }
     }
 
@@ -161,15 +170,29 @@ impl LateResults {
         calls: &[&BodyCall],
         deadline: Instant,
     ) -> Result<Vec<Option<FoundResult>>, Unread> {
-        let wanted: Vec<CallQuery> = calls.iter().map(|call| wanted_result(call)).collect();
+        let wanted: Vec<CallQuery> = calls.iter().map(|call| self.query_of(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
         self.late.find_results(self.caller, lane, &wanted, deadline).await
     }
 
     /// Returns the record name of a call whose posted result waits for the caller.
     pub(super) fn waiting_result(&self, call: &BodyCall) -> Option<RecordName> {
-        let name = LateStore::call_name(self.lane.map(|lane| lane.id), &wanted_result(call));
-        self.late.is_waiting(self.caller, &name).then_some(name)
+        self.find_waiting(self.lane.map(|lane| lane.id), &self.query_of(call))
+    }
+
+    fn find_waiting(&self, lane: Option<LaneId>, call: &CallQuery) -> Option<RecordName> {
+        let names = LateStore::call_names(lane, call).into_iter();
+        names.into_iter().find(|name| self.late.is_waiting(self.caller, name))
+    }
+
+    /// Describes a call of the body to the ledger.
+    fn query_of(&self, call: &BodyCall) -> CallQuery {
+        CallQuery {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            input_hash: call.input_hash,
+            session: self.session,
+        }
     }
 
     /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
@@ -266,22 +289,16 @@ impl LateResults {
         deadline: Instant,
     ) -> Option<AppendedText> {
         let lane = self.lane.map(|lane| lane.id);
-        let named = calls
-            .iter()
-            .map(|call| (LateStore::call_name(lane, &wanted_result(call)), call));
-        let named: HashMap<RecordName, &BodyCall> = named.filter(|(name, _)| !inserted.contains(name)).collect();
-        let posted = self.late.find_posted(self.caller, named.keys().copied());
-        let lacking: HashMap<RecordName, Option<u64>> = posted.into_iter().collect();
-        // In document order, and not in that of a map, so that the same request gives the same bytes.
-        let mut lacking: Vec<(RecordName, &BodyCall)> = calls
-            .iter()
-            .map(|call| (LateStore::call_name(lane, &wanted_result(call)), call))
-            .filter(|(name, call)| {
-                lacking
-                    .get(name)
-                    .is_some_and(|known| !is_contained_in(*known, call, plain))
-            })
-            .collect();
+        let names = |call: &BodyCall| LateStore::call_names(lane, &self.query_of(call));
+        let mut lacking: Vec<(RecordName, &BodyCall)> = Vec::new();
+        for call in calls {
+            let names = names(call).into_iter().filter(|name| !inserted.contains(name));
+            let posted = self.late.find_posted(self.caller, names);
+            let lacks = posted
+                .into_iter()
+                .filter(|(_, known)| !is_contained_in(*known, call, plain));
+            lacking.extend(lacks.map(|(name, _)| (name, call)));
+        }
         self.retain_placeholders(&mut lacking, deadline).await.ok()?;
         lacking.truncate(APPENDED_CALLS_MAX);
         let names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
@@ -293,8 +310,9 @@ impl LateResults {
         let contents = self.late.read_contents(self.caller, &chosen, deadline).await.ok()?;
         let (mut texts, mut appended) = (Vec::new(), Vec::new());
         for ((name, call), content) in chosen.iter().zip(contents) {
-            let (Some(in_body), Some(content), Some(posted)) = (find_in_body(calls, call), content, &call.posted)
-            else {
+            let in_body = find_in_body(calls, call);
+            let in_body = in_body.filter(|in_body| is_call_of_body(call, &self.query_of(in_body)));
+            let (Some(in_body), Some(content), Some(posted)) = (in_body, content, &call.posted) else {
                 continue;
             };
             if let Some((answer, hash)) = real_answer(in_body, plain)
@@ -335,7 +353,8 @@ impl LateResults {
         let mut by_name = CallsByName::new();
         for call in calls {
             // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
-            for name in [LateStore::call_name(lane, &wanted_result(call)), *call.key.as_bytes()] {
+            let names = LateStore::call_names(lane, &self.query_of(call));
+            for name in names.into_iter().chain([*call.key.as_bytes()]) {
                 by_name.entry(name).or_insert(call);
             }
         }
@@ -458,15 +477,6 @@ pub(super) fn append_at_end(
         anchor: place.anchor,
         appended,
     })
-}
-
-/// Describes a call whose posted result is wanted.
-fn wanted_result(call: &BodyCall) -> CallQuery {
-    CallQuery {
-        id: call.id.clone(),
-        tool: call.tool.clone(),
-        input_hash: call.input_hash,
-    }
 }
 
 /// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.

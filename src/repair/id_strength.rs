@@ -63,7 +63,7 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 /// Anthropic: `toolu_` and 20 to 26 letters and digits, also after `bdrk_` or `vrtx_`. `OpenAI`: `call_` and 24. Bedrock:
 /// `tooluse_` and 20 to 24, also `-` and `_`. vLLM: `chatcmpl-tool-` and 32 hexadecimal digits. UUIDs. Some clients strip
 /// the separators (openclaw 2026.9.6).
-fn has_makers_form(id: &[u8]) -> bool {
+pub fn has_makers_form(id: &[u8]) -> bool {
     let is_word = |rest: &[u8]| rest.iter().all(u8::is_ascii_alphanumeric);
     let is_url = |rest: &[u8]| {
         rest.iter()

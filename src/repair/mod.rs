@@ -54,7 +54,7 @@ pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
-pub use id_strength::is_strong;
+pub use id_strength::{has_makers_form, is_strong};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };

@@ -16,7 +16,7 @@ use std::fmt;
 use http::HeaderMap;
 
 use crate::{
-    auth::Caller,
+    auth::{Caller, Principal},
     conversation::{BodyField, Outline},
     digest::HashTexts as _,
     wire::{
@@ -138,7 +138,7 @@ impl SessionId {
 
     /// Returns the [`session_hash`] of its name.
     pub fn hash(&self, caller: &Caller) -> [u8; 32] {
-        session_hash(caller, &self.name)
+        session_hash(caller.principal(), &self.name)
     }
 }
 
@@ -151,8 +151,8 @@ impl fmt::Debug for SessionId {
 }
 
 /// Returns the hash by which records and services refer to a session: it reveals neither principal nor name.
-pub fn session_hash(caller: &Caller, name: &[u8]) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new_keyed(caller.principal_bytes());
+pub fn session_hash(principal: Principal, name: &[u8]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new_keyed(principal.as_bytes());
     hash.update(b"session");
     hash.update(name);
     hash.finalize().into()

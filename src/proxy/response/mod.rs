@@ -228,6 +228,9 @@ impl ProviderAnswer {
             if notes {
                 watcher = watcher.noting_carried();
             }
+            if log.notes_inputs() {
+                watcher = watcher.noting_inputs();
+            }
             if notes_items {
                 watcher = watcher.noting_items();
             }

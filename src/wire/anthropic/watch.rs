@@ -7,9 +7,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            self, AnswerErrorFields, CarriedCall, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool,
-            bounded_text, non_empty_text, read_count, read_elements, read_member_text, read_members, read_object,
-            skip_value,
+            self, AnswerErrorFields, CallInput, CarriedCall, END_WALK, EmittedCall, EventActivity, Facts, OutputPhase,
+            ServerTool, bounded_text, non_empty_text, read_count, read_elements, read_member_text, read_members,
+            read_object, skip_value,
         },
         json::Cursor,
     },
@@ -35,6 +35,8 @@ pub(crate) const STOP_REASONS: [&str; 8] = [
 pub(crate) struct AnthropicEventReader {
     reasoning_at: Option<u64>,
     compaction_at: Option<u64>,
+    /// The block of a call whose arguments are noted.
+    call_at: Option<u64>,
 }
 
 /// The members of an event that facts come from.
@@ -43,6 +45,8 @@ struct AnthropicEvent<'a> {
     kind: Text<'a>,
     id: Text<'a>,
     index: Option<u64>,
+    /// A piece of the arguments of a call.
+    partial_json: Text<'a>,
     block: StartedBlock<'a>,
     error: AnswerErrorFields<'a>,
 }
@@ -51,11 +55,12 @@ impl AnthropicEventReader {
     /// Reads the data of one event called `name`.
     pub(crate) fn read_event(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
         let mut top = AnthropicEvent::default();
+        let notes_input = self.call_at.is_some();
         read_object(data, |cursor, key| match key {
             b"type" => {
                 top.kind = cursor.read_text()?;
                 // The text of a delta may be long, and is of no interest.
-                if *top.kind == *b"content_block_delta" {
+                if *top.kind == *b"content_block_delta" && !notes_input {
                     END_WALK
                 } else {
                     Ok(())
@@ -68,7 +73,10 @@ impl AnthropicEventReader {
                 b"id" => cursor.read_text().map(|id| facts::note_answer_id(facts, &id)),
                 _ => read_message_member(key, cursor, facts),
             }),
-            b"delta" => read_members(cursor, |cursor, key| read_message_member(key, cursor, facts)),
+            b"delta" => read_members(cursor, |cursor, key| match key {
+                b"partial_json" if notes_input => cursor.read_text().map(|piece| top.partial_json = piece),
+                _ => read_message_member(key, cursor, facts),
+            }),
             b"error" => top.error.read_error(cursor),
             _ => read_message_member(key, cursor, facts),
         });
@@ -77,6 +85,7 @@ impl AnthropicEventReader {
         match kind {
             b"ping" => return EventActivity::Heartbeat,
             b"content_block_start" => self.start_block(&top, facts),
+            b"content_block_delta" => self.add_input(&top, facts),
             b"content_block_stop" => self.stop_block(top.index, facts),
             b"message_stop" => facts.terminal = true,
             // The answer is one message and no stream.
@@ -91,8 +100,35 @@ impl AnthropicEventReader {
         EventActivity::Progress
     }
 
+    /// Returns `true` if no call is open whose arguments are noted.
+    pub(crate) const fn skips_deltas(&self) -> bool {
+        self.call_at.is_none()
+    }
+
+    /// Adds a piece to the arguments of the open call.
+    fn add_input(&self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
+        if self.call_at.is_some()
+            && self.call_at == top.index
+            && let Some(call) = facts.calls.list.last_mut()
+        {
+            // The block began with an empty object, which the first piece replaces.
+            if let (CallInput::Json(_), false) = (&call.input, top.partial_json.is_empty()) {
+                call.input.begin_text();
+            }
+            call.input.add_text(&top.partial_json);
+        }
+    }
+
     /// Notes a block that starts, and remembers its index if it stays open.
     fn start_block(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
+        let listed = facts.calls.list.len();
+        self.start_phase(top, facts);
+        let is_new_call = facts.calls.notes_inputs && facts.calls.list.len() > listed;
+        self.call_at = top.index.filter(|_| is_new_call);
+    }
+
+    /// Notes a block that starts, and remembers the index of a phase that it keeps open.
+    fn start_phase(&mut self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
         match top.block.note_block(facts) {
             Some(OpenBlock::Reasoning) => self.reasoning_at = top.index,
             Some(OpenBlock::Compaction) => self.compaction_at = top.index,
@@ -101,7 +137,8 @@ impl AnthropicEventReader {
     }
 
     /// Notes the end of the block at `index`.
-    fn stop_block(&self, index: Option<u64>, facts: &mut Facts) {
+    fn stop_block(&mut self, index: Option<u64>, facts: &mut Facts) {
+        self.call_at = self.call_at.filter(|at| index != Some(*at));
         for (phase, at) in [
             (&mut facts.reasoning, self.reasoning_at),
             (&mut facts.compaction, self.compaction_at),
@@ -166,6 +203,8 @@ struct StartedBlock<'a> {
     name: Text<'a>,
     /// The `tool_use_id`.
     tool_use_id: Text<'a>,
+    /// The `input` as JSON.
+    input: &'a [u8],
     called_by_code: bool,
 }
 
@@ -176,6 +215,7 @@ impl<'a> StartedBlock<'a> {
             b"id" => self.id = cursor.read_text()?,
             b"name" => self.name = cursor.read_text()?,
             b"tool_use_id" => self.tool_use_id = cursor.read_text()?,
+            b"input" => self.input = cursor.skip_bytes()?,
             // `{"type":"direct"}` is an ordinary call. Any other caller is code at the provider.
             b"caller" => read_members(cursor, |cursor, key| {
                 self.called_by_code |= key == b"tool_id";
@@ -198,10 +238,15 @@ impl<'a> StartedBlock<'a> {
                         ..CarriedCall::default()
                     });
                 }
+                let mut input = CallInput::default();
+                if facts.calls.notes_inputs {
+                    input.set_json(self.input);
+                }
                 facts.calls.push_call(EmittedCall {
                     id: bounded_text(&self.id),
                     name: bounded_text(&self.name),
                     called_by_code: self.called_by_code,
+                    input,
                     place: None,
                 });
             }

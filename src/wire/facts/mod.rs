@@ -3,6 +3,7 @@
 //! Content is not among them, apart from the event of an error, which is never shown.
 
 mod answer_items;
+mod call_input;
 mod carried;
 mod event_members;
 mod event_pattern;
@@ -10,6 +11,7 @@ mod event_pattern;
 use std::fmt;
 
 pub use self::answer_items::AnswerItems;
+pub use self::call_input::CallInput;
 pub use self::carried::{CARRIED_BYTES_MAX, CarriedCall, CarriedFacts};
 pub(crate) use self::{
     event_members::{
@@ -167,6 +169,8 @@ pub struct EmittedCalls {
     pub count: u64,
     /// The first [`LISTED_MAX`] of them, in the order of the answer.
     pub list: Vec<EmittedCall>,
+    /// Set if the arguments of the calls are noted.
+    pub(crate) notes_inputs: bool,
 }
 
 /// One tool call that the client has to answer.
@@ -178,6 +182,8 @@ pub struct EmittedCall {
     pub name: Box<str>,
     /// Set if code at the provider made the call and waits for the result.
     pub called_by_code: bool,
+    /// Its arguments. Unknown unless the watcher notes them.
+    pub input: CallInput,
     /// Choice and index under which deltas of this call come.
     pub(crate) place: Option<(u64, u64)>,
 }
@@ -194,8 +200,8 @@ impl EmittedCalls {
     /// Adds a call that the answer may report in pieces.
     ///
     /// Pieces belong to one call if they have the same place and no different ids. A later piece fills in an id or name
-    /// that was missing.
-    pub(crate) fn merge_call(&mut self, call: EmittedCall) {
+    /// that was missing. Returns the call, unless the list is full.
+    pub(crate) fn merge_call(&mut self, call: EmittedCall) -> Option<&mut EmittedCall> {
         // Some servers send every call with index 0: there only the ids differ.
         let same = |known: &&mut EmittedCall| match (known.place, call.place) {
             (Some(known_at), Some(at)) => {
@@ -203,15 +209,19 @@ impl EmittedCalls {
             }
             _ => known.id == call.id && !call.id.is_empty(),
         };
-        let Some(known) = self.list.iter_mut().find(same) else {
-            return self.push_call(call);
+        let Some(at) = self.list.iter_mut().position(|mut known| same(&mut known)) else {
+            let is_listed = self.list.len() < LISTED_MAX;
+            self.push_call(call);
+            return self.list.last_mut().filter(|_| is_listed);
         };
+        let known = self.list.get_mut(at)?;
         if known.id.is_empty() {
             known.id = call.id;
         }
         if known.name.is_empty() {
             known.name = call.name;
         }
+        Some(known)
     }
 }
 

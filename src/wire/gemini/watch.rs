@@ -8,8 +8,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            AnswerErrorFields, CarriedCall, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool, Usage,
-            bounded_text, non_empty_text, note_model, read_count, read_elements, read_members, read_object, skip_value,
+            AnswerErrorFields, CallInput, CarriedCall, EmittedCall, EventActivity, Facts, OutputPhase, ServerTool,
+            Usage, bounded_text, non_empty_text, note_model, read_count, read_elements, read_members, read_object,
+            skip_value,
         },
         json::{Cursor, JsonKind},
     },
@@ -153,6 +154,8 @@ struct GeminiTool<'a> {
     name: Text<'a>,
     /// The arguments as JSON.
     arguments: &'a [u8],
+    /// Set if `arguments` may not be all of them.
+    is_in_pieces: bool,
 }
 
 impl<'a> GeminiTool<'a> {
@@ -161,6 +164,11 @@ impl<'a> GeminiTool<'a> {
             b"id" => self.id = cursor.read_text()?,
             b"name" | b"toolType" | b"tool_type" => self.name = cursor.read_text()?,
             b"args" => self.arguments = cursor.skip_bytes()?,
+            // The arguments come in pieces (Google, "Function calling", streamed arguments, 2026-11).
+            b"partialArgs" | b"partial_args" | b"willContinue" | b"will_continue" => {
+                self.is_in_pieces = true;
+                skip_value(cursor)?;
+            }
             _ => skip_value(cursor)?,
         }
         Ok(())
@@ -169,12 +177,19 @@ impl<'a> GeminiTool<'a> {
     fn note_tool(&self, what: GeminiPartKind, facts: &mut Facts) {
         match what {
             // A call whose arguments are streamed has its name in the first piece only.
-            GeminiPartKind::Call if !self.name.is_empty() => facts.calls.push_call(EmittedCall {
-                id: bounded_text(&self.id),
-                name: bounded_text(&self.name),
-                called_by_code: false,
-                place: None,
-            }),
+            GeminiPartKind::Call if !self.name.is_empty() => {
+                let mut input = CallInput::default();
+                if facts.calls.notes_inputs && !self.is_in_pieces {
+                    input.set_json(self.arguments);
+                }
+                facts.calls.push_call(EmittedCall {
+                    id: bounded_text(&self.id),
+                    name: bounded_text(&self.name),
+                    called_by_code: false,
+                    input,
+                    place: None,
+                });
+            }
             GeminiPartKind::ServerCall => facts.server_tools.start_tool(ServerTool {
                 id: bounded_text(&self.id),
                 name: non_empty_text(&self.name).unwrap_or_else(|| "code_execution".into()),

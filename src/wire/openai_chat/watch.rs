@@ -9,9 +9,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            AnswerErrorFields, CarriedCall, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase, bounded_text,
-            non_empty_text, note_model, read_count, read_elements, read_member_text, read_members, read_object,
-            read_openai_usage, skip_value,
+            AnswerErrorFields, CallInput, CarriedCall, EmittedCall, EventActivity, EventPattern, Facts, OutputPhase,
+            bounded_text, non_empty_text, note_model, read_count, read_elements, read_member_text, read_members,
+            read_object, read_openai_usage, skip_value,
         },
         json::{Cursor, Json, JsonKind},
     },
@@ -50,7 +50,7 @@ impl ChatEventReader {
         {
             // Spans are offsets in the data, which fit the event only if the data is one line of it.
             self.phase = phase;
-            let wanted = facts.carried.is_wanted();
+            let wanted = WantedStrings::of(facts);
             let strings = chunk.texts.iter().filter(|(kind, _)| kind.may_differ(phase, wanted));
             self.pattern
                 .learn_event(event, DATA_START.len(), strings.map(|(_, span)| *span));
@@ -70,13 +70,29 @@ enum ChunkString {
     Other,
 }
 
+/// The strings that are noted.
+#[derive(Clone, Copy, Debug)]
+struct WantedStrings {
+    reasoning: bool,
+    arguments: bool,
+}
+
+impl WantedStrings {
+    const fn of(facts: &Facts) -> Self {
+        let reasoning = facts.carried.is_wanted();
+        Self {
+            reasoning,
+            arguments: reasoning || facts.calls.notes_inputs,
+        }
+    }
+}
+
 impl ChunkString {
     /// Returns `true` if the string may be replaced by any other, empty or not, without a change of facts.
-    ///
-    /// `wanted` is set if carried values are noted, of which reasoning and arguments are part.
-    fn may_differ(self, phase: OutputPhase, wanted: bool) -> bool {
+    fn may_differ(self, phase: OutputPhase, wanted: WantedStrings) -> bool {
         match self {
-            Self::Reasoning | Self::Arguments if wanted => false,
+            Self::Reasoning if wanted.reasoning => false,
+            Self::Arguments if wanted.arguments => false,
             // Text ends open reasoning, so empty and non-empty text then differ.
             Self::Content => phase != OutputPhase::Open,
             Self::Reasoning => phase == OutputPhase::Open,
@@ -148,7 +164,7 @@ impl ChatChunk {
         if facts.carried.is_wanted() && place == 0 {
             delta.note_carried(Json::new(data), facts);
         }
-        delta.note_facts(place, facts);
+        delta.note_facts(Json::new(data), place, facts);
         if self.is_complete || !stop.is_empty() {
             facts.reasoning.end_open();
         }
@@ -257,21 +273,40 @@ impl<'a> ChatDelta<'a> {
     }
 
     /// Notes the phase of reasoning and the calls.
-    fn note_facts(self, choice: u64, facts: &mut Facts) {
+    fn note_facts(self, json: Json<'_>, choice: u64, facts: &mut Facts) {
         // Text ends reasoning; a chunk with both is past it.
         if self.has_text {
             facts.reasoning.end_open();
         } else if self.has_reasoning {
             facts.reasoning = OutputPhase::Open;
         }
-        for call in self.calls {
+        let notes_inputs = facts.calls.notes_inputs;
+        let arguments =
+            |call: &ChatCallDelta<'_>| call.arguments.map(|span| json.decode_string(span)).unwrap_or_default();
+        for call in &self.calls {
+            let mut input = CallInput::default();
+            if notes_inputs {
+                input.begin_text();
+            }
             // Servers without indices send complete calls. Some servers give every call the same index and another id.
-            facts.calls.merge_call(EmittedCall {
+            let known = facts.calls.merge_call(EmittedCall {
                 id: bounded_text(&call.id),
                 name: bounded_text(&call.name),
                 called_by_code: false,
+                input,
                 place: call.index.map(|index| (choice, index)),
             });
+            if let Some(known) = known.filter(|_| notes_inputs) {
+                known.input.add_text(&arguments(call));
+            }
+        }
+        for piece in self.pieces.iter().filter(|_| notes_inputs) {
+            let place = piece.index.map(|index| (choice, index));
+            // The latest call of this place: some servers give every call the same index.
+            let mut known = facts.calls.list.iter_mut().rev();
+            if let Some(known) = known.find(|known| known.place == place) {
+                known.input.add_text(&arguments(piece));
+            }
         }
     }
 }

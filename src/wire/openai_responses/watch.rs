@@ -8,9 +8,9 @@ use crate::{
     wire::{
         Unreadable,
         facts::{
-            self, AnswerErrorFields, END_WALK, EmittedCall, EventActivity, Facts, LISTED_MAX, OutputPhase, ServerTool,
-            Usage, bounded_text, non_empty_text, read_elements, read_member_text, read_members, read_object,
-            read_openai_usage, skip_value,
+            self, AnswerErrorFields, CallInput, END_WALK, EmittedCall, EventActivity, Facts, LISTED_MAX, OutputPhase,
+            ServerTool, Usage, bounded_text, non_empty_text, read_elements, read_member_text, read_members,
+            read_object, read_openai_usage, skip_value,
         },
         json::Cursor,
     },
@@ -246,6 +246,9 @@ impl<'a> ResponseMembers<'a> {
     }
 }
 
+/// The members of a call that are its arguments, in the order in which a request is read.
+const INPUT_MEMBERS: [&str; 5] = ["arguments", "input", "action", "operation", "code"];
+
 /// The members of an item that facts come from.
 #[derive(Default)]
 struct ItemMembers<'a> {
@@ -258,6 +261,8 @@ struct ItemMembers<'a> {
     environment: Text<'a>,
     /// The `type` of the caller.
     caller: Text<'a>,
+    /// The arguments as JSON: the first of the members that a request is read by.
+    input: [&'a [u8]; INPUT_MEMBERS.len()],
 }
 
 /// The kind of an item.
@@ -289,7 +294,13 @@ impl<'a> ItemMembers<'a> {
             b"execution" => self.execution = cursor.read_text()?,
             b"caller" => read_member_text(&mut self.caller, b"type", cursor)?,
             b"environment" => read_member_text(&mut self.environment, b"type", cursor)?,
-            _ => skip_value(cursor)?,
+            _ => {
+                let value = cursor.skip_bytes()?;
+                let at = INPUT_MEMBERS.iter().position(|member| member.as_bytes() == key);
+                if let Some(slot) = at.and_then(|at| self.input.get_mut(at)) {
+                    *slot = value;
+                }
+            }
         }
         Ok(())
     }
@@ -332,13 +343,23 @@ impl<'a> ItemMembers<'a> {
     /// Notes an item that was added.
     fn note_added(&self, index: Option<u64>, facts: &mut Facts) {
         match self.item_role() {
-            ItemRole::Call => facts.calls.merge_call(EmittedCall {
-                id: bounded_text(self.output_call_id()),
-                name: non_empty_text(&self.name).unwrap_or_else(|| bounded_text(&self.kind)),
-                // A program at the provider may call too, and waits for the result.
-                called_by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
-                place: index.map(|index| (0, index)),
-            }),
+            ItemRole::Call => {
+                let notes_inputs = facts.calls.notes_inputs;
+                let known = facts.calls.merge_call(EmittedCall {
+                    id: bounded_text(self.output_call_id()),
+                    name: non_empty_text(&self.name).unwrap_or_else(|| bounded_text(&self.kind)),
+                    // A program at the provider may call too, and waits for the result.
+                    called_by_code: !matches!(self.caller.as_ref(), b"" | b"direct"),
+                    input: CallInput::default(),
+                    place: index.map(|index| (0, index)),
+                });
+                // The first event of a call has empty arguments. The last one has all of them.
+                if let Some(known) = known.filter(|_| notes_inputs)
+                    && let Some(input) = self.input.iter().find(|input| !input.is_empty())
+                {
+                    known.input.set_json(input);
+                }
+            }
             ItemRole::Server => facts.server_tools.start_tool(self.server_tool(&self.id, index)),
             ItemRole::ServerWithOutputItem => facts
                 .server_tools

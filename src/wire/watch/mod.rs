@@ -8,8 +8,8 @@ mod reader;
 
 use self::{event_buffer::EventBuffer, reader::FormatReader};
 pub use crate::wire::facts::{
-    AnswerError, AnswerItems, CARRIED_BYTES_MAX, CarriedCall, CarriedFacts, EmittedCall, EmittedCalls, ErrorEvent,
-    Facts, LISTED_MAX, OutputPhase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage, stop_labels,
+    AnswerError, AnswerItems, CARRIED_BYTES_MAX, CallInput, CarriedCall, CarriedFacts, EmittedCall, EmittedCalls,
+    ErrorEvent, Facts, LISTED_MAX, OutputPhase, ServerTool, ServerTools, TEXT_BYTES_MAX, Usage, stop_labels,
 };
 use crate::wire::{
     Format,
@@ -83,6 +83,13 @@ impl Watcher {
     #[must_use]
     pub const fn noting_carried(mut self) -> Self {
         self.facts.carried.set_wanted();
+        self
+    }
+
+    /// Makes the watcher note the arguments of calls.
+    #[must_use]
+    pub const fn noting_inputs(mut self) -> Self {
+        self.facts.calls.notes_inputs = true;
         self
     }
 

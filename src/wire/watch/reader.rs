@@ -62,7 +62,9 @@ impl FormatReader {
         // The first delta must be read, since the answer begins with it.
         facts.has_output
             && match self {
-                Self::Anthropic(_) => event.starts_with(anthropic::watch::TEXT_DELTA_START),
+                Self::Anthropic(reader) => {
+                    reader.skips_deltas() && event.starts_with(anthropic::watch::TEXT_DELTA_START)
+                }
                 Self::OpenAiResponses => openai_responses::watch::is_text_delta(event, facts),
                 Self::OpenAiChat(reader) => reader.is_text_delta(event, facts),
                 Self::Gemini => false,

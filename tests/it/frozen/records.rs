@@ -145,7 +145,7 @@ fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
         _ => value.posted(version, made_at),
     };
     let withheld = if version > 1 {
-        format!(" withheld={}", value.byte())
+        format!(" flags={:?}", [value.byte(), value.byte(), value.byte()])
     } else {
         String::new()
     };

@@ -82,6 +82,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: Some([1; 32]),
+        is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
     app.late.flush_jobs().await;
@@ -448,6 +449,8 @@ async fn deep_content_of_old_records_is_returned_as_text() {
             service: &app.late.services()[0],
             call_id: id.as_bytes(),
             owner: None,
+            session: None,
+            described: None,
         };
         app.late.post_result(&named, content, false).await.unwrap();
     }
@@ -506,11 +509,12 @@ async fn a_closed_session_or_a_long_time_detaches() {
     let ann = principal(&app, "ann");
     let call = |id: &str| ObservedCall {
         lane: None,
-        session: Some(antiphon::session::session_hash(&Caller::of_account(ann), b"s1")),
+        session: Some(antiphon::session::session_hash(ann, b"s1")),
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: None,
+        is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);
     app.late.flush_jobs().await;

@@ -97,7 +97,11 @@ async fn a_posted_result_outranks_an_early_answer_of_the_client() {
         log.push(brings(&id, answer));
         ask(&world, &session, &log).await;
         let posted = post(&world, &id, FILM).await;
-        assert_eq!((posted.status(), &posted.json()["state"]), (200, &json!("settled")), "{answer}");
+        assert_eq!(
+            (posted.status(), &posted.json()["state"]),
+            (200, &json!("settled")),
+            "{answer}"
+        );
         assert_eq!(outstanding(&world).await.as_array().unwrap().len(), 1, "{answer}");
         log.extend([answered(), says(&format!("is it done? {number}"))]);
         ask(&world, &session, &log).await;
@@ -121,7 +125,10 @@ async fn a_posted_result_in_the_clients_answer_is_not_appended() {
     ];
     for (number, answer) in answers.iter().enumerate() {
         for posted_first in [false, true] {
-            let (id, session) = (id(number * 2 + usize::from(posted_first)), format!("s{number}{posted_first}"));
+            let (id, session) = (
+                id(number * 2 + usize::from(posted_first)),
+                format!("s{number}{posted_first}"),
+            );
             let mut log = vec![says("go"), calls(&id)];
             ask(&world, &session, &log).await;
             if posted_first {
@@ -154,7 +161,11 @@ async fn every_branch_gets_the_result_once() {
     assert_eq!(films(&world), 1);
     first.extend([answered(), says("thanks")]);
     ask(&world, "s1", &first).await;
-    assert_eq!((films(&world), outstanding(&world).await), (1, json!([])), "it is acknowledged");
+    assert_eq!(
+        (films(&world), outstanding(&world).await),
+        (1, json!([])),
+        "it is acknowledged"
+    );
     for words in ["is it ready?", "and in another tab?"] {
         let mut other = branch(words);
         ask(&world, "s2", &other).await;
@@ -176,7 +187,10 @@ async fn equal_words_do_not_hide_the_result_of_another_conversation() {
         let mut log = vec![says("go"), calls(&id), says("hurry")];
         ask(&world, &session, &log).await;
         assert_eq!(post(&world, &id, FILM).await.status(), 200);
-        log.extend([json!({"role": "assistant", "content": "It is still running."}), says("is it done?")]);
+        log.extend([
+            json!({"role": "assistant", "content": "It is still running."}),
+            says("is it done?"),
+        ]);
         for _ in 0..2 {
             ask(&world, &session, &log).await;
             assert_eq!(films(&world), 1, "conversation {number}");
@@ -202,7 +216,11 @@ async fn a_restored_result_is_delivered_once_its_answer_is_complete() {
     world.script(vec![sse(), say(start), Step::Break]);
     let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
     let body = json!({"model": "m", "max_tokens": 99, "stream": true, "messages": log}).to_string();
-    drop(world.ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes())).await);
+    drop(
+        world
+            .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+            .await,
+    );
     world.settle().await;
     assert_eq!(films(&world), 1);
     assert_eq!(outstanding(&world).await.as_array().unwrap().len(), 1);

@@ -32,9 +32,9 @@ prop_compose! {
         (opened_at, heard_at, deadline, expires_at) in (moments(), moments(), moments(), moments()),
         state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
-        is_withheld in any::<bool>(),
+        [is_emitted, has_twin, is_withheld] in any::<[bool; 3]>(),
     ) -> RecordedCall {
-        RecordedCall { account, lane, session, strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_withheld }
+        RecordedCall { account, lane, session, strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld }
     }
 }
 

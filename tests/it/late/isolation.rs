@@ -287,6 +287,7 @@ impl World {
             id: IDS[call.id].0.as_bytes().to_vec(),
             tool: TOOLS[call.tool].as_bytes().to_vec(),
             input_hash: [call.input; 32],
+            session: None,
         }
     }
 
@@ -318,6 +319,7 @@ impl World {
             id: wanted.id,
             tool: wanted.tool,
             input: Some(wanted.input_hash),
+            is_emitted: false,
         };
         self.late.record_calls(self.who(call.who), [opened]);
         self.model.record(call);
@@ -339,6 +341,8 @@ impl World {
             service: &self.late.services()[post.service],
             call_id: IDS[post.id].0.as_bytes(),
             owner,
+            session: None,
+            described: None,
         };
         let posting = self
             .late
@@ -354,7 +358,7 @@ impl World {
 
     fn deliver(&mut self) {
         let call = self.call();
-        let name = LateStore::call_name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        let name = LateStore::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
         self.late.note_delivered(self.who(call.who), [name]);
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         if let Some(found) =
@@ -366,7 +370,7 @@ impl World {
 
     async fn ack(&mut self) {
         let call = self.call();
-        let name = LateStore::call_name(Some(Self::lane(call.lane)), &Self::wanted(&call));
+        let name = LateStore::call_names(Some(Self::lane(call.lane)), &Self::wanted(&call))[0];
         let acked = self.late.ack_result(self.who(call.who), name).await.unwrap();
         let found = self.model.calls.iter_mut().find(|known| Model::same(known, &call));
         let found = found.filter(|found| found.content.is_some());

@@ -47,6 +47,8 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         expires_at: Duration::from_secs(1000),
         state: RecordedCallState::Open,
         posted: None,
+        is_emitted: false,
+        has_twin: false,
         is_withheld: false,
     }
 }
@@ -128,6 +130,8 @@ fn late_matching_finds_one_call_or_none() {
             service: &service,
             call_id: id.as_bytes(),
             owner: owner.map(|name| Owner::of_principal(&owners, principal(name))),
+            session: None,
+            described: None,
         };
         assert_eq!(choose_call(&named, &owners, &candidates), wanted, "{id} {owner:?} {recorded:?} {service:?}");
     }

@@ -1,5 +1,6 @@
 //! Late results: posting, matching, and isolation between callers.
 
+pub(crate) mod addresses;
 pub(crate) mod api;
 pub(crate) mod branches;
 pub(crate) mod contents;

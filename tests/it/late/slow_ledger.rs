@@ -80,7 +80,9 @@ async fn conversation(ledger: &Arc<SwitchableLedger>, is_appended: bool) -> Vec<
     }
     let service = [("authorization", "Bearer token of tools")];
     let path = format!("/ledger/v1/calls/{ID}/result");
-    let posted = world.ask(post_with(&path, &service, br#"{"content":"the film"}"#)).await;
+    let posted = world
+        .ask(post_with(&path, &service, br#"{"content":"the film"}"#))
+        .await;
     assert_eq!(posted.status(), 200);
     ask(&world, &log).await;
     assert!(sent(&world).contains("the film"), "{}", sent(&world));
@@ -92,7 +94,11 @@ async fn conversation(ledger: &Arc<SwitchableLedger>, is_appended: bool) -> Vec<
 #[tokio::test(start_paused = true)]
 async fn a_slow_read_after_a_restart_contradicts_nothing() {
     for is_appended in [false, true] {
-        for (services, mode) in [(true, OnOutage::Wait), (false, OnOutage::Wait), (true, OnOutage::Refuse)] {
+        for (services, mode) in [
+            (true, OnOutage::Wait),
+            (false, OnOutage::Wait),
+            (true, OnOutage::Refuse),
+        ] {
             let ledger = SwitchableLedger::new();
             let log = conversation(&ledger, is_appended).await;
             let world = world(&ledger, mode, services);
@@ -101,7 +107,11 @@ async fn a_slow_read_after_a_restart_contradicts_nothing() {
             let began = world.now();
             assert_eq!(ask(&world, &log).await.status(), 200);
             let took = world.now().saturating_sub(began);
-            assert!(sent(&world).contains("the film"), "appended {is_appended}: {}", sent(&world));
+            assert!(
+                sent(&world).contains("the film"),
+                "appended {is_appended}: {}",
+                sent(&world)
+            );
             assert!(took < Duration::from_millis(4500), "{took:?}");
         }
     }
@@ -141,7 +151,11 @@ async fn an_answer_given_on_a_missed_read_is_never_remembered() {
             ledger.stalls.store(false, Ordering::Relaxed);
             world.until(world.now() + Duration::from_secs(6)).await;
             assert_eq!(ask(&world, &log).await.status(), 200);
-            assert!(sent(&world).contains("the film"), "{mode:?} {is_appended}: {}", sent(&world));
+            assert!(
+                sent(&world).contains("the film"),
+                "{mode:?} {is_appended}: {}",
+                sent(&world)
+            );
             assert_eq!(sent(&world).contains(PLACEHOLDER), is_appended, "{}", sent(&world));
         }
     }

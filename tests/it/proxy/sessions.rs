@@ -76,7 +76,7 @@ impl Request {
 }
 
 fn has_name(session: &SessionId, name: &str) -> bool {
-    session.hash(&ONE) == session_hash(&ONE, name.as_bytes())
+    session.hash(&ONE) == session_hash(ONE.principal(), name.as_bytes())
 }
 
 fn messages(members: &str) -> String {
