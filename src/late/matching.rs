@@ -152,16 +152,32 @@ pub fn is_call_of_body(recorded: &RecordedCall, call: &CallQuery) -> bool {
     if has_makers_form(&recorded.id) || !is_strong(&recorded.id, &recorded.tool) {
         return true;
     }
-    let is_same = recorded.tool == call.tool && recorded.input.is_none_or(|input| input == call.input_hash);
+    let is_same = recorded.tool == call.tool
+        && (agree(recorded.input, Some(call.input_hash)) || is_in_session(recorded, call.session));
     is_same && (!recorded.has_twin || recorded.session == call.session)
 }
 
 /// Returns `true` if an observed call may be the recorded one, and `false` if it is a second, different call of its id.
 pub fn is_same_call(recorded: &RecordedCall, observed: &RecordedCall) -> bool {
-    let agree = |one: Option<[u8; 32]>, other: Option<[u8; 32]>| one.is_none() || other.is_none() || one == other;
-    // A request may show the call of another session, which it continues. An answer emits its own.
-    let is_elsewhere = observed.is_emitted && recorded.is_emitted && !agree(recorded.session, observed.session);
-    recorded.tool == observed.tool && agree(recorded.input, observed.input) && !is_elsewhere
+    let has_same_input = agree(recorded.input, observed.input);
+    let is_same = if observed.is_emitted {
+        // An answer emits its own call. The first one of another session is not the same.
+        has_same_input && (!recorded.is_emitted || agree(recorded.session, observed.session))
+    } else {
+        // A request may continue another session.
+        has_same_input || is_in_session(recorded, observed.session)
+    };
+    is_same && recorded.tool == observed.tool
+}
+
+/// Returns `true` if a call was recorded in this session. Clients may change the input of a call that they send back.
+fn is_in_session(recorded: &RecordedCall, session: Option<[u8; 32]>) -> bool {
+    session.is_some() && recorded.session == session
+}
+
+/// Returns `true` unless both are known and differ.
+fn agree(one: Option<[u8; 32]>, other: Option<[u8; 32]>) -> bool {
+    one.is_none() || other.is_none() || one == other
 }
 
 /// The decision on a result that names a recorded call.

@@ -256,11 +256,9 @@ pub(crate) fn facts(path: &Path, lives: bool) -> String {
     facts.map(|line| line + "\n").collect()
 }
 
-/// Returns the identity of a record: everything except its lifetime and content.
+/// Returns the identity of a record: its kind, its principal and its name.
 fn identity(line: &str) -> String {
-    let without_content = line.split(" content=").next().unwrap().split(" \"").next().unwrap();
-    let words = without_content.split(' ').filter(|word| !word.starts_with("lives="));
-    words.collect::<Vec<_>>().join(" ")
+    line.split(' ').take(4).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -274,11 +272,15 @@ fn the_frozen_file_contains_the_written_records() {
     let copy = state::directory().join("ledger.db");
     fs::copy(golden::path("ledger-v1.db"), &copy).unwrap();
     let kept = facts(&copy, false);
-    // Version 0.1 had no records of these kinds, so that its file has none.
-    let is_old = |line: &&str| !line.starts_with("record 9 ") && !line.starts_with("record 10 ");
-    let [written, kept] = [&written, &kept].map(|facts| facts.lines().filter(is_old).map(identity).collect::<Vec<_>>());
-    assert_eq!(
-        kept, written,
-        "today's proxy writes other records than tests/frozen/ledger-v1.db holds: a ledger of version 0.1 cannot be read"
+    // Today's names of late texts add the call before them. `reading` shows that the old names are found too.
+    let is_compared = |line: &&str| !line.starts_with("record 4 ");
+    let [written, kept] =
+        [&written, &kept].map(|facts| facts.lines().filter(is_compared).map(identity).collect::<Vec<_>>());
+    // Today's proxy records more calls than version 0.1 did.
+    let lost: Vec<&String> = kept.iter().filter(|line| !written.contains(line)).collect();
+    assert!(
+        lost.is_empty(),
+        "today's proxy does not write these records of tests/frozen/ledger-v1.db: a ledger of version 0.1 cannot be \
+         read: {lost:#?}"
     );
 }
