@@ -75,7 +75,7 @@ impl BackgroundWork {
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.load_owners());
-        tasks.spawn_background(self.late.clone().load_owners());
+        tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {
             tasks,
             late: self.late,

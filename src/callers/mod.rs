@@ -2,14 +2,14 @@
 //!
 //! A caller that no provider has accepted yet stores nothing in the ledger and reads nothing from it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use moka::sync::Cache;
 use tokio::time::Instant;
 
 use crate::{
-    auth::{Caller, Principal},
+    auth::{Caller, Principal, PrincipalHash},
     clock,
     ledger::{self, CommitStep, Ledger, RecordKey, RecordKind, Unread, WriteBehind},
 };
@@ -72,6 +72,20 @@ impl Callers {
     pub async fn is_verified(&self, caller: Caller) -> bool {
         let by = clock::now() + READ_TIMEOUT;
         matches!(self.verify(caller, by).await, Ok(true))
+    }
+
+    /// Returns `true` if at most one caller was ever verified. Returns `false` if that is unknown.
+    pub async fn is_at_most_one(&self) -> bool {
+        if self.verified.iter().take(2).count() > 1 {
+            return false;
+        }
+        let list = self.ledger.list_principals(RecordKind::Principal, 2);
+        let found = tokio::time::timeout(READ_TIMEOUT, list).await;
+        let Ok(Ok(found)) = found else { return false };
+        // A caller in memory may not be written yet.
+        let mut all: HashSet<PrincipalHash> = found.into_iter().collect();
+        all.extend(self.verified.iter().map(|(principal, ())| *principal.as_bytes()));
+        all.len() <= 1
     }
 
     /// Returns `true` if the caller is verified, unless that is unknown at the deadline.

@@ -11,6 +11,7 @@ mod calls;
 mod changes;
 mod feed;
 pub mod matching;
+mod parking;
 mod pending;
 mod posting;
 mod queries;
@@ -37,8 +38,8 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName,
-        RecordOwners, Unread, flush_queue, job_queue,
+        CommitStep, Index, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind,
+        RecordName, RecordOwners, Unread, flush_queue, job_queue,
     },
     repair::Tier,
     session::{LaneId, session_hash},
@@ -88,9 +89,11 @@ struct LateStoreInner {
     /// Hashes of lanes and sessions that were left, with the time.
     left_at: Cache<[u8; 32], Moment>,
     posted: PostedResults,
-    /// The callers with posted results.
-    delivery_owners: RecordOwners,
+    /// The callers with posted results, and the services with parked ones.
+    record_owners: RecordOwners,
     feed: feed::FeedSender,
+    /// Indexes whose parked results are about to be settled.
+    scheduled: Cache<Index, ()>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
 }
 
@@ -122,8 +125,9 @@ impl LateStore {
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),
-            delivery_owners: RecordOwners::new(&[RecordKind::Delivery]),
+            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked]),
             feed: feed::FeedSender::default(),
+            scheduled: bounded_cache(),
             jobs,
         }));
         let writer = LateWriter(Arc::downgrade(&late.0));
@@ -394,12 +398,18 @@ impl LateStore {
         }
     }
 
-    /// Reads which callers have posted results. Until then every caller may have some.
-    pub async fn load_owners(self) {
-        let (owners, ledger) = (self.0.delivery_owners.clone(), Arc::clone(&self.0.ledger));
+    /// Reads which callers have posted results: until then every caller may have some. Then expires parked results,
+    /// until all other handles are dropped.
+    pub async fn run_upkeep(self) {
+        if !self.is_used() {
+            return;
+        }
+        let (owners, ledger) = (self.0.record_owners.clone(), Arc::clone(&self.0.ledger));
         // The handle is dropped first: this task must not keep the store alive.
+        let store = Arc::downgrade(&self.0);
         drop(self);
         owners.load(ledger).await;
+        parking::expire_regularly(store).await;
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

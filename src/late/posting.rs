@@ -5,15 +5,16 @@
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore, RETENTION_GRACE, feed,
-    matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling},
+    matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
+    parking,
     pending::delivery_value,
     record_names,
-    records::{ParkedResult, PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
+    records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
 };
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
     repair::{Tier, is_strong},
 };
 
@@ -30,8 +31,11 @@ pub enum PostOutcome {
         /// `false` if the same result had been posted before.
         is_new: bool,
     },
-    /// No such call is recorded yet: the result waits for it.
-    Parked,
+    /// No such call is recorded yet, or its match has not settled: the result waits.
+    Parked {
+        /// The time until which it waits.
+        until: Moment,
+    },
     /// The result was refused, and stored for operators.
     Refused(PostRefusal),
     /// No such call is recorded, and the id is reusable, so that the result cannot wait for one.
@@ -56,6 +60,16 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
+/// The outcome of matching a result with its recorded call.
+pub(super) enum SettleOutcome {
+    /// The result is stored with its call, or refused.
+    Done(PostOutcome),
+    /// No such call is recorded.
+    NotRecorded,
+    /// The call was recorded a moment ago, and another one of its id may follow: match again at this time.
+    TooEarly(Moment),
+}
+
 /// The recorded call that a service names, with its record.
 enum MatchedCall {
     One(Box<(Record, RecordedCall)>),
@@ -71,12 +85,12 @@ pub(super) async fn post_result(
     failed: bool,
 ) -> Result<PostOutcome, LateError> {
     let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
-    if let Some(posting) = settle_named(late, named, &posted, None).await? {
+    if let SettleOutcome::Done(posting) = settle_named(late, named, &posted, None).await? {
         return Ok(posting);
     }
     // A result with a reusable id would meet whichever call came next under that id.
     if is_strong(named.call_id, b"") {
-        park_result(late, named, posted).await
+        parking::park_result(late, named, posted).await
     } else {
         Ok(PostOutcome::Unknown)
     }
@@ -111,47 +125,59 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
     Err(LateError::Busy)
 }
 
-/// Settles the call that a service names. Returns `None` if no such call is recorded.
+/// Settles the call that a service names, if it is recorded.
 ///
 /// `parked` removes the parked record of the result. It is applied with whatever outcome the result has.
-async fn settle_named(
+pub(super) async fn settle_named(
     late: &LateStore,
     named: &NamedCall<'_>,
     posted: &PostedResult,
     parked: Option<&CommitStep>,
-) -> Result<Option<PostOutcome>, LateError> {
+) -> Result<SettleOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let (record, call) = match find_call(late, named, now).await? {
-            MatchedCall::None => return Ok(None),
+            MatchedCall::None => return Ok(SettleOutcome::NotRecorded),
             MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
                 let (service, why) = (named.service.principal, PostRefusal::Ambiguous);
-                return store_refused(late, service, named, why, posted, parked).await.map(Some);
+                let refused = store_refused(late, service, named, why, posted, parked);
+                return refused.await.map(SettleOutcome::Done);
             }
             MatchedCall::One(found) => *found,
         };
         let principal = Principal::from_bytes(record.key.principal);
+        let settles_at = call.opened_at + late.0.settings.settling;
+        if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
+            return Ok(SettleOutcome::TooEarly(settles_at));
+        }
         match matching::judge_result(&call, &posted.digest, now) {
             PostRuling::Repeated => {
                 remove_parked(late, parked).await?;
                 let (state, first) = (call.state, false);
-                return Ok(Some(PostOutcome::Settled { state, is_new: first }));
+                return Ok(SettleOutcome::Done(PostOutcome::Settled { state, is_new: first }));
             }
             PostRuling::Refused(why) => {
-                return store_refused(late, principal, named, why, posted, parked)
-                    .await
-                    .map(Some);
+                let refused = store_refused(late, principal, named, why, posted, parked);
+                return refused.await.map(SettleOutcome::Done);
             }
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
                 if write_result(late, &record, call, posted, state, parked).await? {
-                    return Ok(Some(PostOutcome::Settled { state, is_new: true }));
+                    return Ok(SettleOutcome::Done(PostOutcome::Settled { state, is_new: true }));
                 }
             }
         }
     }
     Err(LateError::Busy)
+}
+
+/// Returns `true` if all calls that a service may answer belong to one account.
+async fn reaches_one_account(late: &LateStore, service: &Service) -> bool {
+    match &service.reach {
+        ServiceReach::Only(accounts) => accounts.len() <= 1,
+        ServiceReach::Everyone => late.0.callers.is_at_most_one().await,
+    }
 }
 
 /// Writes a result into its call. Returns `false` if another writer changed the call first.
@@ -198,86 +224,11 @@ async fn write_result(
         .telemetry
         .record_late_event(if attached { "attached" } else { "detached" });
     if is_pushed {
-        late.0.delivery_owners.note(RecordKind::Delivery, principal);
+        late.0.record_owners.note(RecordKind::Delivery, principal);
         late.0.posted.add(principal, settled.name, until);
         late.0.feed.send_settled(principal, settled);
     }
     Ok(true)
-}
-
-/// Stores a result until its call is recorded.
-async fn park_result(late: &LateStore, named: &NamedCall<'_>, posted: PostedResult) -> Result<PostOutcome, LateError> {
-    let now = clock::unix_time();
-    let key = RecordKey::new(
-        RecordKind::Parked,
-        named.service.principal,
-        record_names::parked_name(named.call_id, named.owner),
-    );
-    let parked = ParkedResult {
-        call_id: named.call_id.to_vec(),
-        owner: named.owner,
-        posted,
-    };
-    let insert = CommitStep::Insert {
-        key,
-        index: Some(record_names::call_index(named.call_id)),
-        value: parked.encode(),
-        expires_at: now + late.0.settings.parked_for,
-    };
-    if let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
-        let known = standing.into_iter().flatten().next();
-        let known = known.and_then(|record| ParkedResult::decode(&record.value));
-        // The first result wins, as it does for a recorded call.
-        if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
-            let (service, why) = (named.service.principal, PostRefusal::Conflict);
-            return store_refused(late, service, named, why, &parked.posted, None).await;
-        }
-    } else {
-        late.0.telemetry.record_late_event("parked");
-    }
-    // The worker may have recorded the call just before, and then looked for parked results too early.
-    let remove = CommitStep::Remove { key, version: 1 };
-    let met = settle_named(late, named, &parked.posted, Some(&remove)).await?;
-    Ok(met.unwrap_or(PostOutcome::Parked))
-}
-
-/// Settles the parked results that name a call of this index, once such a call was recorded.
-pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
-    let now = clock::unix_time();
-    let mut failed = None;
-    for record in late
-        .0
-        .ledger
-        .find_by_index(RecordKind::Parked, index, ROWS_MAX, now)
-        .await?
-    {
-        let Some(parked) = ParkedResult::decode(&record.value) else {
-            continue;
-        };
-        let own = Principal::from_bytes(record.key.principal);
-        // The service may have been removed from the configuration: its results then expire.
-        let Some(service) = late.0.services.iter().find(|service| service.principal == own) else {
-            continue;
-        };
-        let named = NamedCall {
-            service,
-            call_id: &parked.call_id,
-            owner: parked.owner,
-            session: None,
-            described: None,
-        };
-        let remove = CommitStep::Remove {
-            key: record.key,
-            version: record.version,
-        };
-        match settle_named(late, &named, &parked.posted, Some(&remove)).await {
-            Ok(Some(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
-            Ok(None) => {}
-            // An error of one result must not delay the others.
-            Err(error) => failed = Some(error),
-        }
-    }
-    failed.map_or(Ok(()), Err)
 }
 
 /// Finds the recorded call that a service names.
@@ -318,7 +269,7 @@ fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
 }
 
 /// Stores a refused result for operators, and removes the parked one. Returns the refusal.
-async fn store_refused(
+pub(super) async fn store_refused(
     late: &LateStore,
     principal: Principal,
     named: &NamedCall<'_>,

@@ -148,7 +148,7 @@ pub(super) async fn read_contents(
 /// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
 pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
     let principal = caller.principal();
-    if !late.0.delivery_owners.may_have(RecordKind::Delivery, principal) {
+    if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
         // Tracked from now on all the same.
         if late.0.posted.unread_behind(principal) == Some(0) {
             late.0.posted.note_none(principal);

@@ -339,11 +339,19 @@ pub enum PostRefusal {
     Expired,
     /// The call was undone.
     Cancelled,
+    /// The result was parked, and no call has claimed it in time.
+    Unclaimed,
 }
 
 impl PostRefusal {
     /// Every reason. Ledger files contain these positions, so a position is never reused.
-    pub const ALL: [Self; 4] = [Self::Conflict, Self::Ambiguous, Self::Expired, Self::Cancelled];
+    pub const ALL: [Self; 5] = [
+        Self::Conflict,
+        Self::Ambiguous,
+        Self::Expired,
+        Self::Cancelled,
+        Self::Unclaimed,
+    ];
 
     /// Returns the name, which is a metric label.
     pub const fn label(self) -> &'static str {
@@ -352,6 +360,7 @@ impl PostRefusal {
             Self::Ambiguous => "ambiguous",
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
+            Self::Unclaimed => "unclaimed",
         }
     }
 }

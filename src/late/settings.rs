@@ -45,12 +45,13 @@ pub struct LateSettings {
     pub tools: BTreeMap<String, ToolSettings>,
     /// Settings that identify callers.
     pub principals: PrincipalSettings,
-    /// Time that a call waits for its result, and a result for its caller. The default is 7 days.
+    /// Time that a call waits for its result, and a result for its call and its caller. The default is 7 days.
     pub ttl: Duration,
     /// Silence after which the turn of a call counts as left. The default is 5 minutes.
     pub detach_after: Duration,
-    /// Time that a parked result waits for its call: 10 minutes by default.
-    pub parked_for: Duration,
+    /// Age from which on a call takes a result without an owner, if the service answers several accounts. The default is
+    /// 10 seconds.
+    pub settling: Duration,
 }
 
 impl Default for LateSettings {
@@ -61,7 +62,7 @@ impl Default for LateSettings {
             principals: PrincipalSettings::default(),
             ttl: Duration::from_secs(7 * 24 * 60 * 60),
             detach_after: Duration::from_secs(5 * 60),
-            parked_for: Duration::from_secs(10 * 60),
+            settling: Duration::from_secs(10),
         }
     }
 }

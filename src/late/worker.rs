@@ -3,14 +3,15 @@
 use std::{fmt, sync::Weak, time::Duration};
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, calls::CallQuery, changes, matching, posting, record_names,
+    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, calls::CallQuery, changes, matching, parking, record_names,
     records::RecordedCall,
 };
 use crate::{
     auth::Principal,
     clock,
     ledger::{
-        BackgroundWriter, CommitOutcome, CommitStep, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey, RecordName,
+        BackgroundWriter, CommitOutcome, CommitStep, Index, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey,
+        RecordName,
     },
 };
 
@@ -33,6 +34,8 @@ pub enum LateJob {
     Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
+    /// Settles the parked results of an index.
+    Settle(Index),
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
 }
@@ -68,7 +71,19 @@ impl BackgroundWriter for LateWriter {
                 changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
+            LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
+        }
+    }
+
+    fn merge_jobs(first: &mut LateJob, next: LateJob) -> Result<(), LateJob> {
+        match (first, next) {
+            // A busy proxy records many turns at once: one commit each would fall behind.
+            (LateJob::Record(calls), LateJob::Record(more)) if calls.len() + more.len() <= ROWS_MAX => {
+                calls.extend(more);
+                Ok(())
+            }
+            (_, next) => Err(next),
         }
     }
 
@@ -90,16 +105,26 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateErr
     for some in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
         let steps = some.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
-        if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+        let CommitOutcome::Conflict(standing) = late.0.ledger.commit(steps, clock::unix_time()).await? else {
             continue;
-        }
-        // At least one call is recorded already, which fails the whole batch: insert the calls one by one.
-        for new in some {
+        };
+        // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
+        let (known, new): (Vec<_>, Vec<_>) = some.iter().zip(standing).partition(|(_, standing)| standing.is_some());
+        let steps = new
+            .iter()
+            .map(|(new, _)| insert_step(late, new.key, &new.call))
+            .collect();
+        let rest = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+            known
+        } else {
+            some.iter().map(|new| (new, None)).collect()
+        };
+        for (new, _) in rest {
             record_call(late, new).await?;
         }
     }
     for new in calls {
-        posting::settle_parked(late, record_names::call_index(&new.call.id)).await?;
+        parking::settle_parked(late, record_names::call_index(&new.call.id)).await?;
     }
     Ok(())
 }

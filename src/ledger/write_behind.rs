@@ -21,6 +21,8 @@ use crate::clock;
 
 /// The length of a queue. Further writes are lost, and counted.
 const QUEUED_WRITES_MAX: usize = 4096;
+/// The most jobs that are taken from a queue at once.
+const MERGED_JOBS_MAX: usize = 256;
 /// The pause between two attempts at one write: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -35,6 +37,11 @@ pub trait BackgroundWriter: Send + Sync {
 
     /// Does a job once.
     fn try_job(&self, job: &Self::Job) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// Adds a job to the one before it, so that both cost one commit. Returns it if they cannot be one job.
+    fn merge_jobs(_first: &mut Self::Job, next: Self::Job) -> Result<(), Self::Job> {
+        Err(next)
+    }
 
     /// Notes a failed attempt. Returns `true` if another attempt may succeed.
     fn note_failure(&mut self, error: &Self::Error) -> bool;
@@ -81,11 +88,34 @@ impl<W: BackgroundWriter> QueueWorker<W> {
 
     /// Does the queued jobs until all handles of the queue are dropped and it is empty.
     pub async fn run(mut self) {
-        while let Some(job) = self.jobs.recv().await {
-            match job {
-                QueuedJob::Write(job) => self.write_with_retry(&job).await,
-                // The task that waits for the flush may have given up on a timeout.
-                QueuedJob::Flush(done) => drop(done.send(())),
+        let mut queued = Vec::with_capacity(MERGED_JOBS_MAX);
+        while self.jobs.recv_many(&mut queued, MERGED_JOBS_MAX).await > 0 {
+            let mut merged: Option<W::Job> = None;
+            for job in queued.drain(..) {
+                match job {
+                    QueuedJob::Write(job) => {
+                        let rest = match &mut merged {
+                            Some(first) => W::merge_jobs(first, job).err(),
+                            None => Some(job),
+                        };
+                        // A job that cannot be merged begins the next one.
+                        if let Some(rest) = rest
+                            && let Some(job) = merged.replace(rest)
+                        {
+                            self.write_with_retry(&job).await;
+                        }
+                    }
+                    QueuedJob::Flush(done) => {
+                        if let Some(job) = merged.take() {
+                            self.write_with_retry(&job).await;
+                        }
+                        // The task that waits for the flush may have given up on a timeout.
+                        let _ = done.send(());
+                    }
+                }
+            }
+            if let Some(job) = merged.take() {
+                self.write_with_retry(&job).await;
             }
         }
     }

@@ -183,13 +183,13 @@ async fn post_result(
                 json_response(StatusCode::OK, &body),
             )
         }
-        PostOutcome::Parked => (
-            "parked",
-            json_response(StatusCode::ACCEPTED, &json!({ "state": "parked" })),
-        ),
+        PostOutcome::Parked { until } => {
+            let body = json!({ "state": "parked", "expires_at": until.as_secs() });
+            ("parked", json_response(StatusCode::ACCEPTED, &body))
+        }
         PostOutcome::Refused(PostRefusal::Conflict) => return Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
         PostOutcome::Refused(PostRefusal::Ambiguous) => return Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
-        PostOutcome::Refused(PostRefusal::Expired | PostRefusal::Cancelled) => {
+        PostOutcome::Refused(PostRefusal::Expired | PostRefusal::Cancelled | PostRefusal::Unclaimed) => {
             return Err(ApiRefusal::from_code(ApiErrorCode::Expired));
         }
         PostOutcome::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),

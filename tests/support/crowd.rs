@@ -56,6 +56,7 @@ fn world(ledger: &Arc<dyn Ledger>, desk: &Arc<Mutex<Desk>>) -> World {
     let world = World::with(|builder| {
         builder.ledger = kept;
         builder.late = LateSettings {
+            settling: std::time::Duration::ZERO,
             services: vec![late::service("tools", None, None)],
             tools: ["bash", "render"].map(|name| (name.to_owned(), durable)).into(),
             ..LateSettings::default()

@@ -61,7 +61,7 @@ fn told(answer: &Message) -> String {
     if let Some(message) = value.pointer("/error/message") {
         told = told.replace(&message.to_string(), "\"*\"");
     }
-    for time in ["posted_at", "deadline"] {
+    for time in ["posted_at", "deadline", "expires_at"] {
         let name = format!("\"{time}\":");
         if let Some(at) = told.find(&name).map(|at| at + name.len()) {
             let digits = told[at..].chars().take_while(char::is_ascii_digit).count();

@@ -120,7 +120,11 @@ async fn parked_results_meet_their_calls(stage: &mut Stage) {
     let (who, log) = (&scene::ERIN, scene::ERIN_LOG);
     let calls = [(scene::PARKED_ID, "keeps"), (scene::OWNED_ID, "keeps")];
     repaired(&stage.asks("erin", who, &log[..5], several(&calls)).await, "restored=1");
-    repaired(&stage.asks("erin again", who, log, words()).await, "restored=3");
+    // The result without an owner waits: the file has several callers, and its call was recorded a moment ago.
+    repaired(
+        &stage.asks("erin again", who, log, words()).await,
+        "restored=2, placeholder=1",
+    );
 }
 
 #[tokio::test]

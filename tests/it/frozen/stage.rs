@@ -121,6 +121,9 @@ impl Stage {
         if let Some(message) = answer.json().pointer("/error/message") {
             said = said.replace(&message.to_string(), "\"*\"");
         }
+        if let Some(time) = answer.json().get("expires_at") {
+            said = said.replace(&time.to_string(), "TIME");
+        }
         self.note(&format!("POST {path}"), &format!("{} {said}", answer.status()));
         answer
     }

@@ -33,6 +33,8 @@ fn settings() -> LateSettings {
         ..service("signed", None, None)
     };
     LateSettings {
+        // `parking` has the tests of the settling time.
+        settling: Duration::ZERO,
         services: vec![
             service("tools", None, None),
             service("anns", Some(&["ann"]), Some(&["bash"])),

@@ -9,5 +9,6 @@ pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
 pub(crate) mod matching;
 pub(crate) mod mistaken_calls;
+pub(crate) mod parking;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;

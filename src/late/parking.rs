@@ -1,0 +1,201 @@
+//! Parked results: each waits for its call to be recorded, or for the match with its call to settle.
+//!
+//! A result without an owner goes to the only call of its id. A second call may be recorded a moment later, so a match
+//! with a new call must stay unique for a while.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{
+    LateError, LateStore, LateStoreInner,
+    matching::{NamedCall, Service},
+    posting::{self, PostOutcome, SettleOutcome},
+    record_names,
+    records::{ParkedResult, PostRefusal, PostedResult},
+    worker::LateJob,
+};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
+};
+
+/// The time between two searches for parked results that have expired: 10 minutes.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// Stores a result until its call is recorded.
+pub(super) async fn park_result(
+    late: &LateStore,
+    named: &NamedCall<'_>,
+    posted: PostedResult,
+) -> Result<PostOutcome, LateError> {
+    let now = clock::unix_time();
+    let key = RecordKey::new(
+        RecordKind::Parked,
+        named.service.principal,
+        record_names::parked_name(named.call_id, named.owner),
+    );
+    let parked = ParkedResult {
+        call_id: named.call_id.to_vec(),
+        owner: named.owner,
+        posted,
+    };
+    late.0.record_owners.note(RecordKind::Parked, named.service.principal);
+    let insert = CommitStep::Insert {
+        key,
+        index: Some(record_names::call_index(named.call_id)),
+        value: parked.encode(),
+        // Longer than it waits, so that its expiry is noticed.
+        expires_at: parked_until(late, now) + super::RETENTION_GRACE,
+    };
+    let mut made_at = now;
+    if let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
+        let record = standing.into_iter().flatten().next();
+        made_at = record.as_ref().map_or(now, |record| record.made_at);
+        let known = record.and_then(|record| ParkedResult::decode(&record.value));
+        // The first result wins, as it does for a recorded call.
+        if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
+            let (service, why) = (named.service.principal, PostRefusal::Conflict);
+            return posting::store_refused(late, service, named, why, &parked.posted, None).await;
+        }
+    } else {
+        late.0.telemetry.record_late_event("parked");
+    }
+    // The worker may have recorded the call just before, and then looked for parked results too early.
+    let remove = CommitStep::Remove { key, version: 1 };
+    let met = posting::settle_named(late, named, &parked.posted, Some(&remove)).await?;
+    Ok(match met {
+        SettleOutcome::Done(outcome) => outcome,
+        SettleOutcome::TooEarly(at) => {
+            schedule_settle(late, record_names::call_index(named.call_id), at);
+            PostOutcome::Parked {
+                until: parked_until(late, made_at),
+            }
+        }
+        SettleOutcome::NotRecorded => PostOutcome::Parked {
+            until: parked_until(late, made_at),
+        },
+    })
+}
+
+/// Settles the parked results that name a call of this index, as far as their matches have settled.
+pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
+    late.0.scheduled.invalidate(&index);
+    let may_wait = |service: &Service| late.0.record_owners.may_have(RecordKind::Parked, service.principal);
+    // Most calls are recorded while no result is parked at all.
+    if !late.0.services.iter().any(may_wait) {
+        return Ok(());
+    }
+    let found = late
+        .0
+        .ledger
+        .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
+    let mut failed = None;
+    for record in found.await? {
+        let Some((service, parked)) = read_parked(late, &record) else {
+            continue;
+        };
+        let remove = remove_step(&record);
+        match posting::settle_named(late, &named_call(service, &parked), &parked.posted, Some(&remove)).await {
+            Ok(SettleOutcome::Done(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
+            Ok(SettleOutcome::TooEarly(at)) => schedule_settle(late, index, at),
+            Ok(SettleOutcome::NotRecorded) => {}
+            // An error of one result must not delay the others.
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Settles what a restart has interrupted, then expires parked results every ten minutes. Runs until the store is
+/// dropped.
+pub(super) async fn expire_regularly(late: std::sync::Weak<LateStoreInner>) {
+    let mut is_start = true;
+    while let Some(late) = late.upgrade().map(LateStore) {
+        for service in late.0.services.clone() {
+            if let Err(error) = expire_of_service(&late, &service, is_start).await {
+                tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
+            }
+        }
+        is_start = false;
+        drop(late);
+        sleep(EXPIRY_INTERVAL).await;
+    }
+}
+
+/// Stores the parked results that no call has claimed as refused ones. With `settles` it settles the others.
+async fn expire_of_service(late: &LateStore, service: &Service, settles: bool) -> Result<(), LateError> {
+    if !late.0.record_owners.may_have(RecordKind::Parked, service.principal) {
+        return Ok(());
+    }
+    let (principal, mut after) = (*service.principal.as_bytes(), 0);
+    loop {
+        let now = clock::unix_time();
+        let list = late
+            .0
+            .ledger
+            .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
+        let page = list.await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
+        after = *last;
+        for (_, record) in &page {
+            let Some((service, parked)) = read_parked(late, record) else {
+                continue;
+            };
+            if parked_until(late, record.made_at) <= now {
+                let (named, why) = (named_call(service, &parked), PostRefusal::Unclaimed);
+                let remove = remove_step(record);
+                posting::store_refused(late, service.principal, &named, why, &parked.posted, Some(&remove)).await?;
+            } else if settles {
+                settle_parked(late, record_names::call_index(&parked.call_id)).await?;
+            }
+        }
+    }
+}
+
+/// Queues the settling of an index for a later time, once.
+fn schedule_settle(late: &LateStore, index: Index, at: Moment) {
+    if late.0.scheduled.contains_key(&index) {
+        return;
+    }
+    late.0.scheduled.insert(index, ());
+    let (store, pause) = (Arc::downgrade(&late.0), at.saturating_sub(clock::unix_time()));
+    tokio::spawn(async move {
+        sleep(pause).await;
+        if let Some(late) = store.upgrade().map(LateStore) {
+            late.queue_job(LateJob::Settle(index));
+        }
+    });
+}
+
+/// Returns the time until which a result that was parked at `made_at` waits for its call.
+fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
+    made_at + late.0.settings.ttl
+}
+
+/// Decodes a parked result. Returns `None` if its service is no longer configured: the result then expires.
+fn read_parked<'s>(late: &'s LateStore, record: &Record) -> Option<(&'s Service, ParkedResult)> {
+    let own = Principal::from_bytes(record.key.principal);
+    let service = late.0.services.iter().find(|service| service.principal == own)?;
+    Some((service, ParkedResult::decode(&record.value)?))
+}
+
+fn named_call<'n>(service: &'n Service, parked: &'n ParkedResult) -> NamedCall<'n> {
+    NamedCall {
+        service,
+        call_id: &parked.call_id,
+        owner: parked.owner,
+        session: None,
+        described: None,
+    }
+}
+
+const fn remove_step(record: &Record) -> CommitStep {
+    CommitStep::Remove {
+        key: record.key,
+        version: record.version,
+    }
+}
