@@ -161,20 +161,28 @@ impl LateStore {
 
     /// Queues calls for recording if a service answers such calls, and if this process knows the caller as verified.
     ///
-    /// The caller does not wait. A queued call may be lost with the process; a post that names it is then parked.
-    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) {
+    /// Returns `true` if at least one call was queued. A queued call may be lost with the process; a post that names it
+    /// is then parked.
+    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> bool {
         // An unverified credential stores nothing: anyone could invent one.
         if !self.is_used() || !self.0.callers.is_verified_in_memory(caller) {
-            return;
+            return false;
         }
         // A call that no service can answer would only fill the ledger.
         let served = calls.into_iter().filter(|opened| self.is_served(caller, &opened.tool));
         let new_records: Vec<NewCall> = served
             .filter_map(|opened| self.prepare_record(caller, opened))
             .collect();
-        if !new_records.is_empty() {
+        let is_any_new = !new_records.is_empty();
+        if is_any_new {
             self.queue_job(LateJob::Record(new_records));
         }
+        is_any_new
+    }
+
+    /// Counts an answer that was sent before its calls were recorded.
+    pub fn note_unrecorded(&self) {
+        self.0.telemetry.record_late_event("unrecorded");
     }
 
     /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 use uuid::Builder;
 
-use super::{attempt_outcome::AttemptOutcome, headers};
+use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording};
 use crate::{
     auth::Caller,
     clock,
@@ -30,7 +30,10 @@ use crate::{
         dashboard::StructureJob,
         events::{ExchangeEnded, ModelRequest},
     },
-    wire::{Format, Wire, watch::Facts},
+    wire::{
+        Format, Wire,
+        watch::{EmittedCalls, Facts},
+    },
 };
 
 /// Generator of request ids: UUIDs of version 7.
@@ -270,6 +273,13 @@ impl ExchangeLog {
         self.outcome
             .as_ref()
             .is_some_and(|outcome| outcome.late_results.is_some())
+    }
+
+    /// Records the calls of a whole answer. Returns the recording, unless no tool service may answer one of them or all
+    /// are recorded already.
+    pub(super) fn record_calls(&self, calls: &EmittedCalls) -> Option<CallRecording> {
+        let results = self.outcome.as_ref()?.late_results.as_ref()?;
+        results.begin_recording(calls)
     }
 
     /// Stores the values that an answer carries, once it is complete. Only the first call counts.

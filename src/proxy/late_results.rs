@@ -2,11 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    future::Future,
+    pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::catch_core_panic::catch_core_panic;
 use crate::{
@@ -26,8 +29,13 @@ use crate::{
     wire::{Format, json::Json, watch::EmittedCalls},
 };
 
+/// Longest time that the end of an answer waits for its calls to be recorded.
+const RECORDING_MAX: Duration = Duration::from_millis(50);
 /// Maximum bytes of late results in one message. More wait for the next message.
 const APPENDED_BYTES_MAX: usize = 256 * 1024;
+
+/// The recording of the calls of one answer. It ends with the write, or after 50 ms.
+pub(super) type CallRecording = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// Late results and pinned answers of one caller in one conversation. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -93,6 +101,28 @@ impl LateResults {
         if !self.late.is_used() {
             return;
         }
+        self.record_emitted(calls, is_whole);
+        if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
+            self.late.note_lane_left(lane.id);
+        }
+    }
+
+    /// Records the calls of a whole answer. Returns `None` if none of them had to be recorded.
+    pub(super) fn begin_recording(&self, calls: &EmittedCalls) -> Option<CallRecording> {
+        self.record_emitted(calls, true).then(|| {
+            let late = self.late.clone();
+            // Boxed as a whole: the answer's body names the type.
+            let recording: CallRecording = Box::pin(async move {
+                if timeout(RECORDING_MAX, late.flush_jobs()).await.is_err() {
+                    late.note_unrecorded();
+                }
+            });
+            recording
+        })
+    }
+
+    /// Queues the calls of an answer. Returns `true` if at least one is new.
+    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> bool {
         let opened = calls.list.iter().filter_map(|call| {
             let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
             let input = call.input.as_json().filter(|_| is_whole);
@@ -102,10 +132,7 @@ impl LateResults {
             let is_nameable = input.is_some() || is_strong(id, name);
             is_nameable.then(|| self.describe_opened(id, name, input, true))
         });
-        self.late.record_calls(self.caller, opened);
-        if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
-            self.late.note_lane_left(lane.id);
-        }
+        self.late.record_calls(self.caller, opened)
     }
 
     /// Records the unanswered calls of a request's last turn, and marks the answered ones as settled.

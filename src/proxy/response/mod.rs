@@ -2,6 +2,7 @@
 
 mod coalesce;
 mod first_event;
+mod held_end;
 mod relay;
 
 use std::time::Duration;
@@ -252,6 +253,7 @@ impl ProviderAnswer {
                 kind: self.kind,
                 timeouts: self.timeouts,
                 timer: DeadlineTimer::default(),
+                held: None,
             }),
             ProviderBody::Whole(body) => {
                 log.event.bytes_out = body.len() as u64;

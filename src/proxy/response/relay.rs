@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::coalesce::CoalescedBody;
+use super::{coalesce::CoalescedBody, held_end::HeldEnd};
 use crate::{
     clock::{self, DeadlineTimer},
     ledger_api::LedgerBody,
@@ -159,6 +159,8 @@ pub(super) struct Relay {
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
     pub(super) timeouts: StreamTimeouts,
     pub(super) timer: DeadlineTimer,
+    /// The end of an answer whose calls are being recorded.
+    pub(super) held: Option<HeldEnd>,
 }
 
 impl Relay {
@@ -170,7 +172,8 @@ impl Relay {
 
     /// Returns `true` if nothing of the provider's body is left.
     fn is_exhausted(&self) -> bool {
-        matches!(&self.state, RelayState::Relaying(body) if self.prefix.is_empty() && body.is_end())
+        let is_sent = self.prefix.is_empty() && self.held.is_none();
+        matches!(&self.state, RelayState::Relaying(body) if is_sent && body.is_end())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -178,7 +181,11 @@ impl Relay {
             return SizeHint::new();
         };
         match body.announced_len() {
-            Some(exact) => SizeHint::with_exact(exact.saturating_add(self.prefix.len() as u64)),
+            Some(exact) => {
+                let held = self.held.as_ref().map_or(0, HeldEnd::byte_len);
+                let unsent = self.prefix.len().saturating_add(held);
+                SizeHint::with_exact(exact.saturating_add(unsent as u64))
+            }
             None => SizeHint::new(),
         }
     }
@@ -218,12 +225,17 @@ impl Relay {
                 self.state = RelayState::Done;
                 Poll::Ready(Some(Err(error)))
             }
+            RelayState::Relaying(_) if self.held.is_some() => self.poll_held(cx),
             RelayState::Relaying(_) if !self.prefix.is_empty() => {
                 let prefix = std::mem::take(&mut self.prefix);
-                Poll::Ready(Some(Ok(self.record_frame(Frame::data(prefix)))))
+                let frame = self.record_frame(Frame::data(prefix));
+                self.pass_frame(frame, cx)
             }
             RelayState::Relaying(body) => match body.poll(cx) {
-                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(self.record_frame(frame)))),
+                Poll::Ready(Some(Ok(frame))) => {
+                    let frame = self.record_frame(frame);
+                    self.pass_frame(frame, cx)
+                }
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "the connection to the provider failed in the middle of the answer");
                     self.finish_broken_body(cx)
@@ -268,11 +280,58 @@ impl Relay {
             .as_ref()
             .filter(|watcher| watcher.is_stream() && watcher.format().is_some());
         self.timeouts.record_bytes(watcher.map(Watcher::facts), clock::std_now);
+        self.hold_end(&mut frame);
         if self.is_end() {
             // hyper does not poll a body again once `is_end_stream` is true.
             self.end_log(self.end_verdict(false));
         }
         frame
+    }
+
+    /// Holds the end of a frame that completes an answer, if a tool service may answer its calls.
+    fn hold_end(&mut self, frame: &mut Frame<Bytes>) {
+        let facts = self.watcher.as_ref().map(Watcher::facts);
+        let is_whole = facts.is_some_and(|facts| !facts.calls.list.is_empty()) && self.has_whole_answer();
+        let recording = facts
+            .filter(|_| is_whole)
+            .and_then(|facts| self.log.record_calls(&facts.calls));
+        if let (Some(recording), Some(data)) = (recording, frame.data_mut()) {
+            self.held = Some(HeldEnd::split_off(data, self.is_stream, recording));
+        }
+    }
+
+    /// Returns `true` if the answer is complete: a stream that has announced its end, or one whole value.
+    fn has_whole_answer(&self) -> bool {
+        let watcher = self.watcher.as_ref();
+        watcher.is_some_and(|watcher| {
+            let format = watcher.format();
+            format.is_some_and(|format| watcher.facts().is_complete(format))
+        })
+    }
+
+    /// Passes a frame on. One whose bytes are all held is not sent as an empty frame.
+    fn pass_frame(
+        &mut self,
+        frame: Frame<Bytes>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if self.held.is_some() && frame.data_ref().is_some_and(Bytes::is_empty) {
+            return self.poll_held(cx);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    /// Returns the held end once its calls are recorded.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let Some(held) = &mut self.held else {
+            return self.poll_relay(cx);
+        };
+        let bytes = ready!(held.poll_bytes(cx));
+        self.held = None;
+        if self.is_end() {
+            self.end_log(self.end_verdict(false));
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
     /// Returns the provider's error that ended the stream. `None` if there was none.

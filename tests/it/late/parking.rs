@@ -8,11 +8,14 @@ use antiphon::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{
-    app::post_with,
-    kept::durable,
-    late,
-    still::{self, Answer, World},
+use crate::{
+    ledger::pinned_answers::SwitchableLedger,
+    support::{
+        app::post_with,
+        kept::durable,
+        late,
+        still::{self, Answer, Step, World, events::anthropic, say, sse},
+    },
 };
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}"#;
@@ -188,4 +191,69 @@ async fn a_parked_result_meets_its_call_after_a_restart() {
     emits(&world, "sk-ann").await;
     world.until(world.now() + Duration::from_secs(1)).await;
     assert!(gets_it(&world, "sk-ann").await);
+}
+
+/// Returns the events of an answer with a call: all but the last, and the last.
+fn streamed_call() -> (String, String) {
+    let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    let block = json!({"type": "tool_use", "id": ID, "name": "render", "input": {}});
+    let front = [
+        anthropic::start(),
+        event(json!({"type": "content_block_start", "index": 0, "content_block": block})),
+        anthropic::stop(0),
+        event(json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}})),
+    ];
+    (front.concat(), event(json!({"type": "message_stop"})))
+}
+
+/// H3, M3: the call is in the ledger before the client has the last event, however the stream is cut. A ledger that is
+/// slow holds nothing but that event, for 50 ms.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_recorded_before_the_last_event_of_its_answer() {
+    let (front, last) = streamed_call();
+    for is_whole in [true, false] {
+        for slow in [None, Some(20), Some(3000)] {
+            let ledger = SwitchableLedger::new();
+            let shared: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
+            let world = world_over(&shared);
+            ask(&world, "sk-ann", &[says("hello")]).await;
+            ledger.slow_down(Duration::from_millis(slow.unwrap_or(0)));
+            let steps = if is_whole {
+                vec![sse(), say(front.clone() + &last), Step::End]
+            } else {
+                vec![sse(), say(front.clone()), say(last.clone()), Step::End]
+            };
+            world.script(steps);
+            let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", "s1")];
+            let body = json!({"model": "m", "max_tokens": 99, "stream": true, "messages": [says("go")]}).to_string();
+            let request = post_with("/anthropic/v1/messages", &fields, body.as_bytes());
+            let began = world.now();
+            let answer = world.ask(&request).await;
+            assert_eq!(answer.message.body, (front.clone() + &last).as_bytes());
+            let with = |words: &str| {
+                answer
+                    .pieces
+                    .iter()
+                    .find(|piece| piece.text.contains(words))
+                    .unwrap()
+                    .at
+                    - began
+            };
+            assert!(
+                with("tool_use") < Duration::from_millis(10),
+                "text and calls are never held"
+            );
+            let took = with("message_stop");
+            let wanted = Duration::from_millis(slow.map_or(0, |slow| slow.min(50)));
+            assert!(took >= wanted && took < wanted + Duration::from_millis(10), "{took:?}");
+            assert_eq!(counted(&world, "unrecorded"), u64::from(slow == Some(3000)));
+            if slow != Some(3000) {
+                let now = antiphon::clock::unix_time();
+                let callers = shared.list_principals(RecordKind::Call, 9).await.unwrap();
+                assert_eq!(callers.len(), 1, "recorded");
+                let calls = shared.list_records(RecordKind::Call, callers[0], 9, now).await.unwrap();
+                assert_eq!(calls.len(), 1);
+            }
+        }
+    }
 }
