@@ -13,7 +13,7 @@ use super::{
 };
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
-    late_results::append_at_end,
+    late_delivery::append_at_end,
     provider_facts::{AnsweredRemoteCalls, FactKey, ProviderFacts},
     request::{CallAnswers, SentBody},
 };

@@ -8,10 +8,7 @@ use super::{
     pending_pins::{CallAnswers, call_answers},
 };
 use crate::{
-    proxy::{
-        catch_core_panic::catch_read,
-        late_results::{LateResults, LateTexts},
-    },
+    proxy::{catch_core_panic::catch_read, late_delivery::LateTexts, late_results::LateResults},
     repair::{Paired, Plan, RepairPolicy},
     wire::Unreadable,
 };

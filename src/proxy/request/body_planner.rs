@@ -18,7 +18,8 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
-        late_results::{LateResults, LateTexts, LedgerWait},
+        late_delivery::{LateDelivery, LateTexts, LedgerWait},
+        late_results::LateResults,
         provider_facts::FactKey,
     },
     recall::LedgerBudget,
@@ -100,7 +101,8 @@ impl BodyPlanner<'_> {
             None => ContinuityPlan::default(),
         };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
-        let late = results.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn, wait);
+        let delivery = LateDelivery { results, wait };
+        let late = delivery.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn);
         let late_body;
         let (late, is_unread) = late.await.map_or((None, true), |late| (late, false));
         if let Some(late) = late {

@@ -10,7 +10,7 @@ use crate::{
     auth::Caller,
     clock,
     conversation::Outline,
-    proxy::{catch_core_panic::catch_core_panic, data_path::DataPath, late_results::LateTexts},
+    proxy::{catch_core_panic::catch_core_panic, data_path::DataPath, late_delivery::LateTexts},
     repair::{BodyAnswer, BodyCall, CallKey, Paired, PinnedAnswer, Plan, RepairPolicy},
     session::LaneId,
     session_table::{LossKind, SessionTable, ShownCall},

@@ -1,0 +1,382 @@
+//! Delivery of posted results into a body: those that belong at the end of its messages, and where.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{catch_core_panic::catch_core_panic, late_results::LateResults};
+use crate::{
+    conversation::Outline,
+    digest::digest_of,
+    late::{LateStore, NamedResult, matching::is_call_of_body, records::RecordedCall},
+    ledger::{RecordName, Unread},
+    recall::{APPENDED_CALLS_MAX, AppendedText},
+    repair::{
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, Paired, PinnedAnswer, Placeholder, append_texts,
+        contains_result, id_letters, late_places, late_text, text_contains,
+    },
+};
+
+/// Maximum bytes of late results in one message. More wait for the next message.
+const APPENDED_BYTES_MAX: usize = 256 * 1024;
+
+/// Body with late results at the end of messages.
+pub(super) struct WithLateTexts {
+    pub(super) body: Bytes,
+    pub(super) texts: LateTexts,
+}
+
+/// Late results at the end of messages.
+#[derive(Debug, Default)]
+pub(super) struct LateTexts {
+    /// Number of messages with late results.
+    pub(super) count: usize,
+    /// Calls whose results they are.
+    pub(super) calls: HashSet<RecordName>,
+    /// `true` if the last place of the body has some.
+    pub(super) is_at_end: bool,
+}
+
+/// Body of a resend with results at the end of its last message.
+pub(super) struct AppendedAtEnd {
+    pub(super) body: Bytes,
+    pub(super) anchor: Anchor,
+    pub(super) appended: AppendedText,
+}
+
+/// Wait of one request for the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LedgerWait {
+    pub(super) deadline: Instant,
+    /// `true` if the ledger is asked even in its cooldown.
+    pub(super) is_patient: bool,
+}
+
+/// Calls of a body by their names.
+type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
+
+/// Delivery of the results of one caller into one body.
+pub(super) struct LateDelivery<'r> {
+    pub(super) results: &'r LateResults,
+    pub(super) wait: LedgerWait,
+}
+
+impl LateDelivery<'_> {
+    /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
+    ///
+    /// Returns `None` if there are none. Acknowledges results that a later assistant turn has seen.
+    pub(super) async fn insert_late_texts(
+        &self,
+        plain: &Bytes,
+        paired: &Paired<'_>,
+        outline: &Outline,
+        adds: bool,
+    ) -> Result<Option<WithLateTexts>, Unread> {
+        let caller = self.results.caller;
+        let LedgerWait { deadline, is_patient } = self.wait;
+        // What a restart would forget is not put in: later requests would not contain the same prefix.
+        let ends_with_words = adds && outline.ends_with_user_text;
+        let may_add = ends_with_words && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
+        // Most requests end here, without a wait.
+        if !may_add && !self.results.recall.may_have_texts(caller) {
+            return Ok(None);
+        }
+        // An unverified caller has no records.
+        if !self.results.late.callers().verify(caller, deadline).await? {
+            return Ok(None);
+        }
+        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired), paired.all_calls()))) else {
+            return Ok(None);
+        };
+        let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
+        let known = self
+            .results
+            .recall
+            .texts_at(caller, &anchors, is_patient, deadline)
+            .await?;
+        let by_name = self.index_by_name(&calls);
+        let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
+        for place in &places {
+            // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
+            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
+            let stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
+            let Some(appended) = stored.filter(is_its).next() else {
+                continue;
+            };
+            // Two branches of a conversation may have been merged: each result is inserted once.
+            if !appended.calls.is_empty() && appended.calls.iter().all(|call| inserted.contains(call)) {
+                continue;
+            }
+            // A branch that got these results in their places does not get them twice.
+            if self.are_pinned_in_place(&by_name, appended, deadline).await {
+                continue;
+            }
+            texts.push((place.message, appended.text.clone()));
+            inserted.extend(&appended.calls);
+            // A turn of the assistant follows: the model has seen these results.
+            if place.is_answered {
+                self.results
+                    .late
+                    .note_acknowledged(caller, appended.calls.iter().copied());
+            }
+        }
+        // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
+        let last = places
+            .last()
+            .filter(|place| may_add && !place.is_answered && !known.contains_key(&place.anchor));
+        // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
+        if let Some(place) = last.filter(|_| !paired.takes_only_results())
+            && let Some(appended) = self.waiting_texts(plain, &calls, &inserted, deadline).await
+            && let Some((stored, _)) = self
+                .results
+                .recall
+                .append_text(caller, place.anchor, appended, deadline)
+                .await
+        {
+            texts.push((place.message, stored.text.clone()));
+            inserted.extend(&stored.calls);
+        }
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let last = places.last().map(|place| place.message);
+        let Some(body) = catch_core_panic(|| append_texts(paired, plain, &texts).ok()) else {
+            return Ok(None);
+        };
+        let texts = LateTexts {
+            count: texts.len(),
+            calls: inserted,
+            is_at_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
+        };
+        Ok(Some(WithLateTexts { body, texts }))
+    }
+
+    /// Collects the results to append now: of calls in this body whose answer there does not contain the result.
+    ///
+    /// That answer is a placeholder of the proxy, a client's text that the result was lost, or one that the client gave
+    /// before the result came, such as "job started".
+    async fn waiting_texts(
+        &self,
+        plain: &Bytes,
+        calls: &[BodyCall],
+        inserted: &HashSet<RecordName>,
+        deadline: Instant,
+    ) -> Option<AppendedText> {
+        let lane = self.results.lane.map(|lane| lane.id);
+        let names = |call: &BodyCall| LateStore::call_names(lane, &self.results.query_of(call));
+        let mut lacking: Vec<(RecordName, &BodyCall)> = Vec::new();
+        for call in calls {
+            let names = names(call).into_iter().filter(|name| !inserted.contains(name));
+            let posted = self.results.late.find_posted(self.results.caller, names);
+            let lacks = posted
+                .into_iter()
+                .filter(|(_, known)| !is_contained_in(*known, call, plain));
+            lacking.extend(lacks.map(|(name, _)| (name, call)));
+        }
+        self.retain_placeholders(&mut lacking, deadline).await.ok()?;
+        lacking.truncate(APPENDED_CALLS_MAX);
+        let names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let found = self
+            .results
+            .late
+            .read_posted(self.results.caller, &names, deadline)
+            .await
+            .ok()?;
+        let chosen = choose_that_fit(found);
+        let contents = self
+            .results
+            .late
+            .read_contents(self.results.caller, &chosen, deadline)
+            .await
+            .ok()?;
+        let (mut texts, mut appended) = (Vec::new(), Vec::new());
+        for ((name, call), content) in chosen.iter().zip(contents) {
+            let in_body = find_in_body(calls, call);
+            let in_body = in_body.filter(|in_body| is_call_of_body(call, &self.results.query_of(in_body)));
+            let (Some(in_body), Some(content), Some(posted)) = (in_body, content, &call.posted) else {
+                continue;
+            };
+            if let Some((answer, hash)) = real_answer(in_body, plain)
+                && contains_result(answer, &content)
+            {
+                self.results.late.note_contained(self.results.caller, *name, hash);
+                continue;
+            }
+            let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
+            texts.push(late_text(&id, &tool, &content, posted.failed));
+            appended.push(*name);
+        }
+        let text = texts.join("\n\n");
+        (!text.is_empty()).then_some(AppendedText { text, calls: appended })
+    }
+
+    /// Removes the calls without an answer in the body, unless a placeholder stands for their answer.
+    async fn retain_placeholders(
+        &self,
+        calls: &mut Vec<(RecordName, &BodyCall)>,
+        deadline: Instant,
+    ) -> Result<(), Unread> {
+        let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
+        let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
+        let pinned = self.pinned_answers(&keys, deadline).await?;
+        calls.retain(|(_, call)| match call.answer {
+            BodyAnswer::InPlace { .. } => true,
+            BodyAnswer::Elsewhere => false,
+            // A call without any answer yet gets its result in its place.
+            BodyAnswer::Nothing => matches!(pinned.get(&call.key), Some(PinnedAnswer::Placeholder(_))),
+        });
+        Ok(())
+    }
+
+    /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
+    fn index_by_name<'v>(&self, calls: &'v [BodyCall]) -> CallsByName<'v> {
+        let lane = self.results.lane.map(|lane| lane.id);
+        let mut by_name = CallsByName::new();
+        for call in calls {
+            // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
+            let names = LateStore::call_names(lane, &self.results.query_of(call));
+            for name in names.into_iter().chain([*call.key.as_bytes()]) {
+                by_name.entry(name).or_insert(call);
+            }
+        }
+        by_name
+    }
+
+    /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.
+    async fn are_pinned_in_place(&self, by_name: &CallsByName<'_>, appended: &AppendedText, deadline: Instant) -> bool {
+        let mut calls = Vec::new();
+        for name in &appended.calls {
+            let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
+                return false;
+            };
+            calls.push(*call);
+        }
+        let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
+        let pinned = self.pinned_answers(&keys, deadline).await.unwrap_or_default();
+        // A result that the client once brought may stand there, and differ from the posted one.
+        let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
+            Some(PinnedAnswer::Result(real)) => text_contains(&appended.text, call, real),
+            _ => false,
+        };
+        !calls.is_empty() && calls.iter().all(is_same)
+    }
+
+    /// Returns the pinned answers of calls to which the client sends no result.
+    async fn pinned_answers(
+        &self,
+        calls: &[CallKey],
+        deadline: Instant,
+    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+        let scope = self.results.pin_scope();
+        let cached = |key: &CallKey| Some((*key, self.results.recall.cached_answer(scope, *key)?));
+        let mut pinned: HashMap<CallKey, PinnedAnswer> = calls.iter().filter_map(cached).collect();
+        // Memory first: only the ledger costs a wait.
+        let missing: Vec<CallKey> = calls.iter().copied().filter(|key| !pinned.contains_key(key)).collect();
+        if !missing.is_empty() {
+            pinned.extend(self.results.recall.fetch_answers(scope, &missing, deadline).await?);
+        }
+        Ok(pinned)
+    }
+}
+
+/// Returns the first of these results that fit into one message. The others wait for the next message.
+fn choose_that_fit(results: Vec<NamedResult>) -> Vec<NamedResult> {
+    let mut chosen = Vec::new();
+    let mut room = APPENDED_BYTES_MAX as u64;
+    for result in results {
+        let length = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        // A provider that has refused the result would refuse it again.
+        if result.1.is_withheld {
+            continue;
+        }
+        // A result above the limit is sent alone: it would otherwise wait for ever.
+        if chosen.is_empty() || length <= room {
+            room = room.saturating_sub(length);
+            chosen.push(result);
+        }
+    }
+    chosen
+}
+
+/// Returns the client's own answer of a call and its hash. `None` if there is none, or only a text that it was lost.
+fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
+    let result = call
+        .result
+        .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
+    let content = result.content.of(body);
+    let [a, b, c, d, e, f, g, h, ..] = digest_of([content]);
+    Some((
+        std::str::from_utf8(content).ok()?,
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+    ))
+}
+
+/// Returns `true` if the client's answer of a call is known to contain the result.
+fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
+    known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
+}
+
+/// Appends the results of these calls, which the client sends in their places, to the last message.
+///
+/// Returns `None` if that message contains no user text, or a result cannot be written there.
+pub(super) fn append_at_end(
+    plain: &Bytes,
+    paired: &Paired<'_>,
+    calls: &[(CallKey, Placeholder)],
+) -> Option<AppendedAtEnd> {
+    // Each call is searched in the whole body: the limit bounds the work.
+    if calls.len() > APPENDED_CALLS_MAX {
+        return None;
+    }
+    // A message that a later turn answers is part of the prefix, and must stay as it is.
+    let place = late_places(paired).pop().filter(|place| !place.is_answered)?;
+    let is_last = place.message.saturating_add(1) == paired.message_count();
+    // No text may follow while a tool runs at the provider. Only the very last message may still change.
+    if paired.takes_only_results() || !is_last {
+        return None;
+    }
+    let answered = paired.answered_calls();
+    let text_of = |(key, _): &(CallKey, Placeholder)| {
+        let call = answered.iter().find(|call| call.key == *key)?;
+        let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
+        let result = call.result?;
+        let content = std::str::from_utf8(result.content.of(plain)).ok()?;
+        Some(late_text(&id, &tool, content, result.failed))
+    };
+    let texts: Option<Vec<String>> = calls.iter().map(text_of).collect();
+    let appended = AppendedText {
+        text: texts?.join("\n\n"),
+        calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
+    };
+    // Larger results stay in their places. The text would be resent with every later request.
+    if appended.text.len() > APPENDED_BYTES_MAX {
+        return None;
+    }
+    let body = append_texts(paired, plain, &[(place.message, appended.text.clone())]).ok()?;
+    Some(AppendedAtEnd {
+        body,
+        anchor: place.anchor,
+        appended,
+    })
+}
+
+/// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
+fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &RecordedCall) -> Option<&'v BodyCall> {
+    let fits =
+        |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
+    // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
+    let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
+        let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
+        found.next().filter(|_| found.next().is_none())
+    };
+    // Clients may change the other characters of an id.
+    let own = id_letters(&recorded.id);
+    only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
+}
