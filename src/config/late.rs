@@ -96,6 +96,9 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
     let ttl = lowering.value_or_report("ledger.ttl", values::parse_long_duration(&section.ttl, TIMEOUT_MIN));
     LateSettings {
         ttl: ttl.unwrap_or_default(),
+        result_bytes_max: lowering
+            .value_or_report("ledger.result_bytes_max", values::parse_size(&section.result_bytes_max))
+            .unwrap_or_default(),
         detach_after: lowering.duration_or_report("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),

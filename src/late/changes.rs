@@ -70,6 +70,19 @@ pub(super) async fn mark_answered(
     Ok(())
 }
 
+/// Marks a posted result as refused by a provider.
+pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
+    let withheld = change_call(late, principal, name, |call| {
+        let is_put_in = call.posted.is_some() && !call.is_withheld;
+        is_put_in.then(|| call.is_withheld = true).is_some()
+    });
+    if let Some((_, true)) = withheld.await? {
+        late.0.telemetry.record_late_event("withheld");
+        tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
+    }
+    Ok(())
+}
+
 /// Marks a call as delivered, and records the time since its result was posted.
 pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
     let delivered = change_call(late, principal, name, |call| {

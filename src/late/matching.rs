@@ -194,11 +194,15 @@ pub enum PostRuling {
 /// Judges a result by its digest. The first result wins.
 ///
 /// It also wins over an answer that the client brought meanwhile, such as "job started" or a timeout.
-pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], now: Moment) -> PostRuling {
+/// A result that `replaces` the stored one by its digest is accepted as long as no request contains that.
+pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], replaces: Option<&[u8; 32]>, now: Moment) -> PostRuling {
     // A service may post again after a timeout: the same result must succeed, whatever happened to the call since.
     if let Some(posted) = &call.posted {
+        let is_unsent = call.state == RecordedCallState::Settled || call.is_withheld;
         return if posted.digest == *digest {
             PostRuling::Repeated
+        } else if is_unsent && replaces == Some(&posted.digest) {
+            PostRuling::Accepted(RecordedCallState::Settled)
         } else {
             PostRuling::Refused(PostRefusal::Conflict)
         };

@@ -17,6 +17,7 @@ mod posting;
 mod queries;
 mod record_bytes;
 mod record_names;
+mod recording;
 pub mod records;
 mod settings;
 mod worker;
@@ -47,7 +48,7 @@ use crate::{
 };
 use matching::{NamedCall, Service};
 use pending::PostedResults;
-use records::{RecordedCall, RecordedCallState};
+use records::RecordedCall;
 
 /// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
 const CACHE_ENTRIES_MAX: u64 = 100_000;
@@ -92,6 +93,8 @@ struct LateStoreInner {
     /// The callers with posted results, and the services with parked ones.
     record_owners: RecordOwners,
     feed: feed::FeedSender,
+    /// Calls whose posted results were put into a request.
+    given: Cache<RecordKey, ()>,
     /// Indexes whose parked results are about to be settled.
     scheduled: Cache<Index, ()>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
@@ -127,6 +130,7 @@ impl LateStore {
             posted: PostedResults::default(),
             record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked]),
             feed: feed::FeedSender::default(),
+            given: bounded_cache(),
             scheduled: bounded_cache(),
             jobs,
         }));
@@ -142,6 +146,11 @@ impl LateStore {
     /// Returns the tool services that may post results.
     pub fn services(&self) -> &[Service] {
         &self.0.services
+    }
+
+    /// Returns the limit of a posted result in a request, in bytes.
+    pub fn result_bytes_max(&self) -> usize {
+        self.0.settings.result_bytes_max
     }
 
     /// Returns `true` if a tool service is configured.
@@ -164,61 +173,12 @@ impl LateStore {
     /// Returns `true` if at least one call was queued. A queued call may be lost with the process; a post that names it
     /// is then parked.
     pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> bool {
-        // An unverified credential stores nothing: anyone could invent one.
-        if !self.is_used() || !self.0.callers.is_verified_in_memory(caller) {
-            return false;
-        }
-        // A call that no service can answer would only fill the ledger.
-        let served = calls.into_iter().filter(|opened| self.is_served(caller, &opened.tool));
-        let new_records: Vec<NewCall> = served
-            .filter_map(|opened| self.prepare_record(caller, opened))
-            .collect();
-        let is_any_new = !new_records.is_empty();
-        if is_any_new {
-            self.queue_job(LateJob::Record(new_records));
-        }
-        is_any_new
+        recording::record_calls(self, caller, calls)
     }
 
     /// Counts an answer that was sent before its calls were recorded.
     pub fn note_unrecorded(&self) {
         self.0.telemetry.record_late_event("unrecorded");
-    }
-
-    /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.
-    fn prepare_record(&self, caller: Caller, opened: ObservedCall) -> Option<NewCall> {
-        let lane = opened.lane.map(|lane| *lane.as_bytes());
-        let name = record_names::call_name(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
-        let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
-        let observed = record_names::observation(&key, opened.input.as_ref(), opened.session.as_ref(), &opened.tool);
-        if self.0.recorded.contains_key(&observed) {
-            return None;
-        }
-        let now = clock::unix_time();
-        let settings = &self.0.settings;
-        let tool = settings.tool_settings(&opened.tool);
-        let call = RecordedCall {
-            account: *caller.account().as_bytes(),
-            lane,
-            session: opened.session,
-            strength: opened.strength,
-            id: opened.id,
-            tool: opened.tool,
-            input: opened.input,
-            tier: tool.tier,
-            opened_at: now,
-            heartbeat_at: now,
-            deadline: now + tool.max_duration.unwrap_or(settings.ttl),
-            expires_at: now + settings.ttl,
-            state: RecordedCallState::Open,
-            posted: None,
-            is_emitted: opened.is_emitted,
-            has_twin: false,
-            is_withheld: false,
-        };
-        // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
-        self.0.recorded.insert(observed, ());
-        Some(NewCall { key, call, observed })
     }
 
     /// Queues a note that the caller received the results of these calls. Does not wait.
@@ -297,13 +257,16 @@ impl LateStore {
     }
 
     /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
+    ///
+    /// With `replaces` it corrects the stored result of that digest, as long as no request contains it.
     pub async fn post_result(
         &self,
         named: &NamedCall<'_>,
         content: String,
         failed: bool,
+        replaces: Option<[u8; 32]>,
     ) -> Result<PostOutcome, LateError> {
-        posting::post_result(self, named, content, failed).await
+        posting::post_result(self, named, content, failed, replaces).await
     }
 
     /// Extends the deadline of a call on which its service still works.
@@ -370,6 +333,21 @@ impl LateStore {
     pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
         self.0.posted.note_contained(caller.principal(), call, answer);
         self.queue_job(LateJob::Delivered(caller.principal(), call));
+    }
+
+    /// Notes that the posted results of these calls are put into a request.
+    pub fn note_given(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+        for name in calls {
+            let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
+            self.0.given.insert(key, ());
+        }
+    }
+
+    /// Queues a note that a provider refused these results: no request gets them until they are corrected. Does not wait.
+    pub fn note_withheld(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+        for name in calls {
+            self.queue_job(LateJob::Withheld(caller.principal(), name));
+        }
     }
 
     /// Counts a read that failed or came too late.

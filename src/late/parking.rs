@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{
     LateError, LateStore, LateStoreInner,
     matching::{NamedCall, Service},
-    posting::{self, PostOutcome, SettleOutcome},
+    posting::{self, Post, PostOutcome, SettleOutcome},
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
     worker::LateJob,
@@ -64,7 +64,16 @@ pub(super) async fn park_result(
     }
     // The worker may have recorded the call just before, and then looked for parked results too early.
     let remove = CommitStep::Remove { key, version: 1 };
-    let met = posting::settle_named(late, named, &parked.posted, Some(&remove)).await?;
+    let met = posting::settle_named(
+        late,
+        named,
+        Post {
+            posted: &parked.posted,
+            replaces: None,
+            parked: Some(&remove),
+        },
+    )
+    .await?;
     Ok(match met {
         SettleOutcome::Done(outcome) => outcome,
         SettleOutcome::TooEarly(at) => {
@@ -97,7 +106,12 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
             continue;
         };
         let remove = remove_step(&record);
-        match posting::settle_named(late, &named_call(service, &parked), &parked.posted, Some(&remove)).await {
+        let post = Post {
+            posted: &parked.posted,
+            replaces: None,
+            parked: Some(&remove),
+        };
+        match posting::settle_named(late, &named_call(service, &parked), post).await {
             Ok(SettleOutcome::Done(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
             Ok(SettleOutcome::TooEarly(at)) => schedule_settle(late, index, at),
             Ok(SettleOutcome::NotRecorded) => {}

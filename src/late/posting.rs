@@ -30,6 +30,8 @@ pub enum PostOutcome {
         state: RecordedCallState,
         /// `false` if the same result had been posted before.
         is_new: bool,
+        /// The digest of the stored result, by which a service may correct it.
+        digest: [u8; 32],
     },
     /// No such call is recorded yet, or its match has not settled: the result waits.
     Parked {
@@ -60,6 +62,16 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
+/// A result on its way to its call.
+#[derive(Clone, Copy)]
+pub(super) struct Post<'p> {
+    pub(super) posted: &'p PostedResult,
+    /// The digest of the stored result that it corrects. `None` for a first result.
+    pub(super) replaces: Option<[u8; 32]>,
+    /// The step that removes the parked record of the result. It is applied with whatever outcome the result has.
+    pub(super) parked: Option<&'p CommitStep>,
+}
+
 /// The outcome of matching a result with its recorded call.
 pub(super) enum SettleOutcome {
     /// The result is stored with its call, or refused.
@@ -83,10 +95,21 @@ pub(super) async fn post_result(
     named: &NamedCall<'_>,
     content: String,
     failed: bool,
+    replaces: Option<[u8; 32]>,
 ) -> Result<PostOutcome, LateError> {
     let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
-    if let SettleOutcome::Done(posting) = settle_named(late, named, &posted, None).await? {
-        return Ok(posting);
+    let post = Post {
+        posted: &posted,
+        replaces,
+        parked: None,
+    };
+    match settle_named(late, named, post).await? {
+        SettleOutcome::Done(posting) => return Ok(posting),
+        // A correction is of a result that was stored: a parked one has reached nobody, and waits as it is.
+        SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
+            return Ok(PostOutcome::Unknown);
+        }
+        SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}
     }
     // A result with a reusable id would meet whichever call came next under that id.
     if is_strong(named.call_id, b"") {
@@ -126,14 +149,12 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
 }
 
 /// Settles the call that a service names, if it is recorded.
-///
-/// `parked` removes the parked record of the result. It is applied with whatever outcome the result has.
 pub(super) async fn settle_named(
     late: &LateStore,
     named: &NamedCall<'_>,
-    posted: &PostedResult,
-    parked: Option<&CommitStep>,
+    post: Post<'_>,
 ) -> Result<SettleOutcome, LateError> {
+    let Post { posted, parked, .. } = post;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let (record, call) = match find_call(late, named, now).await? {
@@ -151,11 +172,19 @@ pub(super) async fn settle_named(
         if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
             return Ok(SettleOutcome::TooEarly(settles_at));
         }
-        match matching::judge_result(&call, &posted.digest, now) {
+        // A request may contain the stored result already, and the provider its prefix.
+        let replaces = post
+            .replaces
+            .filter(|_| call.is_withheld || !late.0.given.contains_key(&record.key));
+        match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
             PostRuling::Repeated => {
                 remove_parked(late, parked).await?;
                 let (state, first) = (call.state, false);
-                return Ok(SettleOutcome::Done(PostOutcome::Settled { state, is_new: first }));
+                return Ok(SettleOutcome::Done(PostOutcome::Settled {
+                    state,
+                    is_new: first,
+                    digest: posted.digest,
+                }));
             }
             PostRuling::Refused(why) => {
                 let refused = store_refused(late, principal, named, why, posted, parked);
@@ -164,7 +193,11 @@ pub(super) async fn settle_named(
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
                 if write_result(late, &record, call, posted, state, parked).await? {
-                    return Ok(SettleOutcome::Done(PostOutcome::Settled { state, is_new: true }));
+                    return Ok(SettleOutcome::Done(PostOutcome::Settled {
+                        state,
+                        is_new: true,
+                        digest: posted.digest,
+                    }));
                 }
             }
         }
@@ -202,23 +235,33 @@ async fn write_result(
         attached,
         ..posted.clone()
     };
+    let is_correction = call.posted.is_some();
     let content = stored.content.split_long();
     call.posted = Some(stored);
+    call.is_withheld = false;
     let until = record.expires_at.max(late.retained_until(&call));
     let principal = Principal::from_bytes(record.key.principal);
-    let content = content.map(|content| {
-        let key = RecordKey::new(RecordKind::ResultContent, principal, record.key.name);
-        CommitStep::insert_record(key, content.into(), until)
-    });
+    let content = content_step(late, record, content, until).await?;
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
     let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
     let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
     let delivery = CommitStep::insert_record(delivery, delivery_value::WAITING, until);
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
     let steps = [late.replace_step(record, &call)].into_iter().chain(content);
-    let steps = steps.chain(is_pushed.then_some(delivery)).chain(parked.cloned());
-    if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
+    // A corrected result has its delivery already.
+    let steps = steps.chain((is_pushed && !is_correction).then_some(delivery));
+    if late
+        .0
+        .ledger
+        .commit(steps.chain(parked.cloned()).collect(), now)
+        .await?
+        != CommitOutcome::Done
+    {
         return Ok(false);
+    }
+    if is_correction {
+        late.0.telemetry.record_late_event("corrected");
+        return Ok(true);
     }
     late.0
         .telemetry
@@ -229,6 +272,32 @@ async fn write_result(
         late.0.feed.send_settled(principal, settled);
     }
     Ok(true)
+}
+
+/// Returns the step that stores the content of a result apart, or removes that of the result that it corrects.
+async fn content_step(
+    late: &LateStore,
+    record: &Record,
+    content: Option<String>,
+    until: Moment,
+) -> Result<Option<CommitStep>, LateError> {
+    let key = RecordKey {
+        kind: RecordKind::ResultContent,
+        ..record.key
+    };
+    let standing = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let version = standing.into_iter().flatten().next().map(|record| record.version);
+    Ok(match (content, version) {
+        (Some(content), None) => Some(CommitStep::insert_record(key, content.into(), until)),
+        (Some(content), Some(version)) => Some(CommitStep::Replace {
+            key,
+            version,
+            value: content.into(),
+            expires_at: until,
+        }),
+        (None, Some(version)) => Some(CommitStep::Remove { key, version }),
+        (None, None) => None,
+    })
 }
 
 /// Finds the recorded call that a service names.

@@ -47,6 +47,9 @@ pub struct LateSettings {
     pub principals: PrincipalSettings,
     /// Time that a call waits for its result, and a result for its call and its caller. The default is 7 days.
     pub ttl: Duration,
+    /// Bytes of a posted result in a request. Of a longer one the beginning and the end are inserted. The default is
+    /// 256 KiB.
+    pub result_bytes_max: usize,
     /// Silence after which the turn of a call counts as left. The default is 5 minutes.
     pub detach_after: Duration,
     /// Age from which on a call takes a result without an owner, if the service answers several accounts. The default is
@@ -61,6 +64,7 @@ impl Default for LateSettings {
             tools: BTreeMap::new(),
             principals: PrincipalSettings::default(),
             ttl: Duration::from_secs(7 * 24 * 60 * 60),
+            result_bytes_max: 256 * 1024,
             detach_after: Duration::from_secs(5 * 60),
             settling: Duration::from_secs(10),
         }

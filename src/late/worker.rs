@@ -34,6 +34,8 @@ pub enum LateJob {
     Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
+    /// Marks a result as refused by a provider.
+    Withheld(Principal, RecordName),
     /// Settles the parked results of an index.
     Settle(Index),
     /// Marks a result as acknowledged.
@@ -71,6 +73,7 @@ impl BackgroundWriter for LateWriter {
                 changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
+            LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
             LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
         }

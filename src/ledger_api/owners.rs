@@ -95,13 +95,15 @@ fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option
     });
     // Written by hand, so that the content keeps the bytes that were posted.
     format!(
-        "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{}{content}}}",
+        "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{},\"withheld\":{},\"digest\":\"{}\"{content}}}",
         quote_string(&String::from_utf8_lossy(id)),
         quote_string(&String::from_utf8_lossy(&call.tool)),
         format_delivery_id(name),
         call.state.label(),
         posted.failed,
         posted.posted_at.as_secs(),
+        call.is_withheld,
+        blake3::Hash::from_bytes(posted.digest).to_hex(),
     )
 }
 

@@ -25,6 +25,8 @@ pub(super) struct ServiceBody {
     pub(super) tool: Option<Vec<u8>>,
     /// The hash of the canonical input. `None` if the body does not contain it.
     pub(super) input: Option<[u8; 32]>,
+    /// The digest of the stored result that this one corrects. `None` if the body does not contain it.
+    pub(super) replaces: Option<[u8; 32]>,
     /// The content as JSON, in the bytes of the body.
     pub(super) content: Option<String>,
     /// `true` if the tool reported an error.
@@ -39,6 +41,7 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
         session: None,
         tool: None,
         input: None,
+        replaces: None,
         content: None,
         is_error: false,
     };
@@ -53,9 +56,16 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
         .map_err(|_| ApiRefusal::malformed(OBJECT))?;
     for (name, span) in members {
         match (&name[..], json.kind(span)) {
-            (b"owner" | b"call_id" | b"session" | b"tool", JsonKind::Null) => {}
+            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces", JsonKind::Null) => {}
             (b"session", JsonKind::String) => said.session = Some(json.decode_string(span).to_vec()),
             (b"tool", JsonKind::String) => said.tool = Some(json.decode_string(span).to_vec()),
+            (b"replaces", JsonKind::String) => {
+                let digest = blake3::Hash::from_hex(&*json.decode_string(span));
+                if digest.is_err() {
+                    flaw = Some("replaces must be the digest of the stored result: 64 hexadecimal digits");
+                }
+                said.replaces = digest.ok().map(|digest| *digest.as_bytes());
+            }
             (b"input", _) => said.input = Some(input_hash(json.bytes(span))),
             (b"call_id", JsonKind::String) => said.call_id = Some(json.decode_string(span).to_vec()),
             (b"owner", JsonKind::String) => {
@@ -71,8 +81,9 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
             // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
-            (b"owner" | b"call_id" | b"session" | b"tool" | b"is_error", _) => {
-                flaw = Some("owner, call_id, session and tool must be strings, and is_error must be a boolean");
+            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error", _) => {
+                flaw =
+                    Some("owner, call_id, session, tool and replaces must be strings, and is_error must be a boolean");
             }
             // Unknown members are ignored, so that services may send more than this version reads.
             _ => {}

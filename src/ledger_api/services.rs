@@ -102,7 +102,10 @@ pub(super) async fn answer_service(
             // The content of a heartbeat is ignored.
             match (once, said.content.filter(|_| is_result)) {
                 (Err(refusal), _) => Err(refusal),
-                (Ok(()), Some(content)) => post_result(api, &named, content, said.is_error).await,
+                (Ok(()), Some(content)) => {
+                    let posting = api.late.post_result(&named, content, said.is_error, said.replaces);
+                    posting.await.map_err(ApiRefusal::from).and_then(answer_post)
+                }
                 (Ok(()), None) => return send_heartbeat(api, &named).await,
             }
         }
@@ -168,16 +171,16 @@ fn check_replay(
     Err(ApiRefusal::from_code(ApiErrorCode::Replayed))
 }
 
-/// Posts a result. Returns its metric label with the answer.
-async fn post_result(
-    api: &LedgerApi,
-    named: &NamedCall<'_>,
-    content: String,
-    failed: bool,
-) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
-    Ok(match api.late.post_result(named, content, failed).await? {
-        PostOutcome::Settled { state, is_new: first } => {
-            let body = json!({ "state": state.label(), "first": first });
+/// Returns the answer to a posted result, with its metric label.
+fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
+    Ok(match outcome {
+        PostOutcome::Settled {
+            state,
+            is_new: first,
+            digest,
+        } => {
+            let digest = blake3::Hash::from_bytes(digest).to_hex();
+            let body = json!({ "state": state.label(), "first": first, "digest": digest.as_str() });
             (
                 if first { "settled" } else { "repeated" },
                 json_response(StatusCode::OK, &body),

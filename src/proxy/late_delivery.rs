@@ -17,7 +17,7 @@ use crate::{
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
         Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, Paired, PinnedAnswer, Placeholder, append_texts,
-        contains_result, id_letters, late_places, late_text, text_contains,
+        contains_result, id_letters, late_places, late_text, shorten_result, text_contains,
     },
 };
 
@@ -37,8 +37,18 @@ pub(super) struct LateTexts {
     pub(super) count: usize,
     /// Calls whose results they are.
     pub(super) calls: HashSet<RecordName>,
-    /// `true` if the last place of the body has some.
-    pub(super) is_at_end: bool,
+    /// The late text of the message that the request asks about. `None` if it has none.
+    pub(super) last: Option<LastText>,
+}
+
+/// The late text of the last message, which a provider may still refuse.
+#[derive(Clone, Debug)]
+pub(super) struct LastText {
+    pub(super) anchor: Anchor,
+    /// Calls whose results it contains.
+    pub(super) calls: Vec<RecordName>,
+    /// The body without it.
+    pub(super) body_without: Bytes,
 }
 
 /// Body of a resend with results at the end of its last message.
@@ -100,6 +110,8 @@ impl LateDelivery<'_> {
             .await?;
         let by_name = self.index_by_name(&calls);
         let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
+        let last_message = places.last().map_or(usize::MAX, |place| place.message);
+        let mut last_text = None;
         for place in &places {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
             let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
@@ -117,6 +129,7 @@ impl LateDelivery<'_> {
             }
             texts.push((place.message, appended.text.clone()));
             inserted.extend(&appended.calls);
+            last_text = (place.message == last_message).then(|| (place.anchor, appended.calls.clone()));
             // A turn of the assistant follows: the model has seen these results.
             if place.is_answered {
                 self.results
@@ -139,18 +152,32 @@ impl LateDelivery<'_> {
         {
             texts.push((place.message, stored.text.clone()));
             inserted.extend(&stored.calls);
+            last_text = Some((place.anchor, stored.calls.clone()));
         }
         if texts.is_empty() {
             return Ok(None);
         }
-        let last = places.last().map(|place| place.message);
-        let Some(body) = catch_core_panic(|| append_texts(paired, plain, &texts).ok()) else {
+        let append = |texts: &[(usize, String)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
+        let Some(body) = append(&texts) else {
             return Ok(None);
         };
+        let last = last_text.and_then(|(anchor, calls)| {
+            let (_, others) = texts.split_last()?;
+            let body_without = if others.is_empty() {
+                plain.clone()
+            } else {
+                append(others)?
+            };
+            Some(LastText {
+                anchor,
+                calls,
+                body_without,
+            })
+        });
         let texts = LateTexts {
             count: texts.len(),
             calls: inserted,
-            is_at_end: last.is_some() && texts.last().map(|(message, _)| *message) == last,
+            last,
         };
         Ok(Some(WithLateTexts { body, texts }))
     }
@@ -189,7 +216,7 @@ impl LateDelivery<'_> {
             .read_posted(self.results.caller, &names, deadline)
             .await
             .ok()?;
-        let chosen = choose_that_fit(found);
+        let chosen = choose_that_fit(found, self.results.late.result_bytes_max());
         let contents = self
             .results
             .late
@@ -210,9 +237,13 @@ impl LateDelivery<'_> {
                 continue;
             }
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
+            let content = shorten_result(&content, &id, self.results.late.result_bytes_max());
             texts.push(late_text(&id, &tool, &content, posted.failed));
             appended.push(*name);
         }
+        self.results
+            .late
+            .note_given(self.results.caller, appended.iter().copied());
         let text = texts.join("\n\n");
         (!text.is_empty()).then_some(AppendedText { text, calls: appended })
     }
@@ -287,11 +318,12 @@ impl LateDelivery<'_> {
 }
 
 /// Returns the first of these results that fit into one message. The others wait for the next message.
-fn choose_that_fit(results: Vec<NamedResult>) -> Vec<NamedResult> {
+fn choose_that_fit(results: Vec<NamedResult>, result_bytes_max: usize) -> Vec<NamedResult> {
     let mut chosen = Vec::new();
     let mut room = APPENDED_BYTES_MAX as u64;
     for result in results {
-        let length = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        let posted = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        let length = posted.min(result_bytes_max as u64);
         // A provider that has refused the result would refuse it again.
         if result.1.is_withheld {
             continue;

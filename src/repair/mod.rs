@@ -30,6 +30,7 @@ mod late_texts;
 mod layout;
 mod learned_rules;
 mod legal_ids;
+mod long_results;
 mod malformed_calls;
 mod message_layout;
 mod new_ids;
@@ -60,6 +61,7 @@ pub use known_answers::{
 };
 pub use late_texts::{Anchor, LatePlace, append_texts, contains_result, late_places, late_text, text_contains};
 pub use learned_rules::{DisputedShape, LearnedRules};
+pub use long_results::shorten_result;
 pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};

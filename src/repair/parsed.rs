@@ -403,6 +403,14 @@ impl<'b> Paired<'b> {
             .map_or(0, |conversation| conversation.messages.len())
     }
 
+    /// Returns the index of the message that contains the byte `at` of the only history. `None` if there is none.
+    pub fn message_at(&self, at: usize) -> Option<usize> {
+        let messages = &self.only_conversation()?.messages;
+        messages
+            .iter()
+            .position(|message| (message.span.start..message.span.end).contains(&at))
+    }
+
     /// Returns every breach of the rules, in document order.
     pub fn findings(&self) -> Result<Vec<Finding>, Unreadable> {
         let mut all = Vec::new();

@@ -41,6 +41,8 @@ section! {
         pub detach_after: String = "5m".into(),
         /// Store of results that were seen in requests but not posted by a service.
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
+        /// Maximum size of a posted result in a request. Of a longer one the beginning and the end are inserted.
+        pub result_bytes_max: String = "256KiB".into(),
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.
         pub on_outage: OnOutageName = OnOutageName::Wait,
         /// Maximum size of the ledger.

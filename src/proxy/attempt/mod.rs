@@ -6,6 +6,7 @@ mod continuity_recovery;
 mod dead_response_recovery;
 mod first_profile;
 mod foreign_thinking_recovery;
+mod posted_result_recovery;
 mod rejection_recovery;
 mod resend;
 mod resend_base;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
-    late_delivery::append_at_end,
+    late_delivery::{LastText, append_at_end},
     provider_facts::{AnsweredRemoteCalls, FactKey, ProviderFacts},
     request::{CallAnswers, SentBody},
 };
@@ -22,7 +22,7 @@ use crate::{
     policy::retry::SENDS_MAX,
     repair::{
         BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
-        RefusalReading, RepairPolicy, is_strong, plan, replace_unseen_results, thinking_blocks,
+        RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind},
@@ -179,6 +179,35 @@ impl RejectionRecovery {
     /// Takes the body without any value that it got back. `None` if it got none.
     pub(super) const fn take_unfilled(&mut self) -> Option<Bytes> {
         self.base.take_unfilled()
+    }
+
+    /// Returns `true` if the message at this index of the last sent body holds a result of these calls. The last message
+    /// counts too if it has a late text.
+    pub(super) fn holds_at(&self, message: usize, calls: &[CallKey], has_late_text: bool) -> bool {
+        let sent = Bytes::from(self.last_sent.to_vec());
+        let Ok(parsed) = parse(&sent, self.base.wire) else {
+            return false;
+        };
+        let paired = self.base.pair_sent(parsed);
+        let is_its = |call: &&BodyCall| calls.contains(&call.key);
+        let answered = paired.answered_calls();
+        let results = answered.iter().filter(is_its).filter_map(|call| call.result);
+        let mut messages = results.filter_map(|result| paired.message_at(result.content.start));
+        messages.any(|at| at == message) || (has_late_text && message.saturating_add(1) == paired.message_count())
+    }
+
+    /// Plans the body without the posted results of these calls, and without its last late text.
+    pub(super) fn resend_without(
+        &mut self,
+        calls: &[CallKey],
+        text: Option<&LastText>,
+        context: RecoveryContext<'_>,
+    ) -> Option<Resend> {
+        for call in calls {
+            self.base.lookup.known.results.remove(call);
+        }
+        let body = text.map_or_else(|| self.base.body.clone(), |text| text.body_without.clone());
+        self.resend_as(body, context, "posted")
     }
 
     /// Plans another body in place of the present one. `None` if that fails.

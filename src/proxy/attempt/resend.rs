@@ -3,7 +3,7 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery, dead_response_recovery,
+    Attempts, continuity_recovery, dead_response_recovery, posted_result_recovery,
     resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
     send, to_proxy_error,
@@ -37,8 +37,7 @@ async fn resend_while_refused(
     mut answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
-    let (path, route) = (attempts.path, attempts.route);
-    let (limit, idle) = (attempts.head_timeout(log), path.settings.timeouts.idle);
+    let idle = attempts.path.settings.timeouts.idle;
     // Renamed ids matter even without a resend: the client must get its own ids in an error.
     if attempts.recovery.is_some() || !attempts.outgoing.body.renamed_ids.is_empty() {
         answer = answer.with_refusal_read(idle).await?;
@@ -71,18 +70,8 @@ async fn resend_while_refused(
         attempts.outgoing.body.appended = attempts.outgoing.body.appended.saturating_add(more);
         attempts.outgoing.body.add_to_report(&mut resend.report);
         attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
-        let profile = attempts
-            .profile
-            .and_then(|id| path.profiles.profile(&route.upstream.name, id));
         // If a resend fails, the client gets the provider's last answer instead of an error of the proxy.
-        let Ok(request) = attempts.outgoing.build_http_request(route.upstream, profile) else {
-            break;
-        };
-        let context = &attempts.outgoing.body.context;
-        let Ok(next_answer) = send::send_once(path, route, context, request, limit, log).await else {
-            break;
-        };
-        let Ok(next_answer) = next_answer.with_refusal_read(idle).await else {
+        let Some(next_answer) = send_again(attempts, log).await else {
             break;
         };
         answer = next_answer;
@@ -99,7 +88,55 @@ async fn resend_while_refused(
         }
         attempts.learned_facts.extend(resend.facts);
     }
+    if !answer.status().is_success() && attempts.outgoing.body.has_posted_results() {
+        answer = Box::pin(resend_without_posted(attempts, answer, log)).await?;
+    }
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
+}
+
+/// Resends the request without its posted results, if the provider refuses one of them.
+///
+/// Returns the answer to that, or the refusal if it is about something else.
+async fn resend_without_posted(
+    attempts: &mut Attempts<'_>,
+    answer: ProviderAnswer,
+    log: &mut ExchangeLog,
+) -> Result<ProviderAnswer, SendError> {
+    // The faults of a result come with other statuses than those of the pairing: 413, too.
+    let answer = answer.with_error_read(attempts.path.settings.timeouts.idle).await?;
+    let Some(mut without) = posted_result_recovery::plan_resend(attempts, &answer, log) else {
+        return Ok(answer);
+    };
+    let resend = &mut without.resend;
+    if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
+        pins.replace_pins(std::mem::take(&mut resend.answers), None).await;
+    }
+    let (body, needs_beta) = (resend.body.clone(), resend.needs_binding_beta);
+    attempts.outgoing.replace_body(body, needs_beta);
+    let Some(next_answer) = send_again(attempts, log).await else {
+        return Ok(answer);
+    };
+    if !next_answer.status().is_success() {
+        // The results are not at fault.
+        return Ok(answer);
+    }
+    log.repair_header = Some(request::actions_header(&without.resend.report));
+    attempts.path.telemetry.record_resend("posted");
+    without.withhold(attempts);
+    Ok(next_answer)
+}
+
+/// Sends the present body on the same credential. `None` if there is no answer.
+async fn send_again(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<ProviderAnswer> {
+    let (path, route) = (attempts.path, attempts.route);
+    let profile = attempts
+        .profile
+        .and_then(|id| path.profiles.profile(&route.upstream.name, id));
+    let request = attempts.outgoing.build_http_request(route.upstream, profile).ok()?;
+    let limit = attempts.head_timeout(log);
+    let context = &attempts.outgoing.body.context;
+    let answer = send::send_once(path, route, context, request, limit, log).await.ok()?;
+    answer.with_refusal_read(path.settings.timeouts.idle).await.ok()
 }
 
 /// Looks up earlier answers of calls that the client has answered in place since. Only bound thinking needs them.

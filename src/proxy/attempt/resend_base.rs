@@ -132,6 +132,11 @@ impl ResendBase {
         Some(self.in_conversation(self.parse()?.pair(PairingContext::new(policy))))
     }
 
+    /// Pairs a sent body by the rules of its dialect alone.
+    pub(super) fn pair_sent<'b>(&self, parsed: Parsed<'b>) -> Paired<'b> {
+        self.in_conversation(parsed.pair(PairingContext::new(&RepairPolicy::default())))
+    }
+
     /// Pairs the present body by everything that is known of it.
     pub(super) fn pair(&self, context: RecoveryContext<'_>) -> Option<Paired<'_>> {
         let parsed = self.parse()?;

@@ -18,7 +18,7 @@ use crate::{
     proxy::{
         catch_core_panic::catch_read,
         continuity::{ContinuityPlan, RequestContinuity},
-        late_delivery::{LateDelivery, LateTexts, LedgerWait},
+        late_delivery::{LastText, LateDelivery, LateTexts, LedgerWait},
         late_results::LateResults,
         provider_facts::FactKey,
     },
@@ -34,6 +34,8 @@ pub(super) struct PreparedBody {
     /// Number of late results at the end of its messages.
     pub(super) appended: usize,
     pub(super) pins: Option<PendingPins>,
+    /// The late text of the last message. `None` if it has none.
+    pub(super) last_text: Option<LastText>,
     /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
     pub(super) is_unread: bool,
     /// Continuity of the request. `None` if no values are stored for it.
@@ -188,7 +190,7 @@ impl BodyPlanner<'_> {
         let sent = SentBody {
             plain,
             unfilled,
-            ends_with_late: texts.is_at_end,
+            ends_with_late: texts.last.is_some(),
             body: repaired,
             lookup,
             wire: self.reader.wire,
@@ -202,6 +204,7 @@ impl BodyPlanner<'_> {
             sent,
             report: plan.report,
             appended: texts.count,
+            last_text: texts.last,
             pins,
             continuity,
         })

@@ -235,6 +235,7 @@ impl BodyRepair<'_> {
             mut report,
             appended,
             mut pins,
+            last_text,
             is_unread: _,
             continuity,
         } = repaired;
@@ -267,6 +268,7 @@ impl BodyRepair<'_> {
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
             pins,
+            last_text,
             late_results: results.late.is_used().then_some(results),
             continuity,
             chain: None,

@@ -16,7 +16,8 @@ use crate::{
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
-        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, without_cache_control,
+        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, shorten_result,
+        without_cache_control,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -196,7 +197,9 @@ impl CallLookup {
                 exact && !in_texts.contains(&posted.call)
             };
             if let Some(posted) = posted.filter(is_its) {
-                let (content, failed) = (without_cache_control(&posted.content), posted.failed);
+                let id = String::from_utf8_lossy(&call.id);
+                let content = shorten_result(&posted.content, &id, results.late.result_bytes_max());
+                let (content, failed) = (without_cache_control(&content), posted.failed);
                 self.known
                     .results
                     .insert(call.key, RealResult::Content { content, failed });
@@ -210,6 +213,9 @@ impl CallLookup {
             }
         }
         self.known.pinned.extend(pinned);
+        results
+            .late
+            .note_given(results.caller, self.posted_calls.values().copied());
     }
 
     /// Counts the placeholders that a plan has assigned to calls about which the ledger did not answer.

@@ -21,6 +21,7 @@ use crate::{
         continuity::RequestContinuity,
         credential::{self, ApplyError},
         headers::is_signed,
+        late_delivery::LastText,
         late_results::LateResults,
         provider_facts::FactKey,
         response_chain::ChainRequest,
@@ -48,6 +49,8 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) sent_body: Option<Box<SentBody>>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
+    /// The late text of the last message. `None` if it has none.
+    pub(in crate::proxy) last_text: Option<LastText>,
     /// Late-result context. `None` if no tool service is configured.
     pub(in crate::proxy) late_results: Option<LateResults>,
     /// Values that the provider wants back. `None` if it wants none.
@@ -84,6 +87,7 @@ impl OutgoingBody {
             renamed_ids: Vec::new(),
             sent_body: None,
             pins: None,
+            last_text: None,
             late_results: None,
             continuity: None,
             chain: None,
@@ -139,6 +143,14 @@ impl Payload {
             Self::InMemory(body) => Some(body.len() as u64),
             Self::Streamed(body) => body.as_ref().and_then(|body| body.size_hint().exact()),
         }
+    }
+}
+
+impl OutgoingBody {
+    /// Returns `true` if the body may contain posted results that no provider has accepted yet.
+    pub(in crate::proxy) fn has_posted_results(&self) -> bool {
+        let has_restored = |pins: &PendingPins| !pins.posted_calls.is_empty();
+        self.last_text.is_some() || self.pins.as_ref().is_some_and(has_restored)
     }
 }
 

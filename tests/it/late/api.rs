@@ -454,7 +454,7 @@ async fn deep_content_of_old_records_is_returned_as_text() {
             session: None,
             described: None,
         };
-        app.late.post_result(&named, content, false).await.unwrap();
+        app.late.post_result(&named, content, false, None).await.unwrap();
     }
     let ids = json!({ "call_ids": [STRONG, OTHER] }).to_string();
     let found = ask(&app, "lookup", ANN, &ids).await;

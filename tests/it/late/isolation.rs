@@ -28,6 +28,8 @@ use crate::support::{bodies::Rng, late, seed::seed};
 
 /// A parked result, for however long.
 const PARKED: PostOutcome = PostOutcome::Parked { until: Moment::ZERO };
+/// The model compares contents, and no digests.
+const NO_DIGEST: [u8; 32] = [0; 32];
 const ROUNDS: u64 = 100;
 const STEPS: usize = 200;
 
@@ -154,6 +156,7 @@ impl Model {
                     Some(content) if *content == post.content => PostOutcome::Settled {
                         state: call.state,
                         is_new: false,
+                        digest: NO_DIGEST,
                     },
                     Some(_) => PostOutcome::Refused(PostRefusal::Conflict),
                     None => {
@@ -163,6 +166,7 @@ impl Model {
                         PostOutcome::Settled {
                             state: call.state,
                             is_new: true,
+                            digest: NO_DIGEST,
                         }
                     }
                 })
@@ -350,12 +354,17 @@ impl World {
         };
         let posting = self
             .late
-            .post_result(&named, post.content.clone(), false)
+            .post_result(&named, post.content.clone(), false, None)
             .await
             .unwrap();
         let wanted = self.model.post(&post);
         let posting = match posting {
             PostOutcome::Parked { .. } => PARKED,
+            PostOutcome::Settled { state, is_new, .. } => PostOutcome::Settled {
+                state,
+                is_new,
+                digest: NO_DIGEST,
+            },
             other => other,
         };
         if posting != wanted {

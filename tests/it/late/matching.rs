@@ -162,7 +162,7 @@ fn late_matching_lets_the_first_result_win() {
         (RecordedCallState::Acked, Tier::OneWay, Some("2"), late, PostRuling::Refused(PostRefusal::Conflict), true),
     ] {
         let call = RecordedCall { state, tier, posted: has.map(posted), ..call("a", STRONG, "t") };
-        assert_eq!(judge_result(&call, &digest, now), wanted, "{state:?} {tier:?} {has:?} {now:?}");
+        assert_eq!(judge_result(&call, &digest, None, now), wanted, "{state:?} {tier:?} {has:?} {now:?}");
         assert_eq!(is_terminal(&call), terminal, "{state:?} {has:?}");
     }
 }

@@ -10,5 +10,6 @@ pub(crate) mod isolation_walk;
 pub(crate) mod matching;
 pub(crate) mod mistaken_calls;
 pub(crate) mod parking;
+pub(crate) mod refused_results;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;

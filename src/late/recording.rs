@@ -1,0 +1,68 @@
+//! Calls on their way to the ledger: those that a service may answer, each once.
+
+use super::{
+    LateStore,
+    calls::ObservedCall,
+    record_names,
+    records::{RecordedCall, RecordedCallState},
+    worker::{LateJob, NewCall},
+};
+use crate::{
+    auth::Caller,
+    clock,
+    ledger::{RecordKey, RecordKind},
+};
+
+/// Queues calls for recording. See [`LateStore::record_calls`].
+pub(super) fn record_calls(late: &LateStore, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> bool {
+    // An unverified credential stores nothing: anyone could invent one.
+    if !late.is_used() || !late.0.callers.is_verified_in_memory(caller) {
+        return false;
+    }
+    // A call that no service can answer would only fill the ledger.
+    let served = calls.into_iter().filter(|opened| late.is_served(caller, &opened.tool));
+    let new_records: Vec<NewCall> = served
+        .filter_map(|opened| prepare_record(late, caller, opened))
+        .collect();
+    let is_any_new = !new_records.is_empty();
+    if is_any_new {
+        late.queue_job(LateJob::Record(new_records));
+    }
+    is_any_new
+}
+
+/// Builds the record of a call. Returns `None` if the call is recorded already, or queued.
+fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Option<NewCall> {
+    let lane = opened.lane.map(|lane| *lane.as_bytes());
+    let name = record_names::call_name(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
+    let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
+    let observed = record_names::observation(&key, opened.input.as_ref(), opened.session.as_ref(), &opened.tool);
+    if late.0.recorded.contains_key(&observed) {
+        return None;
+    }
+    let now = clock::unix_time();
+    let settings = &late.0.settings;
+    let tool = settings.tool_settings(&opened.tool);
+    let call = RecordedCall {
+        account: *caller.account().as_bytes(),
+        lane,
+        session: opened.session,
+        strength: opened.strength,
+        id: opened.id,
+        tool: opened.tool,
+        input: opened.input,
+        tier: tool.tier,
+        opened_at: now,
+        heartbeat_at: now,
+        deadline: now + tool.max_duration.unwrap_or(settings.ttl),
+        expires_at: now + settings.ttl,
+        state: RecordedCallState::Open,
+        posted: None,
+        is_emitted: opened.is_emitted,
+        has_twin: false,
+        is_withheld: false,
+    };
+    // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
+    late.0.recorded.insert(observed, ());
+    Some(NewCall { key, call, observed })
+}
