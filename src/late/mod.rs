@@ -10,6 +10,7 @@
 mod calls;
 mod changes;
 mod feed;
+mod jobs;
 pub mod matching;
 mod parking;
 mod pending;
@@ -29,10 +30,11 @@ use tokio::{sync::mpsc, time::Instant};
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
+pub use jobs::{LateJob, NewCall};
 pub use posting::{HeartbeatOutcome, PostOutcome};
 pub use queries::{NamedResult, OutstandingPage};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
-pub use worker::{LateJob, LateWorker, LateWriter, NewCall};
+pub use worker::{LateWorker, LateWriter};
 
 use crate::{
     auth::{Caller, Owner, OwnerKey, PrincipalKey},

@@ -9,11 +9,11 @@ use tokio::time::sleep;
 
 use super::{
     LateError, LateStore, LateStoreInner,
+    jobs::LateJob,
     matching::{NamedCall, Service},
     posting::{self, Post, PostOutcome, SettleOutcome},
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
-    worker::LateJob,
 };
 use crate::{
     auth::Principal,

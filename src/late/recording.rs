@@ -3,9 +3,9 @@
 use super::{
     LateStore,
     calls::ObservedCall,
+    jobs::{LateJob, NewCall},
     record_names,
     records::{RecordedCall, RecordedCallState},
-    worker::{LateJob, NewCall},
 };
 use crate::{
     auth::Caller,

@@ -1,53 +1,17 @@
 //! The writer behind exchanges: it records calls and notes deliveries, one job after the other.
 
-use std::{fmt, sync::Weak, time::Duration};
+use std::{sync::Weak, time::Duration};
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, calls::CallQuery, changes, matching, parking, record_names,
+    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, changes,
+    jobs::{LateJob, NewCall},
+    matching, parking, record_names,
     records::RecordedCall,
 };
 use crate::{
-    auth::Principal,
     clock,
-    ledger::{
-        BackgroundWriter, CommitOutcome, CommitStep, Index, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey,
-        RecordName,
-    },
+    ledger::{BackgroundWriter, CommitOutcome, CommitStep, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey},
 };
-
-/// A call to be recorded.
-#[derive(Clone, Debug)]
-pub struct NewCall {
-    /// The key of its record, unless another call has it.
-    pub(super) key: RecordKey,
-    pub(super) call: RecordedCall,
-    /// The hash of the observation.
-    pub(super) observed: [u8; 32],
-}
-
-/// A job of the worker.
-pub enum LateJob {
-    /// Records the calls of one turn, and settles results that are parked for them.
-    Record(Vec<NewCall>),
-    /// Marks a call as answered by its client. The content of the answer, as JSON, is needed only if a posted result
-    /// waits.
-    Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
-    /// Marks a call as delivered.
-    Delivered(Principal, RecordName),
-    /// Marks a result as refused by a provider.
-    Withheld(Principal, RecordName),
-    /// Settles the parked results of an index.
-    Settle(Index),
-    /// Marks a result as acknowledged.
-    Acked(Principal, RecordName),
-}
-
-impl fmt::Debug for LateJob {
-    // A job may contain the client's answer, which never reaches a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LateJob")
-    }
-}
 
 /// The writer of late results.
 // Weak, so that the queue closes when the last handle of the store is dropped.

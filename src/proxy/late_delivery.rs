@@ -206,7 +206,8 @@ impl LateDelivery<'_> {
         }
         self.retain_placeholders(&mut lacking, deadline).await.ok()?;
         lacking.truncate(APPENDED_CALLS_MAX);
-        let names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
+        let mut names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
+        names.dedup();
         if names.is_empty() {
             return None;
         }
@@ -226,7 +227,12 @@ impl LateDelivery<'_> {
         let (mut texts, mut appended) = (Vec::new(), Vec::new());
         for ((name, call), content) in chosen.iter().zip(contents) {
             let in_body = find_in_body(calls, call);
-            let in_body = in_body.filter(|in_body| is_call_of_body(call, &self.results.query_of(in_body)));
+            // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
+            let lacks = |in_body: &&BodyCall| {
+                let is_it = |(of, lacking): &(RecordName, &BodyCall)| of == name && lacking.key == in_body.key;
+                lacking.iter().any(is_it) && is_call_of_body(call, &self.results.query_of(in_body))
+            };
+            let in_body = in_body.filter(lacks);
             let (Some(in_body), Some(content), Some(posted)) = (in_body, content, &call.posted) else {
                 continue;
             };

@@ -41,6 +41,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     stage.provider.reply_to(KEY, Reply::Calls(calls.into()));
     let answer = through(stage, Format::Anthropic, HEADERS, &messages(&log)).await?;
     let content = answer.json()["content"].clone();
+    let owner = answer.header("x-antiphon-owner").to_owned();
     let count = content.as_array().map_or(0, Vec::len);
     let words = format!(
         "The model calls {count} tools at once. Then the worker dies; what it saves of the conversation has the \
@@ -50,7 +51,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     stage.tell.says(&words)?;
     for (id, _, result) in CALLS {
         if let Some(result) = result {
-            post(stage, id, result).await?;
+            post(stage, id, result, &owner).await?;
         }
     }
     log.push(json!({"role": "assistant", "content": content}));
@@ -60,11 +61,11 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     received(stage, KEY, &CALLS.map(|(id, ..)| id))
 }
 
-/// Posts a result as the tool service.
-async fn post(stage: &mut Stage, id: &str, result: &str) -> io::Result<()> {
+/// Posts a result as the tool service. The owner says whose call it is, so that the result settles at once.
+async fn post(stage: &mut Stage, id: &str, result: &str, owner: &str) -> io::Result<()> {
     let path = format!("/ledger/v1/calls/{id}/result");
     let bearer = format!("Bearer {}", stage.token);
-    let body = json!({"content": result}).to_string();
+    let body = json!({"content": result, "owner": owner}).to_string();
     let mut status = StatusCode::ACCEPTED;
     let mut state = Value::Null;
     for _ in 0..TRIES {
