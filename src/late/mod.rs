@@ -21,6 +21,7 @@ mod record_names;
 mod recording;
 pub mod records;
 mod settings;
+mod settling;
 mod worker;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -31,9 +32,10 @@ use tokio::{sync::mpsc, time::Instant};
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
-pub use posting::{HeartbeatOutcome, PostOutcome};
+pub use posting::HeartbeatOutcome;
 pub use queries::{NamedResult, OutstandingPage};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
+pub use settling::PostOutcome;
 pub use worker::{LateWorker, LateWriter};
 
 use crate::{

@@ -11,9 +11,9 @@ use super::{
     LateError, LateStore, LateStoreInner,
     jobs::LateJob,
     matching::{NamedCall, Service},
-    posting::{self, Post, PostOutcome, SettleOutcome},
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
+    settling::{self, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
     auth::Principal,
@@ -57,14 +57,14 @@ pub(super) async fn park_result(
         // The first result wins, as it does for a recorded call.
         if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
             let (service, why) = (named.service.principal, PostRefusal::Conflict);
-            return posting::store_refused(late, service, named, why, &parked.posted, None).await;
+            return settling::store_refused(late, service, named, why, &parked.posted, None).await;
         }
     } else {
         late.0.telemetry.record_late_event("parked");
     }
     // The worker may have recorded the call just before, and then looked for parked results too early.
     let remove = CommitStep::Remove { key, version: 1 };
-    let met = posting::settle_named(
+    let met = settling::settle_named(
         late,
         named,
         Post {
@@ -111,7 +111,7 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
             replaces: None,
             parked: Some(&remove),
         };
-        match posting::settle_named(late, &named_call(service, &parked), post).await {
+        match settling::settle_named(late, &named_call(service, &parked), post).await {
             Ok(SettleOutcome::Done(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
             Ok(SettleOutcome::TooEarly(at)) => schedule_settle(late, index, at),
             Ok(SettleOutcome::NotRecorded) => {}
@@ -162,7 +162,7 @@ async fn expire_of_service(late: &LateStore, service: &Service, settles: bool) -
             if parked_until(late, record.made_at) <= now {
                 let (named, why) = (named_call(service, &parked), PostRefusal::Unclaimed);
                 let remove = remove_step(record);
-                posting::store_refused(late, service.principal, &named, why, &parked.posted, Some(&remove)).await?;
+                settling::store_refused(late, service.principal, &named, why, &parked.posted, Some(&remove)).await?;
             } else if settles {
                 settle_parked(late, record_names::call_index(&parked.call_id)).await?;
             }

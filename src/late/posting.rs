@@ -1,48 +1,17 @@
 //! Requests of tool services: a posted result, and a heartbeat of a call that still runs.
-//!
-//! A result is durable before the service gets its answer, if the ledger survives a restart. Each change of a call
-//! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, RETENTION_GRACE, feed,
-    matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
+    CHANGE_TRIES_MAX, LateError, LateStore,
+    matching::{self, NamedCall},
     parking,
-    pending::delivery_value,
-    record_names,
-    records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
+    records::PostedResult,
+    settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
-    auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
-    repair::{Tier, is_strong},
+    ledger::{CommitOutcome, Moment},
+    repair::is_strong,
 };
-
-/// The longest content, in bytes, that is stored with a refused result: 64 KiB.
-const EVIDENCE_BYTES_MAX: u64 = 64 * 1024;
-
-/// The outcome of a posted result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostOutcome {
-    /// The result is stored as the result of a call.
-    Settled {
-        /// The state of the call.
-        state: RecordedCallState,
-        /// `false` if the same result had been posted before.
-        is_new: bool,
-        /// The digest of the stored result, by which a service may correct it.
-        digest: [u8; 32],
-    },
-    /// No such call is recorded yet, or its match has not settled: the result waits.
-    Parked {
-        /// The time until which it waits.
-        until: Moment,
-    },
-    /// The result was refused, and stored for operators.
-    Refused(PostRefusal),
-    /// No such call is recorded, and the id is reusable, so that the result cannot wait for one.
-    Unknown,
-}
 
 /// The outcome of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,33 +31,6 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
-/// A result on its way to its call.
-#[derive(Clone, Copy)]
-pub(super) struct Post<'p> {
-    pub(super) posted: &'p PostedResult,
-    /// The digest of the stored result that it corrects. `None` for a first result.
-    pub(super) replaces: Option<[u8; 32]>,
-    /// The step that removes the parked record of the result. It is applied with whatever outcome the result has.
-    pub(super) parked: Option<&'p CommitStep>,
-}
-
-/// The outcome of matching a result with its recorded call.
-pub(super) enum SettleOutcome {
-    /// The result is stored with its call, or refused.
-    Done(PostOutcome),
-    /// No such call is recorded.
-    NotRecorded,
-    /// The call was recorded a moment ago, and another one of its id may follow: match again at this time.
-    TooEarly(Moment),
-}
-
-/// The recorded call that a service names, with its record.
-enum MatchedCall {
-    One(Box<(Record, RecordedCall)>),
-    Several,
-    None,
-}
-
 /// Stores a posted result: with its call, or parked until the call is recorded.
 pub(super) async fn post_result(
     late: &LateStore,
@@ -103,7 +45,7 @@ pub(super) async fn post_result(
         replaces,
         parked: None,
     };
-    match settle_named(late, named, post).await? {
+    match settling::settle_named(late, named, post).await? {
         SettleOutcome::Done(posting) => return Ok(posting),
         // A correction is of a result that was stored: a parked one has reached nobody, and waits as it is.
         SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
@@ -123,7 +65,7 @@ pub(super) async fn post_result(
 pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match find_call(late, named, now).await? {
+        let (record, mut call) = match settling::find_call(late, named, now).await? {
             MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
             MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
@@ -146,240 +88,4 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
         }
     }
     Err(LateError::Busy)
-}
-
-/// Settles the call that a service names, if it is recorded.
-pub(super) async fn settle_named(
-    late: &LateStore,
-    named: &NamedCall<'_>,
-    post: Post<'_>,
-) -> Result<SettleOutcome, LateError> {
-    let Post { posted, parked, .. } = post;
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let (record, call) = match find_call(late, named, now).await? {
-            MatchedCall::None => return Ok(SettleOutcome::NotRecorded),
-            MatchedCall::Several => {
-                // The owner is not known, so the refused result belongs to the service.
-                let (service, why) = (named.service.principal, PostRefusal::Ambiguous);
-                let refused = store_refused(late, service, named, why, posted, parked);
-                return refused.await.map(SettleOutcome::Done);
-            }
-            MatchedCall::One(found) => *found,
-        };
-        let principal = Principal::from_bytes(record.key.principal);
-        let settles_at = call.opened_at + late.0.settings.settling;
-        if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
-            return Ok(SettleOutcome::TooEarly(settles_at));
-        }
-        // A request may contain the stored result already, and the provider its prefix.
-        let replaces = post
-            .replaces
-            .filter(|_| call.is_withheld || !late.0.given.contains_key(&record.key));
-        match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
-            PostRuling::Repeated => {
-                remove_parked(late, parked).await?;
-                let (state, first) = (call.state, false);
-                return Ok(SettleOutcome::Done(PostOutcome::Settled {
-                    state,
-                    is_new: first,
-                    digest: posted.digest,
-                }));
-            }
-            PostRuling::Refused(why) => {
-                let refused = store_refused(late, principal, named, why, posted, parked);
-                return refused.await.map(SettleOutcome::Done);
-            }
-            PostRuling::Accepted(state) => {
-                // On a conflict the call has changed: the next round judges the result anew.
-                if write_result(late, &record, call, posted, state, parked).await? {
-                    return Ok(SettleOutcome::Done(PostOutcome::Settled {
-                        state,
-                        is_new: true,
-                        digest: posted.digest,
-                    }));
-                }
-            }
-        }
-    }
-    Err(LateError::Busy)
-}
-
-/// Returns `true` if all calls that a service may answer belong to one account.
-async fn reaches_one_account(late: &LateStore, service: &Service) -> bool {
-    match &service.reach {
-        ServiceReach::Only(accounts) => accounts.len() <= 1,
-        ServiceReach::Everyone => late.0.callers.is_at_most_one().await,
-    }
-}
-
-/// Writes a result into its call. Returns `false` if another writer changed the call first.
-async fn write_result(
-    late: &LateStore,
-    record: &Record,
-    mut call: RecordedCall,
-    posted: &PostedResult,
-    state: RecordedCallState,
-    parked: Option<&CommitStep>,
-) -> Result<bool, LateError> {
-    let now = clock::unix_time();
-    let attached = is_attached(late, &call, now);
-    let settled = feed::SettledEvent {
-        name: record.key.name,
-        call_id: call.id.clone(),
-        tool: call.tool.clone(),
-        failed: posted.failed,
-    };
-    call.state = state;
-    let mut stored = PostedResult {
-        attached,
-        ..posted.clone()
-    };
-    let is_correction = call.posted.is_some();
-    let content = stored.content.split_long();
-    call.posted = Some(stored);
-    call.is_withheld = false;
-    let until = record.expires_at.max(late.retained_until(&call));
-    let principal = Principal::from_bytes(record.key.principal);
-    let content = content_step(late, record, content, until).await?;
-    // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
-    let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
-    let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
-    let delivery = CommitStep::insert_record(delivery, delivery_value::WAITING, until);
-    // One commit: after a crash the result, its delivery and its parked copy agree with each other.
-    let steps = [late.replace_step(record, &call)].into_iter().chain(content);
-    // A corrected result has its delivery already.
-    let steps = steps.chain((is_pushed && !is_correction).then_some(delivery));
-    if late
-        .0
-        .ledger
-        .commit(steps.chain(parked.cloned()).collect(), now)
-        .await?
-        != CommitOutcome::Done
-    {
-        return Ok(false);
-    }
-    if is_correction {
-        late.0.telemetry.record_late_event("corrected");
-        return Ok(true);
-    }
-    late.0
-        .telemetry
-        .record_late_event(if attached { "attached" } else { "detached" });
-    if is_pushed {
-        late.0.record_owners.note(RecordKind::Delivery, principal);
-        late.0.posted.add(principal, settled.name, until);
-        late.0.feed.send_settled(principal, settled);
-    }
-    Ok(true)
-}
-
-/// Returns the step that stores the content of a result apart, or removes that of the result that it corrects.
-async fn content_step(
-    late: &LateStore,
-    record: &Record,
-    content: Option<String>,
-    until: Moment,
-) -> Result<Option<CommitStep>, LateError> {
-    let key = RecordKey {
-        kind: RecordKind::ResultContent,
-        ..record.key
-    };
-    let standing = late.0.ledger.read(vec![key], clock::unix_time()).await?;
-    let version = standing.into_iter().flatten().next().map(|record| record.version);
-    Ok(match (content, version) {
-        (Some(content), None) => Some(CommitStep::insert_record(key, content.into(), until)),
-        (Some(content), Some(version)) => Some(CommitStep::Replace {
-            key,
-            version,
-            value: content.into(),
-            expires_at: until,
-        }),
-        (None, Some(version)) => Some(CommitStep::Remove { key, version }),
-        (None, None) => None,
-    })
-}
-
-/// Finds the recorded call that a service names.
-async fn find_call(late: &LateStore, named: &NamedCall<'_>, now: Moment) -> Result<MatchedCall, LateError> {
-    let records = late
-        .0
-        .ledger
-        .find_by_index(RecordKind::Call, record_names::call_index(named.call_id), ROWS_MAX, now)
-        .await?;
-    // The list may be cut off: a call that it does not contain could be meant as well.
-    if records.len() >= ROWS_MAX {
-        return Ok(MatchedCall::Several);
-    }
-    let decoded = records.into_iter().filter_map(|record| {
-        let call = RecordedCall::decode(&record.value)?;
-        Some((record, call))
-    });
-    let mut calls: Vec<(Record, RecordedCall)> = decoded.collect();
-    let candidates: Vec<CandidateCall<'_>> = calls
-        .iter()
-        .map(|(record, call)| CandidateCall {
-            principal: Principal::from_bytes(record.key.principal),
-            call,
-        })
-        .collect();
-    Ok(match matching::choose_call(named, &late.0.owners, &candidates) {
-        CallMatch::One(place) if place < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(place))),
-        CallMatch::Several => MatchedCall::Several,
-        CallMatch::One(_) | CallMatch::None => MatchedCall::None,
-    })
-}
-
-/// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
-fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
-    let was_left = |name: &[u8; 32]| late.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
-    let left = call.lane.iter().chain(&call.session).any(was_left);
-    call.state == RecordedCallState::Open && !left && now < call.heartbeat_at + late.0.settings.detach_after
-}
-
-/// Stores a refused result for operators, and removes the parked one. Returns the refusal.
-pub(super) async fn store_refused(
-    late: &LateStore,
-    principal: Principal,
-    named: &NamedCall<'_>,
-    why: PostRefusal,
-    posted: &PostedResult,
-    parked: Option<&CommitStep>,
-) -> Result<PostOutcome, LateError> {
-    let now = clock::unix_time();
-    let mut posted = posted.clone();
-    if posted.content.byte_len() > EVIDENCE_BYTES_MAX {
-        // The digest stays, so that an operator can still compare the content with the service's own log.
-        posted.content = StoredContent::Inline("null".to_owned());
-    }
-    let key = RecordKey::new(
-        RecordKind::RefusedResult,
-        principal,
-        record_names::evidence_name(named.call_id, &posted.digest),
-    );
-    let evidence = RefusedResult {
-        call_id: named.call_id.to_vec(),
-        reason: why,
-        posted,
-    };
-    let insert = CommitStep::insert_record(key, evidence.encode(), now + late.0.settings.ttl + RETENTION_GRACE);
-    let steps = [insert].into_iter().chain(parked.cloned());
-    match late.0.ledger.commit(steps.collect(), now).await {
-        Ok(CommitOutcome::Done) => {}
-        // The few slots of a call are bounded: the first refused result in a slot stays.
-        Ok(CommitOutcome::Conflict(_)) => remove_parked(late, parked).await?,
-        // The service gets the same refusal all the same. A parked result stays until it expires.
-        Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
-    }
-    late.0.telemetry.record_late_event(why.label());
-    Ok(PostOutcome::Refused(why))
-}
-
-/// Removes a parked result.
-async fn remove_parked(late: &LateStore, parked: Option<&CommitStep>) -> Result<(), LateError> {
-    if let Some(step) = parked {
-        // A conflict means that another task has removed it, so the outcome does not matter.
-        late.0.ledger.commit(vec![step.clone()], clock::unix_time()).await?;
-    }
-    Ok(())
 }
