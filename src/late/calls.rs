@@ -14,6 +14,8 @@ pub struct ObservedCall {
     pub lane: Option<LaneId>,
     /// The hash of the session id. `None` if the client named no session.
     pub session: Option<[u8; 32]>,
+    /// The session id, for its owner to read.
+    pub session_label: Option<Box<str>>,
     /// The reliability of the session id.
     pub strength: SessionStrength,
     /// The call id.

@@ -2,6 +2,7 @@
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use super::queries::NamedResult;
 use crate::{auth::Principal, ledger::RecordName};
 
 /// Events that a listener may lag behind. A slower listener gets one `Missed` event.
@@ -18,6 +19,18 @@ pub struct SettledEvent {
     pub tool: Vec<u8>,
     /// `true` if the tool reported an error.
     pub failed: bool,
+}
+
+impl SettledEvent {
+    /// Returns the announcement of a stored result.
+    pub fn from_result((name, call): NamedResult) -> Self {
+        Self {
+            name,
+            failed: call.posted.is_some_and(|posted| posted.failed),
+            call_id: call.id,
+            tool: call.tool,
+        }
+    }
 }
 
 /// An event of a feed.

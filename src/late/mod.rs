@@ -32,8 +32,8 @@ use tokio::{sync::mpsc, time::Instant};
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
-pub use posting::HeartbeatOutcome;
-pub use queries::{NamedResult, OutstandingPage};
+pub use posting::{HeartbeatOutcome, WithdrawOutcome};
+pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use worker::{LateWorker, LateWriter};
@@ -58,6 +58,8 @@ use records::RecordedCall;
 const CACHE_ENTRIES_MAX: u64 = 100_000;
 /// Lifetime of an entry in these caches: 24 hours.
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Timeout of the read behind [`LateStore::count_waiting`].
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tries of a change whose record other writers change at the same time.
 const CHANGE_TRIES_MAX: usize = 32;
 /// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
@@ -273,6 +275,11 @@ impl LateStore {
         posting::post_result(self, named, content, failed, replaces).await
     }
 
+    /// Withdraws a posted result that no request contains yet: the call waits again.
+    pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
+        posting::withdraw_result(self, named).await
+    }
+
     /// Extends the deadline of a call on which its service still works.
     pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
         posting::extend_deadline(self, named).await
@@ -293,14 +300,20 @@ impl LateStore {
         queries::find_results(self, caller, lane, wanted, by).await
     }
 
-    /// Returns one page of the results that wait for the caller, in posting order. The first page is behind 0.
-    pub async fn list_outstanding(
+    /// Returns one page of the caller's calls. The first page is behind 0.
+    pub async fn list_calls(
         &self,
         caller: Caller,
+        filter: CallFilter,
         after: u64,
         limit: usize,
-    ) -> Result<OutstandingPage, LateError> {
-        queries::list_outstanding(self, caller, after, limit).await
+    ) -> Result<CallPage, LateError> {
+        queries::list_calls(self, caller, filter, after, limit).await
+    }
+
+    /// Returns the results that wait for the caller behind the one with the name `last`, or all if that is unknown.
+    pub async fn list_behind(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
+        queries::list_behind(self, caller, last).await
     }
 
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes
@@ -374,6 +387,12 @@ impl LateStore {
         } else {
             0
         }
+    }
+
+    /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
+    pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
+        self.load_posted(caller, clock::now() + COUNT_TIMEOUT).await;
+        Ok(self.pending_count(caller))
     }
 
     /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.

@@ -128,6 +128,15 @@ impl PostedResults {
         });
     }
 
+    /// Forgets a result that its service has withdrawn.
+    pub(super) fn forget(&self, principal: Principal, name: &RecordName) {
+        self.update_known(principal, |known| {
+            if let Some(result) = known.results.remove(name) {
+                known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
+            }
+        });
+    }
+
     /// Notes that a client's answer, by its hash, contains the posted result already.
     pub(super) fn note_contained(&self, principal: Principal, name: RecordName, answer: u64) {
         self.update_known(principal, |known| {

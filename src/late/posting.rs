@@ -4,12 +4,13 @@ use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     matching::{self, NamedCall},
     parking,
-    records::PostedResult,
+    records::{PostedResult, RecordedCallState},
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
+    auth::Principal,
     clock,
-    ledger::{CommitOutcome, Moment},
+    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind},
     repair::is_strong,
 };
 
@@ -59,6 +60,52 @@ pub(super) async fn post_result(
     } else {
         Ok(PostOutcome::Unknown)
     }
+}
+
+/// The outcome of withdrawing a posted result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithdrawOutcome {
+    /// The call waits for a result again.
+    Withdrawn,
+    /// A request contains the result already, or the call has none.
+    Refused,
+    /// The id does not identify one call.
+    Ambiguous,
+    /// No such call is recorded.
+    Unknown,
+}
+
+/// Withdraws a posted result that no request contains yet: the call waits again.
+pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let (record, mut call) = match settling::find_call(late, named, now).await? {
+            MatchedCall::None => return Ok(WithdrawOutcome::Unknown),
+            MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
+            MatchedCall::One(found) => *found,
+        };
+        let is_given = !call.is_withheld && late.0.given.contains_key(&record.key);
+        if call.posted.is_none() || call.state != RecordedCallState::Settled || is_given {
+            return Ok(WithdrawOutcome::Refused);
+        }
+        (call.posted, call.is_withheld, call.state) = (None, false, RecordedCallState::Open);
+        let mut steps = vec![late.replace_step(&record, &call)];
+        let of_kind = |kind| RecordKey { kind, ..record.key };
+        let beside = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+        let standing = late.0.ledger.read(beside.to_vec(), now).await?;
+        steps.extend(standing.into_iter().flatten().map(|record| CommitStep::Remove {
+            key: record.key,
+            version: record.version,
+        }));
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            late.0
+                .posted
+                .forget(Principal::from_bytes(record.key.principal), &record.key.name);
+            late.0.telemetry.record_late_event("withdrawn");
+            return Ok(WithdrawOutcome::Withdrawn);
+        }
+    }
+    Err(LateError::Busy)
 }
 
 /// Extends the deadline of a call on which its service still works.

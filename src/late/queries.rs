@@ -12,19 +12,30 @@ use super::{
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by},
+    ledger::{PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by},
     repair::is_strong,
     session::LaneId,
 };
 
 /// A recorded call with its posted result, and the name of its record.
 pub type NamedResult = (RecordName, RecordedCall);
+/// A recorded call, and the name of its record.
+pub type NamedCallRecord = (RecordName, RecordedCall);
 
-/// One page of the results that wait for a caller.
+/// The calls of one page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallFilter {
+    /// `true` for calls that still run, `false` for those whose posted result waits for the caller.
+    pub is_open: bool,
+    /// The hash of the session. `None` for the calls of all sessions.
+    pub session: Option<[u8; 32]>,
+}
+
+/// One page of the calls of a caller.
 #[derive(Debug)]
-pub struct OutstandingPage {
-    /// The results, in posting order.
-    pub results: Vec<NamedResult>,
+pub struct CallPage {
+    /// The calls: those with results in posting order, those that still run in the order of their recording.
+    pub calls: Vec<NamedCallRecord>,
     /// The cursor of the next page. `None` if this is the last.
     pub next: Option<u64>,
 }
@@ -78,46 +89,89 @@ fn found_result(call: RecordName, recorded: RecordedCall, content: Option<Record
     })
 }
 
-/// Returns one page of the results that wait for the caller, behind the cursor `after`.
-pub(super) async fn list_outstanding(
+/// Returns one page of the caller's calls, behind the cursor `after`.
+pub(super) async fn list_calls(
     late: &LateStore,
     caller: Caller,
+    filter: CallFilter,
     after: u64,
     limit: usize,
-) -> Result<OutstandingPage, LateError> {
+) -> Result<CallPage, LateError> {
     let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
-    let (mut results, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
+    // Deliveries are inserted with their results, so their order is the posting order.
+    let kind = if filter.is_open {
+        RecordKind::Call
+    } else {
+        RecordKind::Delivery
+    };
+    let (mut found, mut after, limit) = (Vec::new(), after, limit.clamp(1, ROWS_MAX));
+    // One more than asked for tells that there is a next page.
+    while found.len() <= limit {
+        let page = late.0.ledger.list_after(kind, principal, after, ROWS_MAX, now).await?;
+        let Some((last, _)) = page.last() else { break };
+        (after, found) = (*last, append_page(late, caller, filter, page, found).await?);
+    }
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    Ok(CallPage {
+        next: found.last().map(|(place, _)| *place).filter(|_| has_more),
+        calls: found.into_iter().map(|(_, call)| call).collect(),
+    })
+}
+
+/// Appends those calls of one page of records that the filter wants, each with its place.
+async fn append_page(
+    late: &LateStore,
+    caller: Caller,
+    filter: CallFilter,
+    page: Vec<PlacedRecord>,
+    mut found: Vec<(u64, NamedCallRecord)>,
+) -> Result<Vec<(u64, NamedCallRecord)>, LateError> {
+    let now = clock::unix_time();
+    let of_session = |call: &RecordedCall| filter.session.is_none() || call.session == filter.session;
+    if filter.is_open {
+        for (place, record) in page {
+            let call = RecordedCall::decode(&record.value);
+            let runs = |call: &RecordedCall| !matching::is_terminal(call) && call.deadline > now && of_session(call);
+            found.extend(call.filter(runs).map(|call| (place, (record.key.name, call))));
+        }
+        return Ok(found);
+    }
+    let waiting = page
+        .iter()
+        .filter(|(_, record)| record.value != delivery_value::RECEIVED);
+    let (places, names): (Vec<u64>, Vec<RecordName>) = waiting.map(|(place, record)| (*place, record.key.name)).unzip();
+    let records = read_all(&*late.0.ledger, call_keys(caller, &names), now).await?;
+    for (place, record) in places.into_iter().zip(&records) {
+        let call = record.as_ref().and_then(posted_call);
+        found.extend(call.filter(|(_, call)| of_session(call)).map(|call| (place, call)));
+    }
+    Ok(found)
+}
+
+/// Returns the waiting results behind that with the name `last`, or all of them if it is unknown.
+pub(super) async fn list_behind(
+    late: &LateStore,
+    caller: Caller,
+    last: RecordName,
+) -> Result<Vec<NamedResult>, LateError> {
+    let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+    let (mut after, mut start) = (0, 0);
     loop {
-        // Deliveries are inserted with their results, so their order is the posting order.
         let list = late
             .0
             .ledger
             .list_after(RecordKind::Delivery, principal, after, ROWS_MAX, now);
         let page = list.await?;
-        let is_last = page.len() < ROWS_MAX;
-        let waiting = page
-            .iter()
-            .filter(|(_, record)| record.value != delivery_value::RECEIVED);
-        // One more than asked for tells that there is a next page.
-        let wanted = limit.saturating_add(1).saturating_sub(results.len());
-        let waiting: Vec<(u64, RecordName)> = waiting
-            .map(|(place, record)| (*place, record.key.name))
-            .take(wanted)
-            .collect();
-        let names: Vec<RecordName> = waiting.iter().map(|(_, name)| *name).collect();
-        let calls = read_all(&*late.0.ledger, call_keys(caller, &names), now).await?;
-        let found = waiting.iter().zip(&calls);
-        results.extend(found.filter_map(|((place, _), record)| Some((*place, posted_call(record.as_ref()?)?))));
-        match page.last() {
-            Some((place, _)) if !is_last && results.len() <= limit => after = *place,
-            _ => break,
+        let Some((end, _)) = page.last() else { break };
+        after = *end;
+        if let Some((place, _)) = page.iter().find(|(_, record)| record.key.name == last) {
+            start = *place;
+            break;
         }
     }
-    let has_more = results.len() > limit;
-    results.truncate(limit);
-    let next = results.last().map(|(place, _)| *place).filter(|_| has_more);
-    let results = results.into_iter().map(|(_, result)| result).collect();
-    Ok(OutstandingPage { results, next })
+    let page = list_calls(late, caller, CallFilter::default(), start, ROWS_MAX).await?;
+    Ok(page.calls)
 }
 
 /// Returns the calls with these names that have a posted result, in posting order, without their contents.

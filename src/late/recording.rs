@@ -47,6 +47,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         account: *caller.account().as_bytes(),
         lane,
         session: opened.session,
+        session_label: opened.session_label,
         strength: opened.strength,
         id: opened.id,
         tool: opened.tool,

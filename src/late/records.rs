@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::record_bytes::{RecordReader, RecordWriter};
 use crate::{auth::Owner, auth::PrincipalHash, ledger::Moment, repair::Tier, session::SessionStrength};
 
-/// The format version. Version 1 had every content in its record, and none of the last three flags of a call.
+/// The format version. Version 1 had every content in its record, and nothing of a call behind it.
 const VERSION: u8 = 2;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
@@ -190,6 +190,8 @@ pub struct RecordedCall {
     pub lane: Option<[u8; 32]>,
     /// The hash of the session name. `None` if the client named no session.
     pub session: Option<[u8; 32]>,
+    /// The session name, for its owner to read. `None` in records of version 1.
+    pub session_label: Option<Box<str>>,
     /// The reliability of the session id.
     pub strength: SessionStrength,
     /// The call id, exactly as the exchange saw it.
@@ -244,6 +246,10 @@ impl RecordedCall {
         for flag in [self.is_emitted, self.has_twin, self.is_withheld] {
             to.write_flag(flag);
         }
+        to.write_flag(self.session_label.is_some());
+        if let Some(label) = &self.session_label {
+            to.write_text(label.as_bytes());
+        }
         to.into_bytes()
     }
 
@@ -251,10 +257,11 @@ impl RecordedCall {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, CALL)?;
         let is_current = from.version() > 1;
-        let call = Self {
+        let mut call = Self {
             account: from.read_bytes()?,
             lane: from.read_optional_hash()?,
             session: from.read_optional_hash()?,
+            session_label: None,
             strength: if from.read_flag()? {
                 SessionStrength::Strong
             } else {
@@ -278,6 +285,9 @@ impl RecordedCall {
             has_twin: is_current && from.read_flag()?,
             is_withheld: is_current && from.read_flag()?,
         };
+        if is_current && from.read_flag()? {
+            call.session_label = Some(from.read_utf8()?.into());
+        }
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;
         Some(call)

@@ -1,11 +1,14 @@
 //! The live feed as server-sent events.
 
-use std::time::Duration;
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{
-    HeaderValue, Response,
+    HeaderMap, HeaderValue, Response,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use http_body::Frame;
@@ -13,12 +16,13 @@ use http_body_util::{BodyExt, StreamBody};
 
 use super::{
     LedgerApi, LedgerBody,
-    delivery_id::format_delivery_id,
+    delivery_id::{format_delivery_id, parse_delivery_id},
     response::{ApiErrorCode, ApiRefusal},
 };
 use crate::{
     auth::Caller,
-    late::{FeedEvent, ResultFeed},
+    late::{FeedEvent, ResultFeed, SettledEvent},
+    ledger::RecordName,
     server::{ListenerSlot, StopSignal},
     wire::json::quote_string,
 };
@@ -28,6 +32,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// One connected listener.
 struct FeedListener {
     feed: ResultFeed,
+    /// Results that were posted before, and that the client has missed. Each is sent once.
+    missed: VecDeque<SettledEvent>,
+    replayed: HashSet<RecordName>,
     stopping: StopSignal,
     _slot: ListenerSlot<Caller>,
 }
@@ -35,6 +42,9 @@ struct FeedListener {
 impl FeedListener {
     /// Waits for the next event or heartbeat. Returns `None` once the drain has begun.
     async fn next_event(mut self) -> Option<(Bytes, Self)> {
+        if let Some(missed) = self.missed.pop_front() {
+            return Some((settled_event(&missed), self));
+        }
         // An open feed would otherwise hold up the drain until its timeout.
         let told = tokio::time::timeout(HEARTBEAT, self.feed.next_event());
         let told = self.stopping.run_until(Box::pin(told)).await?;
@@ -42,29 +52,54 @@ impl FeedListener {
             Err(_) => Bytes::from_static(b": still here\n\n"),
             Ok(None) => return None,
             Ok(Some(FeedEvent::Missed)) => Bytes::from_static(b"event: missed\ndata: {}\n\n"),
-            Ok(Some(FeedEvent::Settled(settled))) => {
-                let event = format!(
-                    "event: settled\ndata: {{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"is_error\":{}}}\n\n",
-                    quote_string(&String::from_utf8_lossy(&settled.call_id)),
-                    quote_string(&String::from_utf8_lossy(&settled.tool)),
-                    format_delivery_id(&settled.name),
-                    settled.failed,
-                );
-                event.into()
+            // Posted while the missed results were read, and sent with them.
+            Ok(Some(FeedEvent::Settled(settled))) if self.replayed.contains(&settled.name) => {
+                Bytes::from_static(b": sent before\n\n")
             }
+            Ok(Some(FeedEvent::Settled(settled))) => settled_event(&settled),
         };
         Some((event, self))
     }
 }
 
-/// Opens the feed of a caller.
-pub(super) fn open_feed(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody>, ApiRefusal> {
+/// Writes the event of a posted result. Its id is the delivery, by which a client resumes.
+fn settled_event(settled: &SettledEvent) -> Bytes {
+    let delivery = format_delivery_id(&settled.name);
+    let event = format!(
+        "event: settled\nid: {delivery}\ndata: {{\"call_id\":{},\"tool\":{},\"delivery\":\"{delivery}\",\"is_error\":{}}}\n\n",
+        quote_string(&String::from_utf8_lossy(&settled.call_id)),
+        quote_string(&String::from_utf8_lossy(&settled.tool)),
+        settled.failed,
+    );
+    event.into()
+}
+
+/// Returns the delivery of the last event that the client has seen, from `Last-Event-ID`.
+pub(super) fn last_event(headers: &HeaderMap) -> Option<RecordName> {
+    parse_delivery_id(headers.get("last-event-id")?.as_bytes())
+}
+
+/// Opens the feed of a caller. With `last` it begins with the waiting results behind that one.
+pub(super) async fn open_feed(
+    api: &LedgerApi,
+    owner: Caller,
+    last: Option<RecordName>,
+) -> Result<Response<LedgerBody>, ApiRefusal> {
     let slot = api
         .listeners
         .take_slot(owner)
         .ok_or(ApiRefusal::from_code(ApiErrorCode::Busy))?;
+    // Before the read, so that no result falls in between.
+    let feed = api.late.subscribe(owner);
+    let missed = match last {
+        Some(last) => api.late.list_behind(owner, last).await?,
+        None => Vec::new(),
+    };
+    let missed: VecDeque<SettledEvent> = missed.into_iter().map(SettledEvent::from_result).collect();
     let listener = FeedListener {
-        feed: api.late.subscribe(owner),
+        feed,
+        replayed: missed.iter().map(|settled| settled.name).collect(),
+        missed,
         stopping: api.stopping.clone(),
         _slot: slot,
     };

@@ -5,6 +5,7 @@
 
 mod delivery_id;
 mod feed;
+mod list_query;
 mod owners;
 mod request_body;
 mod response;
@@ -22,11 +23,13 @@ pub use response::ApiErrorCode;
 use crate::{
     auth::{Caller, principal::decode_segment},
     late::LateStore,
+    ledger::RecordName,
     server::{ListenerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
+use list_query::ListQuery;
 use response::ApiRefusal;
 
 /// The prefix of every path of this API.
@@ -72,29 +75,47 @@ pub struct LedgerApi {
 enum LedgerOperation {
     Result(Vec<u8>),
     Heartbeat(Vec<u8>),
+    Withdraw(Vec<u8>),
+    Me,
     Lookup,
-    Outstanding,
-    Feed,
+    Outstanding(ListQuery),
+    /// The feed, behind the event with this delivery if the client names one.
+    Feed(Option<RecordName>),
     Ack(Vec<u8>),
     Close(Vec<u8>),
 }
 
 impl LedgerOperation {
-    /// Reads the operation. Returns `None` for an unknown path or method.
-    fn from_request(method: &Method, path: &str) -> Option<Self> {
-        let rest = path.strip_prefix(PATH_PREFIX)?;
+    /// Reads the operation from the head of a request.
+    fn from_request(head: &Parts) -> Result<Self, ApiRefusal> {
+        let not_found = ApiRefusal::from_code(ApiErrorCode::NotFound);
+        let rest = head.uri.path().strip_prefix(PATH_PREFIX).ok_or(not_found.clone())?;
         let parts: Vec<&str> = rest.split('/').collect();
         // Decoded bytes, not text: call ids may contain anything.
-        let named = |text: &str| Some(decode_segment(text).into_owned()).filter(|name| !name.is_empty());
-        match (method, &parts[..]) {
-            (&Method::POST, ["calls", id, "result"]) => named(id).map(Self::Result),
-            (&Method::POST, ["calls", id, "heartbeat"]) => named(id).map(Self::Heartbeat),
-            (&Method::POST, ["lookup"]) => Some(Self::Lookup),
-            (&Method::GET, ["outstanding"]) => Some(Self::Outstanding),
-            (&Method::GET, ["feed"]) => Some(Self::Feed),
-            (&Method::POST, ["deliveries", id, "ack"]) => named(id).map(Self::Ack),
-            (&Method::POST, ["sessions", id, "close"]) => named(id).map(Self::Close),
-            _ => None,
+        let named = |text: &str| {
+            let name = decode_segment(text).into_owned();
+            if name.is_empty() {
+                Err(not_found.clone())
+            } else {
+                Ok(name)
+            }
+        };
+        let (wanted, operation) = match &parts[..] {
+            ["calls", id, "result"] => (Method::POST, Self::Result(named(id)?)),
+            ["calls", id, "heartbeat"] => (Method::POST, Self::Heartbeat(named(id)?)),
+            ["calls", id, "withdraw"] => (Method::POST, Self::Withdraw(named(id)?)),
+            ["lookup"] => (Method::POST, Self::Lookup),
+            ["me"] => (Method::GET, Self::Me),
+            ["outstanding"] => (Method::GET, Self::Outstanding(ListQuery::parse(head.uri.query())?)),
+            ["feed"] => (Method::GET, Self::Feed(feed::last_event(&head.headers))),
+            ["deliveries", id, "ack"] => (Method::POST, Self::Ack(named(id)?)),
+            ["sessions", id, "close"] => (Method::POST, Self::Close(named(id)?)),
+            _ => return Err(not_found),
+        };
+        if head.method == wanted {
+            Ok(operation)
+        } else {
+            Err(ApiRefusal::wrong_method(wanted))
         }
     }
 
@@ -141,14 +162,13 @@ impl LedgerApi {
         body: BoxedBody,
         reader: Option<Caller>,
     ) -> Result<Response<LedgerBody>, ApiRefusal> {
-        let ask = LedgerOperation::from_request(&head.method, head.uri.path())
-            .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
         // Without a service the API does not exist.
         if !self.late.is_used() {
             return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
         }
+        let ask = LedgerOperation::from_request(head)?;
         match ask {
-            LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) => {
+            LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
                 // The head comes first: 8 MiB are read only for a client that may be a service.
                 let claim = services::read_claim(&head.headers, self.late.services())?;
                 let body = collect_body(body, ask.bytes_max()).await?;

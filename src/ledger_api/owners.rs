@@ -8,15 +8,17 @@ use serde_json::json;
 use super::{
     LedgerApi, LedgerBody, LedgerOperation,
     delivery_id::{format_delivery_id, parse_delivery_id},
-    feed, request_body,
+    feed,
+    list_query::{ListQuery, ListedState},
+    request_body,
     response::{ApiErrorCode, ApiRefusal, json_response, raw_json_response},
 };
 use crate::{
     auth::Caller,
     clock,
-    late::records::RecordedCall,
+    late::{CallFilter, records::RecordedCall},
     ledger::RecordName,
-    session::LaneId,
+    session::{LaneId, session_hash},
     session_table::DetachReason,
     wire::{
         CONTENT_DEPTH_MAX,
@@ -43,16 +45,15 @@ pub(super) async fn answer_owner(
             });
             Ok(list_response("results", rows))
         }
-        LedgerOperation::Outstanding => {
-            let page = api.late.list_outstanding(owner, 0, 1024).await?;
-            // Without content: the list may name many results, and a lookup returns the content.
-            let rows = page
-                .results
-                .iter()
-                .map(|(name, call)| result_row(&call.id, name, call, None));
-            Ok(list_response("outstanding", rows))
+        LedgerOperation::Outstanding(query) => list_outstanding(api, owner, query).await,
+        LedgerOperation::Me => {
+            let body = json!({
+                "owner": api.late.owner_of(owner).to_string(),
+                "outstanding": api.late.count_waiting(owner).await?,
+            });
+            Ok(json_response(StatusCode::OK, &body))
         }
-        LedgerOperation::Feed => feed::open_feed(api, owner),
+        LedgerOperation::Feed(last) => feed::open_feed(api, owner, *last).await,
         LedgerOperation::Ack(id) => {
             let name = parse_delivery_id(id).ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
             if api.late.ack_result(owner, name).await? {
@@ -73,7 +74,7 @@ pub(super) async fn answer_owner(
             // The answer is the same for an unknown session, so that session names cannot be probed.
             Ok(json_response(StatusCode::OK, &json!({ "state": "closed" })))
         }
-        LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) => {
+        LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
             Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
         }
     }
@@ -85,26 +86,68 @@ fn list_response(name: &str, rows: impl Iterator<Item = String>) -> Response<Led
     raw_json_response(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
 }
 
-/// Writes a call with its posted result as a JSON object.
-fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option<&String>) -> String {
-    let Some(posted) = &call.posted else {
-        return "null".to_owned();
+/// Lists calls of the caller: those whose results wait, or those that still run.
+async fn list_outstanding(
+    api: &LedgerApi,
+    owner: Caller,
+    query: &ListQuery,
+) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let session = query.session.as_deref();
+    let filter = CallFilter {
+        is_open: query.state == ListedState::Open,
+        session: session.map(|name| session_hash(owner.principal(), name)),
     };
-    let content = content.map_or_else(String::new, |content| {
-        format!(",\"content\":{}", readable_content(content))
-    });
+    let page = api.late.list_calls(owner, filter, query.after, query.limit).await?;
+    // Without content: the list may name many results, and a lookup returns the content.
+    let rows = page
+        .calls
+        .iter()
+        .map(|(name, call)| result_row(&call.id, name, call, None));
+    let rows: Vec<String> = rows.collect();
+    let next = page
+        .next
+        .map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
+    let body = format!("{{\"outstanding\":[{}],\"next\":{next}}}", rows.join(","));
+    Ok(raw_json_response(StatusCode::OK, body.into()))
+}
+
+/// Writes a call as a JSON object, with its posted result if it has one.
+fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option<&String>) -> String {
+    let text = |bytes: &[u8]| quote_string(&String::from_utf8_lossy(bytes));
+    let session = call
+        .session_label
+        .as_deref()
+        .map_or_else(|| "null".to_owned(), quote_string);
+    let (since, age) = match &call.posted {
+        Some(posted) => ("posted_at", posted.posted_at),
+        None => ("opened_at", call.opened_at),
+    };
     // Written by hand, so that the content keeps the bytes that were posted.
-    format!(
-        "{{\"call_id\":{},\"tool\":{},\"delivery\":\"{}\",\"state\":\"{}\",\"is_error\":{},\"posted_at\":{},\"withheld\":{},\"digest\":\"{}\"{content}}}",
-        quote_string(&String::from_utf8_lossy(id)),
-        quote_string(&String::from_utf8_lossy(&call.tool)),
+    let mut row = format!(
+        "{{\"call_id\":{},\"tool\":{},\"session\":{session},\"delivery\":\"{}\",\"state\":\"{}\",\"{since}\":{},\"age\":{}",
+        text(id),
+        text(&call.tool),
         format_delivery_id(name),
         call.state.label(),
-        posted.failed,
-        posted.posted_at.as_secs(),
-        call.is_withheld,
-        blake3::Hash::from_bytes(posted.digest).to_hex(),
-    )
+        age.as_secs(),
+        clock::unix_time().saturating_sub(age).as_secs(),
+    );
+    let members = match &call.posted {
+        Some(posted) => format!(
+            ",\"is_error\":{},\"bytes\":{},\"withheld\":{},\"digest\":\"{}\"",
+            posted.failed,
+            posted.content.byte_len(),
+            call.is_withheld,
+            blake3::Hash::from_bytes(posted.digest).to_hex(),
+        ),
+        None => format!(",\"deadline\":{}", call.deadline.as_secs()),
+    };
+    row.push_str(&members);
+    if let Some(content) = content {
+        row.push_str(&format!(",\"content\":{}", readable_content(content)));
+    }
+    row.push('}');
+    row
 }
 
 /// Returns a content as JSON. One that is nested too deep for common JSON readers becomes a JSON string.

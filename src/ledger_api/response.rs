@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{
-    HeaderName, HeaderValue, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
+    HeaderName, HeaderValue, Method, Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE},
 };
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub enum ApiErrorCode {
     AmbiguousCall,
     /// The call has expired or was undone.
     Expired,
+    /// The path takes another method.
+    WrongMethod,
     /// The body is too large.
     TooLarge,
     /// The body cannot be read, or lacks something.
@@ -40,11 +42,12 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NotFound,
         Self::Conflict,
         Self::AmbiguousCall,
         Self::Expired,
+        Self::WrongMethod,
         Self::TooLarge,
         Self::Malformed,
         Self::Replayed,
@@ -60,6 +63,7 @@ impl ApiErrorCode {
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
             Self::Expired => "expired",
+            Self::WrongMethod => "wrong_method",
             Self::TooLarge => "too_large",
             Self::Malformed => "malformed",
             Self::Replayed => "replayed",
@@ -75,6 +79,7 @@ impl ApiErrorCode {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
+            Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Malformed => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Full => StatusCode::INSUFFICIENT_STORAGE,
@@ -92,6 +97,7 @@ impl ApiErrorCode {
                  id such as call_0 also its session, or its tool and input"
             }
             Self::Expired => "the call has expired or was cancelled, and no longer accepts a result",
+            Self::WrongMethod => "the path takes another method: see the header allow",
             Self::TooLarge => "the body is too large: the limit is 8 MiB for a result and 64 KiB for any other request",
             Self::Malformed => "the body cannot be read, or is not the expected JSON object",
             Self::Replayed => "this webhook-id was used for a different message: send each message under its own id",
@@ -109,12 +115,27 @@ pub(super) struct ApiRefusal {
     pub(super) code: ApiErrorCode,
     /// The exact fault. `None` if the code's own message is enough. Never contains posted content.
     detail: Option<Cow<'static, str>>,
+    /// The method that the path takes. `None` unless that is the fault.
+    allow: Option<Method>,
 }
 
 impl ApiRefusal {
     /// Creates a refusal with the code's own message.
     pub(super) const fn from_code(code: ApiErrorCode) -> Self {
-        Self { code, detail: None }
+        Self {
+            code,
+            detail: None,
+            allow: None,
+        }
+    }
+
+    /// Creates a refusal of a method that the path does not take.
+    pub(super) const fn wrong_method(allow: Method) -> Self {
+        Self {
+            code: ApiErrorCode::WrongMethod,
+            detail: None,
+            allow: Some(allow),
+        }
     }
 
     /// Creates a refusal of a body that cannot be read or lacks something.
@@ -122,6 +143,7 @@ impl ApiRefusal {
         Self {
             code: ApiErrorCode::Malformed,
             detail: Some(Cow::Borrowed(detail)),
+            allow: None,
         }
     }
 
@@ -131,6 +153,7 @@ impl ApiRefusal {
         Self {
             code: ApiErrorCode::Malformed,
             detail: Some(Cow::Owned(detail)),
+            allow: None,
         }
     }
 
@@ -139,7 +162,11 @@ impl ApiRefusal {
         let message = self.detail.as_deref().unwrap_or_else(|| self.code.message());
         let body = json!({ "error": { "code": self.code.label(), "message": message } });
         // Services depend on the code; the message may change.
-        json_response(self.code.status(), &body)
+        let mut answer = json_response(self.code.status(), &body);
+        if let Some(method) = self.allow.and_then(|method| method.as_str().try_into().ok()) {
+            answer.headers_mut().insert(ALLOW, method);
+        }
+        answer
     }
 }
 

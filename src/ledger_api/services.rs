@@ -14,7 +14,7 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        HeartbeatOutcome, PostOutcome,
+        HeartbeatOutcome, PostOutcome, WithdrawOutcome,
         matching::{NamedCall, Service},
         records::{PostRefusal, RecordedCallState},
     },
@@ -81,7 +81,9 @@ pub(super) async fn answer_service(
     claim: &ServiceClaim<'_>,
     body: &[u8],
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id)) = ask else {
+    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id) | LedgerOperation::Withdraw(call_id)) =
+        ask
+    else {
         return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
     };
     let service = verify_claim(api, claim, body)?;
@@ -105,6 +107,9 @@ pub(super) async fn answer_service(
                 (Ok(()), Some(content)) => {
                     let posting = api.late.post_result(&named, content, said.is_error, said.replaces);
                     posting.await.map_err(ApiRefusal::from).and_then(answer_post)
+                }
+                (Ok(()), None) if matches!(ask, LedgerOperation::Withdraw(_)) => {
+                    return withdraw_result(api, &named).await;
                 }
                 (Ok(()), None) => return send_heartbeat(api, &named).await,
             }
@@ -199,6 +204,19 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBod
     })
 }
 
+/// Withdraws a posted result.
+async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
+    match api.late.withdraw_result(named).await? {
+        WithdrawOutcome::Withdrawn => {
+            let body = json!({ "state": RecordedCallState::Open.label() });
+            Ok(json_response(StatusCode::OK, &body))
+        }
+        WithdrawOutcome::Refused => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
+        WithdrawOutcome::Ambiguous => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
+        WithdrawOutcome::Unknown => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+    }
+}
+
 /// Extends the deadline of a call.
 async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
     match api.late.extend_deadline(named).await? {
@@ -252,7 +270,7 @@ const fn post_label(code: ApiErrorCode) -> &'static str {
         ApiErrorCode::Conflict | ApiErrorCode::Replayed => "conflict",
         ApiErrorCode::AmbiguousCall => "ambiguous_call",
         ApiErrorCode::Expired => "expired",
-        ApiErrorCode::NotFound => "unknown",
+        ApiErrorCode::NotFound | ApiErrorCode::WrongMethod => "unknown",
         ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
         ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",
     }

@@ -30,6 +30,8 @@ pub(super) struct LateResults {
     pub(super) format: Format,
     pub(super) lane: Option<Lane>,
     pub(super) session: Option<[u8; 32]>,
+    /// Name of the session, as the client sends it.
+    pub(super) session_label: Option<Box<str>>,
 }
 
 impl LateResults {
@@ -132,6 +134,7 @@ impl LateResults {
         ObservedCall {
             lane: self.lane.map(|lane| lane.id),
             session: self.session,
+            session_label: self.session_label.clone(),
             strength: self.lane.map_or(SessionStrength::Weak, |lane| lane.strength),
             id: id.to_vec(),
             tool: tool.to_vec(),

@@ -136,6 +136,11 @@ impl SessionId {
         self.source.strength()
     }
 
+    /// Returns the name as text.
+    pub fn label(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
     /// Returns the [`session_hash`] of its name.
     pub fn hash(&self, caller: &Caller) -> [u8; 32] {
         session_hash(caller.principal(), &self.name)

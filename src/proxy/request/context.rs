@@ -51,6 +51,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) lane: Option<Lane>,
     /// Hash of the session that the client names, under which its calls are recorded.
     pub(in crate::proxy) session_hash: Option<[u8; 32]>,
+    /// Name of that session, as the client sends it.
+    pub(in crate::proxy) session_label: Option<Box<str>>,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -83,6 +85,7 @@ impl RequestContext {
             format,
             lane: self.lane,
             session: self.session_hash,
+            session_label: self.session_label.clone(),
         }
     }
 
@@ -128,6 +131,7 @@ impl ContextBuilder<'_> {
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !is_compaction && !session::is_token_count(path);
         let (lane, entered) = self.find_and_enter_lane(body, outline, goes_on);
+        let session = self.named_session(body, outline);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
@@ -151,7 +155,8 @@ impl ContextBuilder<'_> {
             },
             caller: self.caller,
             lane,
-            session_hash: self.session_hash(body, outline),
+            session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
+            session_label: session.map(|session| session.label().into()),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             pinned_profile: pin.map(|pin| pin.profile),
@@ -186,13 +191,12 @@ impl ContextBuilder<'_> {
         })
     }
 
-    /// Returns the hash of the named session. `None` if it has no name, or no tool service is configured.
-    fn session_hash(&self, body: &[u8], outline: &Outline) -> Option<[u8; 32]> {
+    /// Returns the named session. `None` if it has no name, or no tool service is configured.
+    fn named_session(&self, body: &[u8], outline: &Outline) -> Option<session::SessionId> {
         if !self.path.late.is_used() {
             return None;
         }
-        let session = self.session_evidence(body, outline)?.named_session()?;
-        Some(session.hash(&self.caller))
+        self.session_evidence(body, outline)?.named_session()
     }
 
     /// Returns the origin of the credential, and what the body binds it to.

@@ -39,7 +39,7 @@ pub const POST_ANSWERS: [&str; 9] = [
 /// The first three are posts: in time, after the conversation continued, and before the call was recorded. `delivered`
 /// and `acked` are the way to its owner. `conflict` to `cancelled` are refused posts. `unread` is a failed read of the
 /// ledger, and `lost` a change that the ledger never stored.
-pub const LATE_RESULT_EVENTS: [&str; 15] = [
+pub const LATE_RESULT_EVENTS: [&str; 16] = [
     "attached",
     "detached",
     "parked",
@@ -52,6 +52,7 @@ pub const LATE_RESULT_EVENTS: [&str; 15] = [
     "unclaimed",
     "withheld",
     "corrected",
+    "withdrawn",
     "unrecorded",
     "unread",
     "lost",

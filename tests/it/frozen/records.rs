@@ -145,7 +145,15 @@ fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
         _ => value.posted(version, made_at),
     };
     let withheld = if version > 1 {
-        format!(" flags={:?}", [value.byte(), value.byte(), value.byte()])
+        {
+            let flags = [value.byte(), value.byte(), value.byte()];
+            let label = if value.byte() == 1 {
+                value.text()
+            } else {
+                "-".to_owned()
+            };
+            format!(" flags={flags:?} label={label}")
+        }
     } else {
         String::new()
     };

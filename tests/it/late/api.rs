@@ -80,6 +80,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
     let call = ObservedCall {
         lane: Some(LaneId::main_lanes(&Caller::of_account(principal(app, name)), "s")[0]),
         session: None,
+        session_label: None,
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
@@ -175,7 +176,10 @@ async fn a_result_is_posted_looked_up_and_acknowledged() {
     is(&ask(&app, &path, BEN, "").await, 404, "not_found");
     is(&ask(&app, &path, ANN, "").await, 200, "acked");
     is(&ask(&app, &path, ANN, "").await, 200, "acked");
-    assert_eq!(get(&app, "outstanding", ANN).await.text(), r#"{"outstanding":[]}"#);
+    assert_eq!(
+        get(&app, "outstanding", ANN).await.text(),
+        r#"{"outstanding":[],"next":null}"#
+    );
     let answer = app.ask(post_with("/anthropic/v1/messages", ANN, b"{}")).await;
     assert_eq!(answer.header("x-antiphon-pending-results"), None);
 
@@ -213,7 +217,10 @@ async fn other_callers_calls_look_absent() {
         let closed = ask(&app, "sessions/s1/close", ben, "").await;
         let nothing = ask(&app, "sessions/nothing/close", ben, "").await;
         assert_eq!((closed.status(), &closed.body), (nothing.status(), &nothing.body));
-        assert_eq!(get(&app, "outstanding", ben).await.text(), r#"{"outstanding":[]}"#);
+        assert_eq!(
+            get(&app, "outstanding", ben).await.text(),
+            r#"{"outstanding":[],"next":null}"#
+        );
     }
     assert_eq!(lookup(&app, ANN, STRONG).await.json()["results"][0]["content"], "ann's");
 }
@@ -321,7 +328,7 @@ async fn unauthenticated_services_get_404() {
     ] {
         is(&ask(&app, path, fields, "{}").await, 404, "not_found");
     }
-    is(&get(&app, &result, TOOLS).await, 404, "not_found");
+    is(&get(&app, &result, TOOLS).await, 405, "wrong_method");
 }
 
 #[tokio::test]
@@ -512,6 +519,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
     let call = |id: &str| ObservedCall {
         lane: None,
         session: Some(antiphon::session::session_hash(ann, b"s1")),
+        session_label: None,
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),

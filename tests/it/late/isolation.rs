@@ -323,6 +323,7 @@ impl World {
         let opened = ObservedCall {
             lane: Some(Self::lane(call.lane)),
             session: None,
+            session_label: None,
             strength: SessionStrength::Strong,
             id: wanted.id,
             tool: wanted.tool,
@@ -431,8 +432,12 @@ impl World {
     async fn outstanding(&mut self) {
         let who = self.random_caller();
         let caller = self.who(who);
-        let found = self.late.list_outstanding(caller, 0, 999).await.unwrap();
-        let contents = self.late.read_contents(caller, &found.results, near_deadline()).await;
+        let found = self
+            .late
+            .list_calls(caller, antiphon::late::CallFilter::default(), 0, 999)
+            .await
+            .unwrap();
+        let contents = self.late.read_contents(caller, &found.calls, near_deadline()).await;
         let found: BTreeSet<String> = contents.unwrap().into_iter().flatten().collect();
         let expected = self.model.calls.iter();
         let expected =

@@ -36,6 +36,7 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         account: *principal(account).as_bytes(),
         lane: None,
         session: None,
+        session_label: None,
         strength: SessionStrength::Strong,
         id: id.as_bytes().to_vec(),
         tool: tool.as_bytes().to_vec(),

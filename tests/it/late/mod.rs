@@ -7,6 +7,7 @@ pub(crate) mod contents;
 pub(crate) mod entries;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
+pub(crate) mod lists;
 pub(crate) mod matching;
 pub(crate) mod mistaken_calls;
 pub(crate) mod parking;
