@@ -21,6 +21,7 @@ mod record_names;
 mod recording;
 pub mod records;
 mod settings;
+mod settle_queue;
 mod settling;
 mod worker;
 
@@ -43,8 +44,8 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Index, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind,
-        RecordName, RecordOwners, Unread, flush_queue, job_queue,
+        CommitStep, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName,
+        RecordOwners, Unread, flush_queue, job_queue,
     },
     repair::Tier,
     session::{LaneId, session_hash},
@@ -53,6 +54,7 @@ use crate::{
 use matching::{NamedCall, Service};
 use pending::PostedResults;
 use records::RecordedCall;
+use settle_queue::SettleQueue;
 
 /// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
 const CACHE_ENTRIES_MAX: u64 = 100_000;
@@ -101,8 +103,8 @@ struct LateStoreInner {
     feed: feed::FeedSender,
     /// Calls whose posted results were put into a request.
     given: Cache<RecordKey, ()>,
-    /// Indexes whose parked results are about to be settled.
-    scheduled: Cache<Index, ()>,
+    /// Parked results whose matches settle at a known time.
+    settle_queue: Arc<SettleQueue>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
 }
 
@@ -137,7 +139,7 @@ impl LateStore {
             record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked]),
             feed: feed::FeedSender::default(),
             given: bounded_cache(),
-            scheduled: bounded_cache(),
+            settle_queue: Arc::default(),
             jobs,
         }));
         let writer = LateWriter(Arc::downgrade(&late.0));
@@ -418,7 +420,7 @@ impl LateStore {
         let store = Arc::downgrade(&self.0);
         drop(self);
         owners.load(ledger).await;
-        parking::expire_regularly(store).await;
+        parking::run_upkeep(store).await;
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

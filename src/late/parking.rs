@@ -3,7 +3,10 @@
 //! A result without an owner goes to the only call of its id. A second call may be recorded a moment later, so a match
 //! with a new call must stay unique for a while.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::time::sleep;
 
@@ -77,7 +80,7 @@ pub(super) async fn park_result(
     Ok(match met {
         SettleOutcome::Done(outcome) => outcome,
         SettleOutcome::TooEarly(at) => {
-            schedule_settle(late, record_names::call_index(named.call_id), at);
+            late.0.settle_queue.add(record_names::call_index(named.call_id), at);
             PostOutcome::Parked {
                 until: parked_until(late, made_at),
             }
@@ -90,7 +93,6 @@ pub(super) async fn park_result(
 
 /// Settles the parked results that name a call of this index, as far as their matches have settled.
 pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
-    late.0.scheduled.invalidate(&index);
     let may_wait = |service: &Service| late.0.record_owners.may_have(RecordKind::Parked, service.principal);
     // Most calls are recorded while no result is parked at all.
     if !late.0.services.iter().any(may_wait) {
@@ -113,7 +115,7 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
         };
         match settling::settle_named(late, &named_call(service, &parked), post).await {
             Ok(SettleOutcome::Done(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
-            Ok(SettleOutcome::TooEarly(at)) => schedule_settle(late, index, at),
+            Ok(SettleOutcome::TooEarly(at)) => late.0.settle_queue.add(index, at),
             Ok(SettleOutcome::NotRecorded) => {}
             // An error of one result must not delay the others.
             Err(error) => failed = Some(error),
@@ -122,19 +124,41 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
     failed.map_or(Ok(()), Err)
 }
 
-/// Settles what a restart has interrupted, then expires parked results every ten minutes. Runs until the store is
-/// dropped.
-pub(super) async fn expire_regularly(late: std::sync::Weak<LateStoreInner>) {
-    let mut is_start = true;
-    while let Some(late) = late.upgrade().map(LateStore) {
-        for service in late.0.services.clone() {
-            if let Err(error) = expire_of_service(&late, &service, is_start).await {
-                tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
-            }
+/// Settles what a restart has interrupted. Then settles what is due, and expires parked results every ten minutes. Runs
+/// until the store is dropped.
+pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
+    let mut next_expiry = None;
+    loop {
+        let Some(late) = store.upgrade().map(LateStore) else {
+            return;
+        };
+        let is_start = next_expiry.is_none();
+        if next_expiry.is_none_or(|at| at <= clock::now()) {
+            expire_parked(&late, is_start).await;
+            next_expiry = Some(clock::now() + EXPIRY_INTERVAL);
         }
-        is_start = false;
+        let now = clock::unix_time();
+        for index in late.0.settle_queue.take_due(now) {
+            late.queue_job(LateJob::Settle(index));
+        }
+        let queue = Arc::clone(&late.0.settle_queue);
+        // Dropped while waiting: this task must not keep the store alive.
         drop(late);
-        sleep(EXPIRY_INTERVAL).await;
+        let until_due = queue.first_due().map(|at| at.saturating_sub(now));
+        let pause = until_due.unwrap_or(EXPIRY_INTERVAL).min(EXPIRY_INTERVAL);
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = queue.changed() => {}
+        }
+    }
+}
+
+/// Expires the parked results of every service. With `settles` it settles the others.
+async fn expire_parked(late: &LateStore, settles: bool) {
+    for service in late.services() {
+        if let Err(error) = expire_of_service(late, service, settles).await {
+            tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
+        }
     }
 }
 
@@ -168,21 +192,6 @@ async fn expire_of_service(late: &LateStore, service: &Service, settles: bool) -
             }
         }
     }
-}
-
-/// Queues the settling of an index for a later time, once.
-fn schedule_settle(late: &LateStore, index: Index, at: Moment) {
-    if late.0.scheduled.contains_key(&index) {
-        return;
-    }
-    late.0.scheduled.insert(index, ());
-    let (store, pause) = (Arc::downgrade(&late.0), at.saturating_sub(clock::unix_time()));
-    tokio::spawn(async move {
-        sleep(pause).await;
-        if let Some(late) = store.upgrade().map(LateStore) {
-            late.queue_job(LateJob::Settle(index));
-        }
-    });
 }
 
 /// Returns the time until which a result that was parked at `made_at` waits for its call.

@@ -72,8 +72,7 @@ impl PostedResults {
     pub(super) fn unread_behind(&self, principal: Principal) -> Option<u64> {
         // Inserted before the read, so that a change during the read is not lost.
         let known = self.0.get_with(principal, Arc::default);
-        let behind = lock_known(&known).unread_behind;
-        behind
+        lock_known(&known).unread_behind
     }
 
     /// Notes that the ledger has no results of this principal.

@@ -89,7 +89,11 @@ impl LedgerOperation {
     /// Reads the operation from the head of a request.
     fn from_request(head: &Parts) -> Result<Self, ApiRefusal> {
         let not_found = ApiRefusal::from_code(ApiErrorCode::NotFound);
-        let rest = head.uri.path().strip_prefix(PATH_PREFIX).ok_or(not_found.clone())?;
+        let rest = head
+            .uri
+            .path()
+            .strip_prefix(PATH_PREFIX)
+            .ok_or_else(|| not_found.clone())?;
         let parts: Vec<&str> = rest.split('/').collect();
         // Decoded bytes, not text: call ids may contain anything.
         let named = |text: &str| {

@@ -144,7 +144,8 @@ fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option
     };
     row.push_str(&members);
     if let Some(content) = content {
-        row.push_str(&format!(",\"content\":{}", readable_content(content)));
+        row.push_str(",\"content\":");
+        row.push_str(&readable_content(content));
     }
     row.push('}');
     row

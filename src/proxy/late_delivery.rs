@@ -69,6 +69,49 @@ pub(super) struct LedgerWait {
 /// Calls of a body by their names.
 type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
 
+/// Late texts with the messages that they belong to.
+#[derive(Debug, Default)]
+struct PlacedTexts {
+    texts: Vec<(usize, String)>,
+    /// Calls whose results they are.
+    calls: HashSet<RecordName>,
+    /// The anchor and the calls of the last text. `None` if a turn of the assistant follows it.
+    last: Option<(Anchor, Vec<RecordName>)>,
+}
+
+impl PlacedTexts {
+    fn add(&mut self, place: &LatePlace, appended: &AppendedText) {
+        self.texts.push((place.message, appended.text.clone()));
+        self.calls.extend(&appended.calls);
+        self.last = (!place.is_answered).then(|| (place.anchor, appended.calls.clone()));
+    }
+
+    /// Returns the body with the texts. `None` if there are none.
+    fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<WithLateTexts> {
+        let append = |texts: &[(usize, String)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
+        let (_, others) = self.texts.split_last()?;
+        let body = append(&self.texts)?;
+        let last = self.last.and_then(|(anchor, calls)| {
+            let body_without = if others.is_empty() {
+                Some(plain.clone())
+            } else {
+                append(others)
+            };
+            Some(LastText {
+                anchor,
+                calls,
+                body_without: body_without?,
+            })
+        });
+        let texts = LateTexts {
+            count: self.texts.len(),
+            calls: self.calls,
+            last,
+        };
+        Some(WithLateTexts { body, texts })
+    }
+}
+
 /// Delivery of the results of one caller into one body.
 pub(super) struct LateDelivery<'r> {
     pub(super) results: &'r LateResults,
@@ -103,83 +146,54 @@ impl LateDelivery<'_> {
             return Ok(None);
         };
         let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
-        let known = self
-            .results
-            .recall
-            .texts_at(caller, &anchors, is_patient, deadline)
-            .await?;
-        let by_name = self.index_by_name(&calls);
-        let (mut texts, mut inserted): (Vec<(usize, String)>, HashSet<RecordName>) = (Vec::new(), HashSet::new());
-        let last_message = places.last().map_or(usize::MAX, |place| place.message);
-        let mut last_text = None;
-        for place in &places {
-            // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
-            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
-            let stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
-            let Some(appended) = stored.filter(is_its).next() else {
-                continue;
-            };
-            // Two branches of a conversation may have been merged: each result is inserted once.
-            if !appended.calls.is_empty() && appended.calls.iter().all(|call| inserted.contains(call)) {
-                continue;
-            }
-            // A branch that got these results in their places does not get them twice.
-            if self.are_pinned_in_place(&by_name, appended, deadline).await {
-                continue;
-            }
-            texts.push((place.message, appended.text.clone()));
-            inserted.extend(&appended.calls);
-            last_text = (place.message == last_message).then(|| (place.anchor, appended.calls.clone()));
-            // A turn of the assistant follows: the model has seen these results.
-            if place.is_answered {
-                self.results
-                    .late
-                    .note_acknowledged(caller, appended.calls.iter().copied());
-            }
-        }
+        let recall = &self.results.recall;
+        let known = recall.texts_at(caller, &anchors, is_patient, deadline).await?;
+        let mut texts = self.find_stored(&places, &calls, &known).await;
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
         let last = places
             .last()
             .filter(|place| may_add && !place.is_answered && !known.contains_key(&place.anchor));
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.waiting_texts(plain, &calls, &inserted, deadline).await
-            && let Some((stored, _)) = self
-                .results
-                .recall
-                .append_text(caller, place.anchor, appended, deadline)
-                .await
+            && let Some(appended) = self.waiting_texts(plain, &calls, &texts.calls, deadline).await
+            && let Some((stored, _)) = recall.append_text(caller, place.anchor, appended, deadline).await
         {
-            texts.push((place.message, stored.text.clone()));
-            inserted.extend(&stored.calls);
-            last_text = Some((place.anchor, stored.calls.clone()));
+            texts.add(place, &stored);
         }
-        if texts.is_empty() {
-            return Ok(None);
-        }
-        let append = |texts: &[(usize, String)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
-        let Some(body) = append(&texts) else {
-            return Ok(None);
-        };
-        let last = last_text.and_then(|(anchor, calls)| {
-            let (_, others) = texts.split_last()?;
-            let body_without = if others.is_empty() {
-                plain.clone()
-            } else {
-                append(others)?
+        Ok(texts.append_to(plain, paired))
+    }
+
+    /// Finds the texts that earlier requests have put at these places. Acknowledges those that the model has seen.
+    async fn find_stored(
+        &self,
+        places: &[LatePlace],
+        calls: &[BodyCall],
+        known: &HashMap<Anchor, Arc<AppendedText>>,
+    ) -> PlacedTexts {
+        let (mut texts, by_name) = (PlacedTexts::default(), self.index_by_name(calls));
+        for place in places {
+            // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
+            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
+            let mut stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
+            let Some(appended) = stored.find(is_its) else {
+                continue;
             };
-            Some(LastText {
-                anchor,
-                calls,
-                body_without,
-            })
-        });
-        let texts = LateTexts {
-            count: texts.len(),
-            calls: inserted,
-            last,
-        };
-        Ok(Some(WithLateTexts { body, texts }))
+            // Two branches of a conversation may have been merged: each result is inserted once.
+            if !appended.calls.is_empty() && appended.calls.iter().all(|call| texts.calls.contains(call)) {
+                continue;
+            }
+            // A branch that got these results in their places does not get them twice.
+            if self.are_pinned_in_place(&by_name, appended, self.wait.deadline).await {
+                continue;
+            }
+            texts.add(place, appended);
+            // A turn of the assistant follows: the model has seen these results.
+            if place.is_answered {
+                let late = &self.results.late;
+                late.note_acknowledged(self.results.caller, appended.calls.iter().copied());
+            }
+        }
+        texts
     }
 
     /// Collects the results to append now: of calls in this body whose answer there does not contain the result.
@@ -349,11 +363,9 @@ fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
         .result
         .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
     let content = result.content.of(body);
-    let [a, b, c, d, e, f, g, h, ..] = digest_of([content]);
-    Some((
-        std::str::from_utf8(content).ok()?,
-        u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-    ))
+    let digest = digest_of([content]);
+    let (hash, _) = digest.split_first_chunk()?;
+    Some((std::str::from_utf8(content).ok()?, u64::from_le_bytes(*hash)))
 }
 
 /// Returns `true` if the client's answer of a call is known to contain the result.

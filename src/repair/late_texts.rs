@@ -89,14 +89,14 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
             Role::Assistant => {
                 turn.start = if turn.end == index { turn.start } else { index };
                 (turn.end, turn_told) = (index + 1, None);
-                let calls = conversation
+                let mut calls = conversation
                     .parts_of(message)
                     .iter()
                     .filter_map(|part| match &part.kind {
                         PartKind::Call(call) => Some(call.call_name()),
                         _ => None,
                     });
-                last_call = calls.last().or(last_call);
+                last_call = calls.next_back().or(last_call);
             }
             Role::User if !turn.is_empty() && has_user_text(conversation, message) => {
                 // Computed once a turn, however many messages follow it.

@@ -21,8 +21,8 @@ pub fn shorten_result<'c>(content: &'c str, id: &str, max: usize) -> Cow<'c, str
         return Cow::Borrowed(content);
     }
     let first = max / BEGINNING.1 * BEGINNING.0;
-    let begin = text.floor_char_boundary(first);
-    let end = text.ceil_char_boundary(text.len().saturating_sub(max.saturating_sub(first)));
+    let begin = boundary_before(&text, first);
+    let end = boundary_before(&text, text.len().saturating_sub(max.saturating_sub(first)));
     let (Some(beginning), Some(ending)) = (text.get(..begin), text.get(end..)) else {
         return Cow::Borrowed(content);
     };
@@ -34,6 +34,11 @@ pub fn shorten_result<'c>(content: &'c str, id: &str, max: usize) -> Cow<'c, str
         quote_string(id),
     );
     Cow::Owned(quote_string(&shortened))
+}
+
+/// Returns the last boundary of a character at or before `at`.
+fn boundary_before(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Returns `true` if a content is a list with a block that is no text.

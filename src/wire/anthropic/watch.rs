@@ -35,8 +35,8 @@ pub(crate) const STOP_REASONS: [&str; 8] = [
 pub(crate) struct AnthropicEventReader {
     reasoning_at: Option<u64>,
     compaction_at: Option<u64>,
-    /// The block of a call whose arguments are noted.
-    call_at: Option<u64>,
+    /// The index of a call's block whose arguments are noted.
+    open_call: Option<u64>,
 }
 
 /// The members of an event that facts come from.
@@ -55,7 +55,7 @@ impl AnthropicEventReader {
     /// Reads the data of one event called `name`.
     pub(crate) fn read_event(&mut self, name: &[u8], data: &[u8], facts: &mut Facts) -> EventActivity {
         let mut top = AnthropicEvent::default();
-        let notes_input = self.call_at.is_some();
+        let notes_input = self.open_call.is_some();
         read_object(data, |cursor, key| match key {
             b"type" => {
                 top.kind = cursor.read_text()?;
@@ -102,13 +102,13 @@ impl AnthropicEventReader {
 
     /// Returns `true` if no call is open whose arguments are noted.
     pub(crate) const fn skips_deltas(&self) -> bool {
-        self.call_at.is_none()
+        self.open_call.is_none()
     }
 
     /// Adds a piece to the arguments of the open call.
     fn add_input(&self, top: &AnthropicEvent<'_>, facts: &mut Facts) {
-        if self.call_at.is_some()
-            && self.call_at == top.index
+        if self.open_call.is_some()
+            && self.open_call == top.index
             && let Some(call) = facts.calls.list.last_mut()
         {
             // The block began with an empty object, which the first piece replaces.
@@ -124,7 +124,7 @@ impl AnthropicEventReader {
         let listed = facts.calls.list.len();
         self.start_phase(top, facts);
         let is_new_call = facts.calls.notes_inputs && facts.calls.list.len() > listed;
-        self.call_at = top.index.filter(|_| is_new_call);
+        self.open_call = top.index.filter(|_| is_new_call);
     }
 
     /// Notes a block that starts, and remembers the index of a phase that it keeps open.
@@ -138,7 +138,7 @@ impl AnthropicEventReader {
 
     /// Notes the end of the block at `index`.
     fn stop_block(&mut self, index: Option<u64>, facts: &mut Facts) {
-        self.call_at = self.call_at.filter(|at| index != Some(*at));
+        self.open_call = self.open_call.filter(|at| index != Some(*at));
         for (phase, at) in [
             (&mut facts.reasoning, self.reasoning_at),
             (&mut facts.compaction, self.compaction_at),

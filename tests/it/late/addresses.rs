@@ -179,6 +179,54 @@ async fn a_resumed_conversation_keeps_the_result_of_its_call() {
     assert!(sent.contains("RESULT ONE"), "{sent}");
 }
 
+fn anthropic_stream([front, back]: [&str; 2]) -> String {
+    use events::anthropic::{end, start, stop, text_start};
+    let begin = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "call_0", "name": "render", "input": {}}});
+    let delta = |part: &str| json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": part}});
+    let event = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    let parts = [
+        event(&begin),
+        event(&delta("")),
+        event(&delta(front)),
+        event(&delta(back)),
+    ]
+    .concat();
+    start() + &text_start(0) + &events::anthropic::text(0, "so") + &stop(0) + &parts + &stop(1) + &end("tool_use")
+}
+
+fn chat_stream([front, back]: [&str; 2]) -> String {
+    let delta = |call: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"id": "c1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": null}]})
+        )
+    };
+    let first =
+        delta(json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": "render", "arguments": ""}}));
+    let piece = |part: &str| delta(json!({"index": 0, "function": {"arguments": part}}));
+    events::chat::start() + &first + &piece(front) + &piece(back) + &events::chat::end("tool_calls")
+}
+
+fn responses_stream(text: &str) -> String {
+    let item = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_2", "name": "render", "arguments": arguments});
+    let event = |kind: &str, arguments: &str| {
+        format!(
+            "event: {kind}\ndata: {}\n\n",
+            json!({"type": kind, "output_index": 0, "item": item(arguments)})
+        )
+    };
+    events::responses::start()
+        + &event("response.output_item.added", "")
+        + &event("response.output_item.done", text)
+        + &events::responses::end()
+}
+
+fn gemini_stream(input: &Value) -> String {
+    let part = json!({"functionCall": {"name": "render", "args": input}});
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]});
+    format!("data: {chunk}\n\n") + &events::gemini::end("STOP")
+}
+
 /// The input is recorded from streams of every format, however it is cut.
 #[tokio::test(start_paused = true)]
 async fn inputs_are_recorded_from_streams_of_every_format() {
@@ -191,51 +239,9 @@ async fn inputs_are_recorded_from_streams_of_every_format() {
     let input = json!({"path": "a\"b\u{e9}", "n": [1, 2]});
     let text = input.to_string();
     let (front, back) = text.split_at(9);
-    let anthropic = {
-        use events::anthropic::{end, start, stop, text_start};
-        let begin = json!({"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "call_0", "name": "render", "input": {}}});
-        let delta = |part: &str| json!({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": part}});
-        let event = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
-        let parts = [
-            event(&begin),
-            event(&delta("")),
-            event(&delta(front)),
-            event(&delta(back)),
-        ]
-        .concat();
-        start() + &text_start(0) + &events::anthropic::text(0, "so") + &stop(0) + &parts + &stop(1) + &end("tool_use")
-    };
-    let chat = {
-        let delta = |call: Value| {
-            format!(
-                "data: {}\n\n",
-                json!({"id": "c1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": null}]})
-            )
-        };
-        let first = delta(
-            json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": "render", "arguments": ""}}),
-        );
-        let piece = |part: &str| delta(json!({"index": 0, "function": {"arguments": part}}));
-        events::chat::start() + &first + &piece(front) + &piece(back) + &events::chat::end("tool_calls")
-    };
-    let responses = {
-        let item = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_2", "name": "render", "arguments": arguments});
-        let event = |kind: &str, arguments: &str| {
-            format!(
-                "event: {kind}\ndata: {}\n\n",
-                json!({"type": kind, "output_index": 0, "item": item(arguments)})
-            )
-        };
-        events::responses::start()
-            + &event("response.output_item.added", "")
-            + &event("response.output_item.done", &text)
-            + &events::responses::end()
-    };
-    let gemini = {
-        let part = json!({"functionCall": {"name": "render", "args": input}});
-        let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]});
-        format!("data: {chunk}\n\n") + &events::gemini::end("STOP")
-    };
+    let anthropic = anthropic_stream([front, back]);
+    let chat = chat_stream([front, back]);
+    let (responses, gemini) = (responses_stream(&text), gemini_stream(&input));
     for (path, body, stream, id) in [
         (
             "/anthropic/v1/messages",

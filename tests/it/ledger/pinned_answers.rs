@@ -240,7 +240,8 @@ impl SwitchableLedger {
 
     /// Makes every operation take this long.
     pub(crate) fn slow_down(&self, delay: Duration) {
-        self.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
+        let delay = u64::try_from(delay.as_millis()).unwrap();
+        self.delay.store(delay, Ordering::Relaxed);
     }
 
     fn through<'l, T: Send + 'l>(&'l self, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {

@@ -1,0 +1,52 @@
+//! Parked results whose matches settle at a known time.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use crate::ledger::{Index, Moment};
+
+/// Entries of a queue. Further results settle once the process starts again.
+const QUEUED_MAX: usize = 100_000;
+
+/// Indexes of parked results, by the time at which their matches settle.
+#[derive(Debug, Default)]
+pub(super) struct SettleQueue {
+    due: Mutex<BTreeSet<(Moment, Index)>>,
+    changed: Notify,
+}
+
+impl SettleQueue {
+    /// Adds an index.
+    pub(super) fn add(&self, index: Index, at: Moment) {
+        let mut due = self.lock_due();
+        if due.len() < QUEUED_MAX && due.insert((at, index)) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Removes and returns the indexes that are due.
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Index> {
+        let mut due = self.lock_due();
+        let later = due.split_off(&(now, [u8::MAX; 16]));
+        let taken = std::mem::replace(&mut *due, later);
+        taken.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Returns the time of the first index.
+    pub(super) fn first_due(&self) -> Option<Moment> {
+        self.lock_due().first().map(|(at, _)| *at)
+    }
+
+    /// Waits for a new index.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn lock_due(&self) -> MutexGuard<'_, BTreeSet<(Moment, Index)>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
