@@ -96,6 +96,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
     let ttl = lowering.value_or_report("ledger.ttl", values::parse_long_duration(&section.ttl, TIMEOUT_MIN));
     LateSettings {
         ttl: ttl.unwrap_or_default(),
+        delivers_in_loops: section.deliver_in_loops,
         result_bytes_max: lowering
             .value_or_report("ledger.result_bytes_max", values::parse_size(&section.result_bytes_max))
             .unwrap_or_default(),
@@ -137,7 +138,15 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
             );
         }
         let tier = section.tier.into();
-        tools.insert(name, ToolSettings { tier, max_duration });
+        let is_provisional = section.provisional;
+        tools.insert(
+            name,
+            ToolSettings {
+                tier,
+                max_duration,
+                is_provisional,
+            },
+        );
     }
     tools
 }

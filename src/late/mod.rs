@@ -156,6 +156,16 @@ impl LateStore {
         &self.0.services
     }
 
+    /// Returns `true` if the answers that clients give to this tool's calls are not final.
+    pub fn is_provisional(&self, tool: &[u8]) -> bool {
+        self.0.settings.tool_settings(tool).is_provisional
+    }
+
+    /// Returns `true` if late results are also appended behind tool results, without words of the user.
+    pub fn delivers_in_loops(&self) -> bool {
+        self.0.settings.delivers_in_loops
+    }
+
     /// Returns the limit of a posted result in a request, in bytes.
     pub fn result_bytes_max(&self) -> usize {
         self.0.settings.result_bytes_max

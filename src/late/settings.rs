@@ -34,6 +34,8 @@ pub struct ToolSettings {
     pub tier: Tier,
     /// The longest run of the tool. `None` means [`LateSettings::ttl`].
     pub max_duration: Option<Duration>,
+    /// `true` if the answers that clients give to its calls are not final, such as "job started".
+    pub is_provisional: bool,
 }
 
 /// Settings of late results.
@@ -47,6 +49,8 @@ pub struct LateSettings {
     pub principals: PrincipalSettings,
     /// Time that a call waits for its result, and a result for its call and its caller. The default is 7 days.
     pub ttl: Duration,
+    /// `true` if late results are also appended behind tool results, without words of the user.
+    pub delivers_in_loops: bool,
     /// Bytes of a posted result in a request. Of a longer one the beginning and the end are inserted. The default is
     /// 256 KiB.
     pub result_bytes_max: usize,
@@ -64,6 +68,7 @@ impl Default for LateSettings {
             tools: BTreeMap::new(),
             principals: PrincipalSettings::default(),
             ttl: Duration::from_secs(7 * 24 * 60 * 60),
+            delivers_in_loops: false,
             result_bytes_max: 256 * 1024,
             detach_after: Duration::from_secs(5 * 60),
             settling: Duration::from_secs(10),

@@ -31,6 +31,8 @@ pub(super) const FAULT: HeaderName = HeaderName::from_static("x-antiphon-fault")
 pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase");
 /// `x-antiphon-mode`.
 pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
+/// `x-antiphon-provisional`: ids of calls whose answers in the request are not final, or `*` for all.
+pub(super) const PROVISIONAL: HeaderName = HeaderName::from_static("x-antiphon-provisional");
 /// `x-antiphon-client-token`.
 pub(super) const CLIENT_TOKEN: HeaderName = HeaderName::from_static("x-antiphon-client-token");
 /// `x-should-retry`, which the official SDKs obey.

@@ -132,8 +132,10 @@ impl LateDelivery<'_> {
         let caller = self.results.caller;
         let LedgerWait { deadline, is_patient } = self.wait;
         // What a restart would forget is not put in: later requests would not contain the same prefix.
-        let ends_with_words = adds && outline.ends_with_user_text;
-        let may_add = ends_with_words && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
+        let in_loops = self.results.late.delivers_in_loops();
+        let ends_with_user = outline.ends_with_user_text || (in_loops && !outline.last_results.is_empty());
+        let may_add =
+            adds && ends_with_user && self.results.recall.survives_restart() && self.results.late.has_posted(caller);
         // Most requests end here, without a wait.
         if !may_add && !self.results.recall.may_have_texts(caller) {
             return Ok(None);
@@ -142,7 +144,8 @@ impl LateDelivery<'_> {
         if !self.results.late.callers().verify(caller, deadline).await? {
             return Ok(None);
         }
-        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired), paired.all_calls()))) else {
+        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired, in_loops), paired.all_calls())))
+        else {
             return Ok(None);
         };
         let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
@@ -386,7 +389,7 @@ pub(super) fn append_at_end(
         return None;
     }
     // A message that a later turn answers is part of the prefix, and must stay as it is.
-    let place = late_places(paired).pop().filter(|place| !place.is_answered)?;
+    let place = late_places(paired, false).pop().filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
     // No text may follow while a tool runs at the provider. Only the very last message may still change.
     if paired.takes_only_results() || !is_last {

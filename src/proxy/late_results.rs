@@ -2,6 +2,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use http::HeaderValue;
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -32,6 +33,8 @@ pub(super) struct LateResults {
     pub(super) session: Option<[u8; 32]>,
     /// Name of the session, as the client sends it.
     pub(super) session_label: Option<Box<str>>,
+    /// Value of `x-antiphon-provisional`: ids of calls whose answers are not final, separated by commas, or `*`.
+    pub(super) provisional: Option<HeaderValue>,
 }
 
 impl LateResults {
@@ -101,8 +104,8 @@ impl LateResults {
             };
             let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
-            // A text that only says that the result was lost leaves the call open.
-            if answer.is_some_and(|answer| !answer.lost) {
+            // A text that only says that the result was lost leaves the call open, and so does one that is not final.
+            if answer.is_some_and(|answer| !answer.lost) && !self.is_provisional(&call.id, &tool) {
                 let wanted = CallQuery {
                     id: call.id.to_vec(),
                     tool: tool.to_vec(),
@@ -120,6 +123,15 @@ impl LateResults {
             }
         }
         self.late.record_calls(self.caller, open);
+    }
+
+    /// Returns `true` if the client's answers of this call are not final: its header or the tool's settings say so.
+    fn is_provisional(&self, id: &[u8], tool: &[u8]) -> bool {
+        let listed = self.provisional.as_ref().is_some_and(|ids| {
+            let mut ids = ids.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+            ids.any(|listed| listed == b"*" || listed == id)
+        });
+        listed || self.late.is_provisional(tool)
     }
 
     /// Detaches the calls of the lane: no client waits for their results any more.

@@ -27,7 +27,8 @@ use crate::{
 /// Hash that identifies a place.
 pub type Anchor = [u8; 32];
 
-/// A user's message with text behind an assistant turn. Each place in a body has an anchor of its own.
+/// A user's message with text behind an assistant turn, or the last message of the results behind one. Each place in a
+/// body has an anchor of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatePlace {
     /// Its identity.
@@ -49,8 +50,11 @@ impl LatePlace {
 }
 
 /// Returns the places of the only history, in document order. Empty for a batch.
-pub fn late_places(paired: &Paired<'_>) -> Vec<LatePlace> {
-    paired.only_conversation().map(find_places).unwrap_or_default()
+///
+/// With `in_loops` the messages count too that contain results and no text of the user.
+pub fn late_places(paired: &Paired<'_>, in_loops: bool) -> Vec<LatePlace> {
+    let conversation = paired.only_conversation();
+    conversation.map_or_else(Vec::new, |conversation| find_places(conversation, in_loops))
 }
 
 /// Appends texts to messages, each behind the user's own text. Other messages stay as they are.
@@ -61,12 +65,13 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
     validate(body)?;
     let json = Json::new(body);
     let is_apart = paired.wire.pairing_rules().words == WordsPlace::ApartFromResults;
-    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
     let message = |(index, text): &(usize, String)| {
         let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
-        // This provider refuses text beside results, so the text gets a message of its own behind them.
-        if is_apart && conversation.parts_of(message).iter().any(is_result) {
+        // Only Messages has results and text in one message. Elsewhere, and where a provider refuses text beside results,
+        // the text gets a message of its own behind them.
+        let is_alone = is_apart || paired.wire.format != Format::Anthropic && !has_user_text(conversation, message);
+        if is_alone && has_results(conversation, message) {
             return Some(insert_message(paired.wire.format, message, text));
         }
         insert_text(json, paired.wire.format, message, text)
@@ -77,7 +82,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]
 }
 
 /// Returns the places of a history, in document order.
-fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
+fn find_places(conversation: &Conversation<'_>, in_loops: bool) -> Vec<LatePlace> {
     let messages = &conversation.messages;
     // The model has seen a message only if an assistant turn follows it.
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
@@ -98,7 +103,7 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
                     });
                 last_call = calls.next_back().or(last_call);
             }
-            Role::User if !turn.is_empty() && has_user_text(conversation, message) => {
+            Role::User | Role::Tool if !turn.is_empty() && is_place(conversation, index, in_loops) => {
                 // Computed once a turn, however many messages follow it.
                 let turn = turn_told.get_or_insert_with(|| turn_hash(conversation, turn.clone()));
                 let said = message_hash(message.span.of(conversation.body));
@@ -120,6 +125,25 @@ fn find_places(conversation: &Conversation<'_>) -> Vec<LatePlace> {
         }
     }
     places
+}
+
+/// Returns `true` if a late text may stand at the end of this message.
+fn is_place(conversation: &Conversation<'_>, index: usize, in_loops: bool) -> bool {
+    let Some(message) = conversation.messages.get(index) else {
+        return false;
+    };
+    if message.role == Role::User && has_user_text(conversation, message) {
+        return true;
+    }
+    // No text may stand between two results of a turn, nor before the user's own.
+    let next = conversation.messages.get(index.saturating_add(1));
+    let is_last = next.is_none_or(|next| next.role == Role::Assistant);
+    in_loops && is_last && has_results(conversation, message)
+}
+
+fn has_results(conversation: &Conversation<'_>, message: &Message) -> bool {
+    let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
+    conversation.parts_of(message).iter().any(is_result)
 }
 
 /// Returns `true` if a message contains text of the user.

@@ -52,6 +52,7 @@ fn world(ledger: &Arc<dyn Ledger>, desk: &Arc<Mutex<Desk>>) -> World {
     let durable = ToolSettings {
         tier: Tier::Durable,
         max_duration: None,
+        is_provisional: false,
     };
     let world = World::with(|builder| {
         builder.ledger = kept;

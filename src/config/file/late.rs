@@ -41,6 +41,8 @@ section! {
         pub detach_after: String = "5m".into(),
         /// Store of results that were seen in requests but not posted by a service.
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
+        /// Appends late results behind tool results too, for agents whose users never write.
+        pub deliver_in_loops: bool = false,
         /// Maximum size of a posted result in a request. Of a longer one the beginning and the end are inserted.
         pub result_bytes_max: String = "256KiB".into(),
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.

@@ -172,6 +172,8 @@ pub struct ToolSection {
     pub tier: TierName,
     /// Longest time that a call of the tool takes. At most one day and at most `ledger.ttl`.
     pub max_duration: Option<String>,
+    /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
+    pub provisional: bool,
 }
 
 /// Returns the JSON Schema of the file, for editors. All subschemas are inlined.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 
 use crate::{
     auth::{Caller, rotation::LaneBindings},
@@ -13,6 +13,7 @@ use crate::{
     proxy::{
         continuity::{ContinuityContext, RequestContinuity},
         data_path::DataPath,
+        headers,
         late_results::LateResults,
     },
     repair::ContinuityKind,
@@ -53,6 +54,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) session_hash: Option<[u8; 32]>,
     /// Name of that session, as the client sends it.
     pub(in crate::proxy) session_label: Option<Box<str>>,
+    /// Value of `x-antiphon-provisional`.
+    pub(in crate::proxy) provisional: Option<HeaderValue>,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -86,6 +89,7 @@ impl RequestContext {
             lane: self.lane,
             session: self.session_hash,
             session_label: self.session_label.clone(),
+            provisional: self.provisional.clone(),
         }
     }
 
@@ -157,6 +161,7 @@ impl ContextBuilder<'_> {
             lane,
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
+            provisional: self.headers.get(headers::PROVISIONAL).cloned(),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             pinned_profile: pin.map(|pin| pin.profile),

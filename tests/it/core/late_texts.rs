@@ -72,7 +72,7 @@ fn places(body: &[u8], wire: Wire) -> Vec<LatePlace> {
     let parsed = parse(body, wire);
     parsed.map_or_else(
         |_| Vec::new(),
-        |parsed| late_places(&parsed.pair(PairingContext::new(&policy))),
+        |parsed| late_places(&parsed.pair(PairingContext::new(&policy)), false),
     )
 }
 

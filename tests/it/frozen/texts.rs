@@ -158,7 +158,7 @@ fn late(facts: &mut String) {
     for (name, body) in LATE {
         let body = Bytes::from_static(body.as_bytes());
         let paired = paired(wire(name), &body);
-        let place = late_places(&paired).pop().unwrap();
+        let place = late_places(&paired, false).pop().unwrap();
         let done = append_texts(&paired, &body, &[(place.message, late.clone())]).unwrap();
         line(facts, &format!("appended {name}"), &text(&done));
     }

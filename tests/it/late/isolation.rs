@@ -218,6 +218,7 @@ impl World {
                     ToolSettings {
                         tier: Tier::Durable,
                         max_duration: None,
+                        is_provisional: false,
                     },
                 ),
                 (
@@ -225,6 +226,7 @@ impl World {
                     ToolSettings {
                         tier: Tier::Read,
                         max_duration: None,
+                        is_provisional: false,
                     },
                 ),
             ]),

@@ -8,6 +8,7 @@ pub(crate) mod entries;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
 pub(crate) mod lists;
+pub(crate) mod loops;
 pub(crate) mod matching;
 pub(crate) mod mistaken_calls;
 pub(crate) mod parking;
