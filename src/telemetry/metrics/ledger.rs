@@ -62,9 +62,7 @@ const READ_WRITE: [&str; 2] = ["read", "write"];
 /// Seconds of a ledger operation: microseconds in memory, milliseconds if a commit waits for the disk.
 const OP_BUCKETS: [f64; 10] = [0.000_05, 0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
 /// Seconds from a post to the delivery: from the next request to a week.
-const AGE_BUCKETS: [f64; 10] = [
-    1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
-];
+const AGE_BUCKETS: [f64; 6] = [10.0, 60.0, 900.0, 14_400.0, 86_400.0, 604_800.0];
 
 metric_table! {
     /// Metrics of the ledger.
