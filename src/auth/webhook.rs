@@ -57,18 +57,18 @@ impl WebhookKey {
             .ok_or(WebhookKeyParseError)
     }
 
+    /// Returns `true` if a timestamp is within 300 seconds of `now`: what a signature needs before its body is read.
+    pub fn is_timely(timestamp: &str, now: Duration) -> bool {
+        // `parse` alone would accept a leading `+`.
+        let is_time = !timestamp.is_empty() && timestamp.bytes().all(|byte| byte.is_ascii_digit());
+        let at = timestamp.parse().ok().filter(|_| is_time).map(Duration::from_secs);
+        at.is_some_and(|at| at.abs_diff(now) <= CLOCK_TOLERANCE)
+    }
+
     /// Returns `true` if a signature is valid and the time is within 300 seconds of `now`. Compares every signature in
     /// full.
     pub fn is_authentic(&self, signed: &SignedRequest<'_>, now: Duration) -> bool {
-        // `parse` alone would accept a leading `+`.
-        let is_time = !signed.timestamp.is_empty() && signed.timestamp.bytes().all(|byte| byte.is_ascii_digit());
-        let at = signed
-            .timestamp
-            .parse()
-            .ok()
-            .filter(|_| is_time)
-            .map(Duration::from_secs);
-        let is_near = at.is_some_and(|at| at.abs_diff(now) <= CLOCK_TOLERANCE);
+        let is_near = Self::is_timely(signed.timestamp, now);
         // A dot in the id could shift bytes between the id and the time.
         if signed.id.is_empty() || signed.id.contains('.') || !is_near {
             return false;

@@ -10,6 +10,7 @@ mod owners;
 mod request_body;
 mod response;
 mod services;
+mod unverified_bytes;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,6 +32,8 @@ use crate::{
 };
 use list_query::ListQuery;
 use response::ApiRefusal;
+use services::ServiceClaim;
+use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
 
 /// The prefix of every path of this API.
 const PATH_PREFIX: &str = "/ledger/v1/";
@@ -68,6 +71,7 @@ pub struct LedgerApi {
     /// Digests of signed messages by their service and id.
     signed_messages: Cache<[u8; 32], [u8; 32]>,
     listeners: ListenerLimit<Caller>,
+    unverified: UnverifiedBytes,
 }
 
 /// The operation that a method and path select, with the id from the path.
@@ -145,6 +149,7 @@ impl LedgerApi {
                 .time_to_live(SIGNED_MESSAGE_TTL)
                 .build(),
             listeners: ListenerLimit::new(LISTENERS_MAX.0, LISTENERS_MAX.1),
+            unverified: UnverifiedBytes::default(),
         }
     }
 
@@ -175,13 +180,15 @@ impl LedgerApi {
             LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
                 // The head comes first: 8 MiB are read only for a client that may be a service.
                 let claim = services::read_claim(&head.headers, self.late.services())?;
-                let body = collect_body(body, ask.bytes_max()).await?;
+                let is_unverified = matches!(claim, ServiceClaim::Signature { .. });
+                let mut share = is_unverified.then(|| self.unverified.begin_share());
+                let body = collect_body(body, ask.bytes_max(), share.as_mut()).await?;
                 services::answer_service(self, &ask, &claim, &body).await
             }
             _ => {
                 // Likewise, no body is read for an unverified caller.
                 let reader = self.verified_reader(reader).await?;
-                let body = collect_body(body, ask.bytes_max()).await?;
+                let body = collect_body(body, ask.bytes_max(), None).await?;
                 owners::answer_owner(self, &ask, reader, &body).await
             }
         }
@@ -197,8 +204,12 @@ impl LedgerApi {
     }
 }
 
-/// Collects a body of at most `limit` bytes.
-async fn collect_body(mut body: BoxedBody, limit: usize) -> Result<Bytes, ApiRefusal> {
+/// Collects a body of at most `limit` bytes. `share` is its part of the memory of unverified bodies, if it is one.
+async fn collect_body(
+    mut body: BoxedBody,
+    limit: usize,
+    mut share: Option<&mut UnverifiedShare>,
+) -> Result<Bytes, ApiRefusal> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiRefusal::from_code(ApiErrorCode::Malformed))?;
@@ -207,6 +218,9 @@ async fn collect_body(mut body: BoxedBody, limit: usize) -> Result<Bytes, ApiRef
         // Checked before the copy: `content-length` may be absent or wrong.
         if data.len() > limit.saturating_sub(bytes.len()) {
             return Err(ApiRefusal::from_code(ApiErrorCode::TooLarge));
+        }
+        if share.as_mut().is_some_and(|share| !share.add(data.len())) {
+            return Err(ApiRefusal::from_code(ApiErrorCode::Busy));
         }
         bytes.extend_from_slice(&data);
     }

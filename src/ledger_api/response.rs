@@ -34,7 +34,7 @@ pub enum ApiErrorCode {
     Replayed,
     /// The ledger is full.
     Full,
-    /// The limit of feed listeners is reached.
+    /// The limit of feed listeners, or of bodies with an unverified signature, is reached.
     Busy,
     /// The ledger failed, or did not answer in time.
     Unavailable,
@@ -102,7 +102,7 @@ impl ApiErrorCode {
             Self::Malformed => "the body cannot be read, or is not the expected JSON object",
             Self::Replayed => "this webhook-id was used for a different message: send each message under its own id",
             Self::Full => "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max",
-            Self::Busy => "too many feed listeners: retry later",
+            Self::Busy => "too many feed listeners or signed bodies at once: retry later",
             Self::Unavailable => "the ledger failed or timed out: retry",
         }
     }

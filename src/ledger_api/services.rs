@@ -10,7 +10,7 @@ use super::{
     single_header,
 };
 use crate::{
-    auth::{SignedRequest, TokenHash},
+    auth::{SignedRequest, TokenHash, WebhookKey},
     clock,
     digest::digest_of,
     late::{
@@ -63,7 +63,10 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
     let known = services.iter().any(|service| service.key.is_some());
     match signed {
         // Without a configured signature key the body would be read for nothing.
-        (Some(id), Some(timestamp), Some(signatures)) if known && id.len() <= WEBHOOK_ID_BYTES_MAX => {
+        // Nor for a message that is too old or from the future: its signature would not count.
+        (Some(id), Some(timestamp), Some(signatures))
+            if known && id.len() <= WEBHOOK_ID_BYTES_MAX && WebhookKey::is_timely(timestamp, clock::unix_time()) =>
+        {
             Ok(ServiceClaim::Signature {
                 id,
                 timestamp,

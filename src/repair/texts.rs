@@ -81,7 +81,7 @@ pub(super) fn late_result(id: &str, tool: &str, said: &str, failed: bool) -> Str
     let (id, tool) = (quote::mark_label(id), quote::mark_label(tool));
     let what = if failed { "error" } else { "result" };
     let mut guarded = String::with_capacity(said.len());
-    for line in said.split_inclusive(['\n', '\r']) {
+    for line in said.split_inclusive(quote::LINE_ENDS) {
         // A tool's text must not pass for a mark of the proxy, so a line that begins like one gets a space.
         guarded.push_str(if line.starts_with(MARK) { " " } else { "" });
         guarded.push_str(line);

@@ -13,6 +13,9 @@ use crate::{
 /// The beginning of every mark that the proxy writes.
 const MARK_START: &[u8] = b"[antiphon:";
 
+/// The characters behind which a reader may see a new line.
+pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// One piece of a quoted result.
 #[derive(Clone, Debug)]
 pub(crate) enum QuotedPiece {
@@ -184,7 +187,7 @@ fn guard_marks(json: Json<'_>, inside: Span) -> Vec<Piece> {
         }
         at = at.saturating_add(length);
         matched = match (letter, matched) {
-            (b'\n' | b'\r', _) => Some(0),
+            (b'\n', _) => Some(0),
             (letter, Some(count)) if MARK_START.get(count) == Some(&letter) => count.checked_add(1),
             _ => None,
         };
@@ -207,15 +210,34 @@ fn first_letter(raw: &[u8]) -> Option<(u8, usize)> {
         // A mark may be spelled in escapes, which the model reads like any other letter.
         [b'\\', b'u', hex @ ..] => {
             let hex = hex.get(..4).and_then(|hex| std::str::from_utf8(hex).ok());
-            let code = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-            Some((code.filter(u8::is_ascii).unwrap_or(0xFF), 6))
+            let code = hex.and_then(|hex| u16::from_str_radix(hex, 16).ok());
+            let code = code.map_or(0xFF, |code| plain_letter(u32::from(code)));
+            Some((code, 6))
         }
-        [b'\\', b'n', ..] => Some((b'\n', 2)),
-        [b'\\', b'r', ..] => Some((b'\r', 2)),
+        [b'\\', b'n' | b'r' | b'f', ..] => Some((b'\n', 2)),
+        // U+0085, U+2028 and U+2029 in UTF-8.
+        [0xC2, 0x85, ..] => Some((b'\n', 2)),
+        [0xE2, 0x80, 0xA8 | 0xA9, ..] => Some((b'\n', 3)),
         [b'\\', plain @ (b'"' | b'\\' | b'/'), ..] => Some((*plain, 2)),
         [b'\\', ..] => Some((0xFF, 2)),
-        [plain, ..] => Some((*plain, 1)),
+        // A byte of a longer character is no letter of its own.
+        [plain, ..] => Some((
+            if plain.is_ascii() {
+                plain_letter(u32::from(*plain))
+            } else {
+                0xFF
+            },
+            1,
+        )),
     }
+}
+
+/// Returns an ASCII letter. Each end of a line is `\n`, and 0xFF stands for non-ASCII.
+fn plain_letter(code: u32) -> u8 {
+    if char::from_u32(code).is_some_and(|letter| LINE_ENDS.contains(&letter)) {
+        return b'\n';
+    }
+    u8::try_from(code).ok().filter(u8::is_ascii).unwrap_or(0xFF)
 }
 
 #[cfg(test)]
@@ -245,6 +267,16 @@ mod tests {
             ("say [antiphon: inside]", "say [antiphon: inside]"),
             (r"\ud83d[antiphon:", r"\ud83d[antiphon:"),
             (r"\r[antiphon:", r"\r [antiphon:"),
+            (r"\f[antiphon:", r"\f [antiphon:"),
+            (
+                r"\u2028[antiphon:\u000b[antiphon:",
+                r"\u2028 [antiphon:\u000b [antiphon:",
+            ),
+            (
+                "a\u{2029}[antiphon:\u{85}[antiphon:",
+                "a\u{2029} [antiphon:\u{85} [antiphon:",
+            ),
+            ("\u{2030}[antiphon:", "\u{2030}[antiphon:"),
         ];
         for (raw, wanted) in rows {
             assert_eq!(guard(raw), wanted, "{raw}");

@@ -1,0 +1,219 @@
+//! Twenty contents in four formats: the provider accepts every request of the conversation.
+
+use std::sync::{Arc, Mutex};
+
+use antiphon::{
+    late::LateSettings,
+    wire::{Dialect, Format, Wire},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::post_with,
+    judge,
+    kept::durable,
+    late,
+    still::{self, Step, World},
+};
+
+/// The contents with which a trial bricked conversations, and usual ones.
+const CONTENTS: [&str; 20] = [
+    r#""done""#,
+    r#""""#,
+    r#"{"status":"done","url":"https://e.com"}"#,
+    "42.50",
+    "null",
+    "true",
+    "[]",
+    "{}",
+    r#"[{"type":"text","text":"done"}]"#,
+    r#"[{"type":"text","text":""}]"#,
+    r#"[{"type":"text","text":"done","extra":1}]"#,
+    r#"[{"type":"new","of":"kind"}]"#,
+    r#"["one","two"]"#,
+    "[1,2]",
+    r#"[{"type":"resource","resource":{"uri":"file:///a","text":"x","mimeType":"text/plain"}}]"#,
+    r#"[{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]"#,
+    r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBORw0KGgo="}}]"#,
+    r#""a\ud800b""#,
+    r#"{"a":{"\udc00":["\ud83d"]},"n":1e400,"big":12345678901234567890}"#,
+    r#"[{"type":"tool_result","tool_use_id":"x","content":"y"}]"#,
+];
+
+const FORMATS: [Format; 4] = [
+    Format::Anthropic,
+    Format::OpenAiChat,
+    Format::OpenAiResponses,
+    Format::Gemini,
+];
+
+/// A conversation in one format.
+struct Talk {
+    format: Format,
+    log: Vec<Value>,
+}
+
+impl Talk {
+    fn path(&self) -> &'static str {
+        match self.format {
+            Format::Anthropic => "/anthropic/v1/messages",
+            Format::OpenAiChat => "/openai/v1/chat/completions",
+            Format::OpenAiResponses => "/openai/v1/responses",
+            Format::Gemini => "/gemini/v1beta/models/m:generateContent",
+        }
+    }
+
+    fn body(&self) -> String {
+        let body = match self.format {
+            Format::Anthropic => json!({"model": "m", "max_tokens": 99, "messages": self.log}),
+            Format::OpenAiChat => json!({"model": "m", "messages": self.log}),
+            Format::OpenAiResponses => json!({"model": "m", "input": self.log}),
+            Format::Gemini => json!({"contents": self.log}),
+        };
+        body.to_string()
+    }
+
+    fn says(&mut self, words: &str) {
+        self.log.push(match self.format {
+            Format::Gemini => json!({"role": "user", "parts": [{"text": words}]}),
+            _ => json!({"role": "user", "content": words}),
+        });
+    }
+
+    fn answers(&mut self, words: &str) {
+        self.log.push(match self.format {
+            Format::Gemini => json!({"role": "model", "parts": [{"text": words}]}),
+            _ => json!({"role": "assistant", "content": words}),
+        });
+    }
+
+    fn calls(&mut self, id: &str) {
+        self.log.push(match self.format {
+            Format::Anthropic => {
+                json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "render", "input": {}}]})
+            }
+            Format::OpenAiChat => json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": id, "type": "function", "function": {"name": "render", "arguments": "{}"}}]}),
+            Format::OpenAiResponses => {
+                json!({"type": "function_call", "call_id": id, "name": "render", "arguments": "{}"})
+            }
+            Format::Gemini => {
+                json!({"role": "model", "parts": [{"functionCall": {"id": id, "name": "render", "args": {}}}]})
+            }
+        });
+    }
+}
+
+/// Returns the steps of a provider of this format that refuses what its judge refuses.
+fn strict(format: Format, body: &[u8]) -> Vec<Step> {
+    let wire = Wire {
+        format,
+        dialect: Dialect::Standard,
+    };
+    let read: Value = match serde_json::from_slice(body) {
+        Ok(read) => read,
+        // Numbers beyond a double are JSON all the same.
+        Err(error) if error.to_string().contains("out of range") => json!(null),
+        Err(error) => return still::json(400, &json!({"error": {"message": error.to_string()}}).to_string()),
+    };
+    match judge::of(wire)(&read) {
+        Err(refusal) if !read.is_null() => {
+            still::json(400, &json!({"error": {"message": refusal.message}}).to_string())
+        }
+        _ => still::json(200, "{}"),
+    }
+}
+
+/// Every content in every format, in its place and at the end of a message: the conversation goes on, and every later
+/// request is answered.
+#[tokio::test(start_paused = true)]
+async fn twenty_contents_in_four_formats_brick_no_conversation() {
+    let mut requests = 0;
+    for format in FORMATS {
+        let ledger = durable();
+        let world = World::with(|builder| {
+            builder.ledger = Arc::clone(&ledger);
+            builder.late = LateSettings {
+                services: vec![late::service("tools", None, None)],
+                ..LateSettings::default()
+            };
+        });
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&refused);
+        world.otherwise(move |message| {
+            let steps = strict(format, &message.body);
+            if format!("{steps:?}").contains("400") {
+                noted
+                    .lock()
+                    .unwrap()
+                    .push(String::from_utf8_lossy(&message.body).into_owned());
+            }
+            steps
+        });
+        for (number, content) in CONTENTS.iter().enumerate() {
+            for hurried in [false, true] {
+                let id = format!("call_Content{number:02}{}kJ8sQ2mZx4Lw", u8::from(hurried));
+                let mut talk = Talk {
+                    format,
+                    log: Vec::new(),
+                };
+                talk.says(&format!("go {id}"));
+                ask(&world, &talk).await;
+                talk.calls(&id);
+                if hurried {
+                    talk.says("hurry");
+                    ask(&world, &talk).await;
+                    talk.answers("fine");
+                } else {
+                    // The call is recorded without an answer of its own.
+                    record(&world, &id).await;
+                }
+                let service = [("authorization", "Bearer token of tools")];
+                let path = format!("/ledger/v1/calls/{id}/result");
+                let posted = world
+                    .ask(post_with(
+                        &path,
+                        &service,
+                        format!(r#"{{"content":{content}}}"#).as_bytes(),
+                    ))
+                    .await;
+                assert_eq!(posted.status(), 200, "{content}: {}", posted.text());
+                for words in ["is it done?", "thanks", "and more"] {
+                    talk.says(words);
+                    ask(&world, &talk).await;
+                    requests += 1;
+                    talk.answers("fine");
+                }
+            }
+        }
+        let refused = refused.lock().unwrap();
+        assert!(
+            refused.is_empty(),
+            "{format:?}: {} refused, first {}",
+            refused.len(),
+            refused[0]
+        );
+    }
+    println!("{requests} requests behind 160 results were answered 200, and none was refused");
+}
+
+async fn ask(world: &World, talk: &Talk) {
+    let fields = [("authorization", "Bearer sk-one"), ("x-antiphon-session", "s1")];
+    let answer = world.ask(post_with(talk.path(), &fields, talk.body().as_bytes())).await;
+    world.settle().await;
+    assert_eq!(answer.status(), 200, "{:?}: {}", talk.format, answer.text());
+}
+
+/// Records a call as the answer that emits it does.
+async fn record(world: &World, id: &str) {
+    let call = json!({"type": "tool_use", "id": id, "name": "render", "input": {}});
+    let answer =
+        json!({"id": "msg_2", "type": "message", "role": "assistant", "content": [call], "stop_reason": "tool_use"});
+    world.script(still::json(200, &answer.to_string()));
+    let mut talk = Talk {
+        format: Format::Anthropic,
+        log: Vec::new(),
+    };
+    talk.says("go");
+    ask(world, &talk).await;
+}
