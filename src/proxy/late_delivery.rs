@@ -16,8 +16,8 @@ use crate::{
     ledger::{RecordName, Unread},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, Paired, PinnedAnswer, Placeholder, append_texts,
-        contains_result, id_letters, late_places, late_text, shorten_result, text_contains,
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, Placeholder, append_texts,
+        contains_result, id_letters, late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
 
@@ -72,7 +72,7 @@ type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
 /// Late texts with the messages that they belong to.
 #[derive(Debug, Default)]
 struct PlacedTexts {
-    texts: Vec<(usize, String)>,
+    texts: Vec<(usize, LateText)>,
     /// Calls whose results they are.
     calls: HashSet<RecordName>,
     /// The anchor and the calls of the last text. `None` if a turn of the assistant follows it.
@@ -81,14 +81,14 @@ struct PlacedTexts {
 
 impl PlacedTexts {
     fn add(&mut self, place: &LatePlace, appended: &AppendedText) {
-        self.texts.push((place.message, appended.text.clone()));
+        self.texts.push((place.message, appended.late.clone()));
         self.calls.extend(&appended.calls);
         self.last = (!place.is_answered).then(|| (place.anchor, appended.calls.clone()));
     }
 
     /// Returns the body with the texts. `None` if there are none.
     fn append_to(self, plain: &Bytes, paired: &Paired<'_>) -> Option<WithLateTexts> {
-        let append = |texts: &[(usize, String)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
+        let append = |texts: &[(usize, LateText)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
         let (_, others) = self.texts.split_last()?;
         let body = append(&self.texts)?;
         let last = self.last.and_then(|(anchor, calls)| {
@@ -130,7 +130,6 @@ impl LateDelivery<'_> {
         adds: bool,
     ) -> Result<Option<WithLateTexts>, Unread> {
         let caller = self.results.caller;
-        let LedgerWait { deadline, is_patient } = self.wait;
         // What a restart would forget is not put in: later requests would not contain the same prefix.
         let in_loops = self.results.late.delivers_in_loops();
         let ends_with_user = outline.ends_with_user_text || (in_loops && !outline.last_results.is_empty());
@@ -140,6 +139,20 @@ impl LateDelivery<'_> {
         if !may_add && !self.results.recall.may_have_texts(caller) {
             return Ok(None);
         }
+        // Boxed, because it is rare and the future of every exchange would be larger otherwise.
+        Box::pin(self.find_and_insert(plain, paired, may_add)).await
+    }
+
+    /// Does the work of [`LateDelivery::insert_late_texts`]. New results are put in if `may_add` is set.
+    async fn find_and_insert(
+        &self,
+        plain: &Bytes,
+        paired: &Paired<'_>,
+        may_add: bool,
+    ) -> Result<Option<WithLateTexts>, Unread> {
+        let caller = self.results.caller;
+        let LedgerWait { deadline, is_patient } = self.wait;
+        let in_loops = self.results.late.delivers_in_loops();
         // An unverified caller has no records.
         if !self.results.late.callers().verify(caller, deadline).await? {
             return Ok(None);
@@ -241,7 +254,7 @@ impl LateDelivery<'_> {
             .read_contents(self.results.caller, &chosen, deadline)
             .await
             .ok()?;
-        let (mut texts, mut appended) = (Vec::new(), Vec::new());
+        let (mut texts, mut media, mut appended) = (Vec::new(), Vec::new(), Vec::new());
         for ((name, call), content) in chosen.iter().zip(contents) {
             let in_body = find_in_body(calls, call);
             // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
@@ -262,13 +275,15 @@ impl LateDelivery<'_> {
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
             let content = shorten_result(&content, &id, self.results.late.result_bytes_max());
             texts.push(late_text(&id, &tool, &content, posted.failed));
+            media.extend(late_media(self.results.format, &content));
             appended.push(*name);
         }
         self.results
             .late
             .note_given(self.results.caller, appended.iter().copied());
         let text = texts.join("\n\n");
-        (!text.is_empty()).then_some(AppendedText { text, calls: appended })
+        let late = LateText { text, media };
+        (!late.text.is_empty()).then_some(AppendedText { late, calls: appended })
     }
 
     /// Removes the calls without an answer in the body, unless a placeholder stands for their answer.
@@ -316,7 +331,7 @@ impl LateDelivery<'_> {
         let pinned = self.pinned_answers(&keys, deadline).await.unwrap_or_default();
         // A result that the client once brought may stand there, and differ from the posted one.
         let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
-            Some(PinnedAnswer::Result(real)) => text_contains(&appended.text, call, real),
+            Some(PinnedAnswer::Result(real)) => text_contains(&appended.late.text, call, real),
             _ => false,
         };
         !calls.is_empty() && calls.iter().all(is_same)
@@ -405,14 +420,14 @@ pub(super) fn append_at_end(
     };
     let texts: Option<Vec<String>> = calls.iter().map(text_of).collect();
     let appended = AppendedText {
-        text: texts?.join("\n\n"),
+        late: LateText::from_text(texts?.join("\n\n")),
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
     // Larger results stay in their places. The text would be resent with every later request.
-    if appended.text.len() > APPENDED_BYTES_MAX {
+    if appended.late.text.len() > APPENDED_BYTES_MAX {
         return None;
     }
-    let body = append_texts(paired, plain, &[(place.message, appended.text.clone())]).ok()?;
+    let body = append_texts(paired, plain, &[(place.message, appended.late.clone())]).ok()?;
     Some(AppendedAtEnd {
         body,
         anchor: place.anchor,

@@ -34,7 +34,7 @@ pub(super) struct LateResults {
     /// Name of the session, as the client sends it.
     pub(super) session_label: Option<Box<str>>,
     /// Value of `x-antiphon-provisional`: ids of calls whose answers are not final, separated by commas, or `*`.
-    pub(super) provisional: Option<HeaderValue>,
+    pub(super) provisional: Option<Box<HeaderValue>>,
 }
 
 impl LateResults {

@@ -13,7 +13,7 @@ use crate::{
     auth::Caller,
     clock,
     ledger::{self, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread},
-    repair::Anchor,
+    repair::{Anchor, LateText},
 };
 
 /// The limit of the texts in memory, in bytes. The texts of an evicted caller are read again.
@@ -24,8 +24,10 @@ const TEXT_OVERHEAD_BYTES: usize = 192;
 const LEDGER_COOLDOWN: Duration = Duration::from_secs(5);
 /// Callers in a cooldown. A forgotten one waits once more.
 const COOLDOWNS_MAX: u64 = 10_000;
-/// The first byte of every record.
+/// The first byte of a record without media: the rest is the text.
 const VERSION: u8 = 1;
+/// The first byte of a record with media: the text and each block begin with their length.
+const WITH_MEDIA: u8 = 2;
 /// Bytes of a call's name.
 const NAME_BYTES: usize = 32;
 
@@ -35,8 +37,8 @@ pub const APPENDED_CALLS_MAX: usize = u8::MAX as usize;
 /// A text at the end of a message, and the calls whose results it contains.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AppendedText {
-    /// The text.
-    pub text: String,
+    /// The text, with its images and documents.
+    pub late: LateText,
     /// The calls.
     pub calls: Vec<RecordName>,
 }
@@ -44,30 +46,62 @@ pub struct AppendedText {
 impl fmt::Debug for AppendedText {
     // The text is content, which must never be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Appended({} bytes, {} calls)", self.text.len(), self.calls.len())
+        write!(f, "Appended({:?}, {} calls)", self.late, self.calls.len())
     }
 }
 
 impl AppendedText {
+    /// Returns the length of the text and its media in bytes.
+    fn byte_len(&self) -> usize {
+        let media = self.late.media.iter().map(String::len);
+        media.fold(self.late.text.len(), usize::saturating_add)
+    }
+
     /// Encodes the record. `None` if there are more than [`APPENDED_CALLS_MAX`] calls.
     pub(super) fn encode(&self) -> Option<Bytes> {
         let count = u8::try_from(self.calls.len()).ok()?;
-        let mut bytes = vec![VERSION, count];
+        let has_media = !self.late.media.is_empty();
+        let mut bytes = vec![if has_media { WITH_MEDIA } else { VERSION }, count];
         for call in &self.calls {
             bytes.put_slice(call);
         }
-        bytes.put_slice(self.text.as_bytes());
+        if has_media {
+            let parts = [&self.late.text].into_iter().chain(&self.late.media);
+            for part in parts {
+                bytes.put_u64_le(part.len() as u64);
+                bytes.put_slice(part.as_bytes());
+            }
+        } else {
+            bytes.put_slice(self.late.text.as_bytes());
+        }
         Some(bytes.into())
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let [VERSION, count, rest @ ..] = bytes else {
+        let [version @ (VERSION | WITH_MEDIA), count, rest @ ..] = bytes else {
             return None;
         };
-        let (names, text) = rest.split_at_checked(usize::from(*count).checked_mul(NAME_BYTES)?)?;
+        let (names, mut rest) = rest.split_at_checked(usize::from(*count).checked_mul(NAME_BYTES)?)?;
         let (names, _) = names.as_chunks::<NAME_BYTES>();
+        let mut parts = Vec::new();
+        if *version == VERSION {
+            parts.push(String::from_utf8(rest.to_vec()).ok()?);
+        } else {
+            while let Some((length, behind)) = rest.split_first_chunk::<8>() {
+                let (part, behind) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+                parts.push(String::from_utf8(part.to_vec()).ok()?);
+                rest = behind;
+            }
+            if !rest.is_empty() {
+                return None;
+            }
+        }
+        let mut parts = parts.into_iter();
         Some(Self {
-            text: String::from_utf8(text.to_vec()).ok()?,
+            late: LateText {
+                text: parts.next()?,
+                media: parts.collect(),
+            },
             calls: names.to_vec(),
         })
     }
@@ -100,7 +134,7 @@ impl AppendedTexts {
             let bytes = own
                 .by_anchor
                 .values()
-                .map(|appended| appended.text.len().saturating_add(TEXT_OVERHEAD_BYTES));
+                .map(|appended| appended.byte_len().saturating_add(TEXT_OVERHEAD_BYTES));
             u32::try_from(bytes.fold(TEXT_OVERHEAD_BYTES, usize::saturating_add)).unwrap_or(u32::MAX)
         };
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
@@ -273,11 +307,18 @@ mod tests {
 
     #[test]
     fn what_was_appended_comes_back_as_it_was() {
-        for calls in [vec![], vec![[7; 32]], vec![[7; 32], [8; 32]]] {
-            let appended = AppendedText {
+        let media = vec![r#"{"type":"image"}"#.to_owned(), "{}".to_owned()];
+        for (calls, media) in [
+            (vec![], vec![]),
+            (vec![[7; 32]], media.clone()),
+            (vec![[7; 32], [8; 32]], vec![]),
+            (vec![], media),
+        ] {
+            let late = LateText {
                 text: "[antiphon: é]".to_owned(),
-                calls,
+                media,
             };
+            let appended = AppendedText { late, calls };
             let bytes = appended.encode().unwrap();
             assert_eq!(AppendedText::decode(&bytes), Some(appended));
             for cut in 0..bytes.len() {
@@ -285,6 +326,7 @@ mod tests {
             }
         }
         assert_eq!(AppendedText::decode(&[1, 2, 0]), None);
-        assert_eq!(AppendedText::decode(&[2, 0]), None);
+        assert_eq!(AppendedText::decode(&[3, 0]), None);
+        assert_eq!(AppendedText::decode(&[2, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1]), None);
     }
 }

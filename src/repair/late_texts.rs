@@ -3,7 +3,7 @@
 //! A place is identified by the assistant turn before it, the message itself, the number of equal pairs before it, and
 //! the last call before it: conversations with the same words have different calls. A text that was appended once is appended there in every later request too, so that the prefix stays the same.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -20,12 +20,39 @@ use crate::{
     splice::{Edit, EditList, Piece, Span},
     wire::{
         Format, Unreadable,
-        json::{self, Json, JsonKind, validate},
+        json::{self, Json, JsonKind, replace_lone_surrogates, validate},
+        media_label, user_media,
     },
 };
 
 /// Hash that identifies a place.
 pub type Anchor = [u8; 32];
+
+/// A text at the end of a message, with the images and documents behind it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LateText {
+    /// The text.
+    pub text: String,
+    /// Blocks of the format, as JSON.
+    pub media: Vec<String>,
+}
+
+impl LateText {
+    /// Creates a text without media.
+    pub const fn from_text(text: String) -> Self {
+        Self {
+            text,
+            media: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for LateText {
+    // The text is content, which never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LateText({} bytes, {} media)", self.text.len(), self.media.len())
+    }
+}
 
 /// A user's message with text behind an assistant turn, or the last message of the results behind one. Each place in a
 /// body has an anchor of its own.
@@ -60,23 +87,23 @@ pub fn late_places(paired: &Paired<'_>, in_loops: bool) -> Vec<LatePlace> {
 /// Appends texts to messages, each behind the user's own text. Other messages stay as they are.
 ///
 /// `texts` contains indices of messages. `body` is the handle of the bytes that were parsed.
-pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, String)]) -> Result<Bytes, Unreadable> {
+pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText)]) -> Result<Bytes, Unreadable> {
     // The scan skips bytes that may be no JSON, and an edit must never be spliced into such a body.
     validate(body)?;
     let json = Json::new(body);
     let is_apart = paired.wire.pairing_rules().words == WordsPlace::ApartFromResults;
-    let message = |(index, text): &(usize, String)| {
+    let message = |(index, text): &(usize, LateText)| {
         let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
         // Only Messages has results and text in one message. Elsewhere, and where a provider refuses text beside results,
         // the text gets a message of its own behind them.
         let is_alone = is_apart || paired.wire.format != Format::Anthropic && !has_user_text(conversation, message);
         if is_alone && has_results(conversation, message) {
-            return Some(insert_message(paired.wire.format, message, text));
+            return Some(vec![insert_message(paired.wire.format, message, text)]);
         }
         insert_text(json, paired.wire.format, message, text)
     };
-    let edits = texts.iter().filter_map(message).collect();
+    let edits = texts.iter().filter_map(message).flatten().collect();
     let list = EditList::new(edits, body.len()).map_err(|_| Unreadable::Overlap)?;
     Ok(Bytes::from(list.apply(body).to_vec()))
 }
@@ -171,26 +198,62 @@ fn content_span(json: Json<'_>, message: &Message) -> Option<Span> {
         .filter(|content| matches!(json.kind(*content), JsonKind::String | JsonKind::Array))
 }
 
-fn insert_text(json: Json<'_>, format: Format, message: &Message, text: &str) -> Option<Edit> {
+/// Inserts a text, and what comes with it, at the end of a message.
+fn insert_text(json: Json<'_>, format: Format, message: &Message, late: &LateText) -> Option<Vec<Edit>> {
     let content = content_span(json, message)?;
-    // The string stays a string, so that the message changes only at its end.
-    if json.kind(content) == JsonKind::String {
-        let pieces = vec![Piece::Constant("\\n\\n"), Piece::Made(json::escape_string(text))];
-        let span = Span::at(json.string_inside(content).end);
-        return Some(Edit { span, pieces });
+    if json.kind(content) != JsonKind::String {
+        let mut pieces = Vec::new();
+        for block in late_blocks(format, late) {
+            let is_first = pieces.is_empty() && json.is_empty(content);
+            pieces.push(Piece::Constant(if is_first { "" } else { "," }));
+            pieces.extend(block);
+        }
+        let span = Span::at(content.end.saturating_sub(1));
+        return Some(vec![Edit { span, pieces }]);
     }
-    let mut pieces = vec![Piece::Constant(if json.is_empty(content) { "" } else { "," })];
-    pieces.extend(text_block(format, text));
-    let span = Span::at(content.end.saturating_sub(1));
-    Some(Edit { span, pieces })
+    // The string stays a string, so that the message changes only at its end.
+    let at_end = Span::at(json.string_inside(content).end);
+    let text = Edit {
+        span: at_end,
+        pieces: vec![Piece::Constant("\\n\\n"), Piece::Made(json::escape_string(&late.text))],
+    };
+    if late.media.is_empty() {
+        return Some(vec![text]);
+    }
+    // Only a list can hold media.
+    let begin = Edit {
+        span: Span::at(content.start),
+        pieces: vec![Piece::Constant("["), Piece::Constant(format.text_block_start())],
+    };
+    let mut pieces = vec![Piece::Constant("}")];
+    for block in &late.media {
+        pieces.extend([Piece::Constant(","), Piece::Made(block.clone())]);
+    }
+    pieces.push(Piece::Constant("]"));
+    let end = Edit {
+        span: Span::at(content.end),
+        pieces,
+    };
+    Some(vec![begin, text, end])
 }
 
 /// Inserts a user message with the text behind `message`, which contains results.
-fn insert_message(format: Format, message: &Message, text: &str) -> Edit {
+fn insert_message(format: Format, message: &Message, late: &LateText) -> Edit {
     let mut pieces = vec![Piece::Constant(",")];
-    pieces.extend(format.write_message(true, vec![text_block(format, text)]));
+    pieces.extend(format.write_message(true, late_blocks(format, late)));
     let span = Span::at(message.span.end);
     Edit { span, pieces }
+}
+
+/// Writes a late text and its media as blocks of the format.
+fn late_blocks(format: Format, late: &LateText) -> Vec<Vec<Piece>> {
+    let media = late.media.iter().map(|block| vec![Piece::Made(block.clone())]);
+    [text_block(format, &late.text)].into_iter().chain(media).collect()
+}
+
+/// Returns the images and documents of a posted content, as blocks that a user's message of the format takes.
+pub fn late_media(format: Format, content: &str) -> Vec<String> {
+    user_media(format, &replace_lone_surrogates(content))
 }
 
 /// Writes the text as a block of the format.
@@ -257,13 +320,21 @@ pub(super) fn readable_text(content: &str) -> String {
     }
 }
 
-/// Returns the joined texts of a list of text blocks. `None` if it contains anything else.
+/// Returns the joined texts of a list of text blocks, with labels for images and documents. `None` if it contains anything
+/// else.
 fn joined_texts(json: Json<'_>, list: Span) -> Option<String> {
     if json.kind(list) != JsonKind::Array {
         return None;
     }
     let (mut texts, mut all) = (Vec::new(), true);
     json.for_each_element(list, |block| {
+        if json.kind(block) == JsonKind::Object
+            && let Some(label) = media_label(json, block)
+        {
+            // Images and documents are attached as blocks, where the format has them.
+            texts.push(label);
+            return;
+        }
         let text = (json.kind(block) == JsonKind::Object)
             .then(|| json.member(block, "text"))
             .flatten();

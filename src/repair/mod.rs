@@ -59,7 +59,9 @@ pub use id_strength::{has_makers_form, is_strong};
 pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
-pub use late_texts::{Anchor, LatePlace, append_texts, contains_result, late_places, late_text, text_contains};
+pub use late_texts::{
+    Anchor, LatePlace, LateText, append_texts, contains_result, late_media, late_places, late_text, text_contains,
+};
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use long_results::shorten_result;
 pub use parsed::{Paired, PairingContext, Parsed, parse};

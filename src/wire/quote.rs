@@ -214,9 +214,8 @@ fn first_letter(raw: &[u8]) -> Option<(u8, usize)> {
             let code = code.map_or(0xFF, |code| plain_letter(u32::from(code)));
             Some((code, 6))
         }
-        [b'\\', b'n' | b'r' | b'f', ..] => Some((b'\n', 2)),
-        // U+0085, U+2028 and U+2029 in UTF-8.
-        [0xC2, 0x85, ..] => Some((b'\n', 2)),
+        // The last, and the next line, are U+0085, U+2028 and U+2029 in UTF-8.
+        [b'\\', b'n' | b'r' | b'f', ..] | [0xC2, 0x85, ..] => Some((b'\n', 2)),
         [0xE2, 0x80, 0xA8 | 0xA9, ..] => Some((b'\n', 3)),
         [b'\\', plain @ (b'"' | b'\\' | b'/'), ..] => Some((*plain, 2)),
         [b'\\', ..] => Some((0xFF, 2)),

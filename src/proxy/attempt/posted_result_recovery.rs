@@ -53,7 +53,7 @@ pub(super) fn plan_resend(
     }
     let pins = attempts.outgoing.body.pins.as_ref()?;
     let restored = first_restored(pins);
-    let text = attempts.outgoing.body.last_text.clone();
+    let text = attempts.outgoing.body.last_text.as_deref().cloned();
     let is_waiting = |text: &LastText| {
         let late = &pins.late_results.late;
         text.calls

@@ -33,7 +33,8 @@ impl AnswerPlanner<'_> {
         // Memory first: most requests have no unknown call, and then never wait for the ledger.
         let unknown = lookup.add_from_memory(paired, self.memory, results);
         if !unknown.is_empty() {
-            lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
+            // Boxed, because most requests have no unknown call.
+            Box::pin(lookup.add_from_ledger(&unknown, results, &texts.calls, deadline)).await;
         }
         lookup.note_waiting(paired, results);
         Ok(lookup)

@@ -268,7 +268,7 @@ impl BodyRepair<'_> {
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
             pins,
-            last_text,
+            last_text: last_text.map(Box::new),
             late_results: results.late.is_used().then_some(results),
             continuity,
             chain: None,

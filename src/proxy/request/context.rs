@@ -55,7 +55,7 @@ pub(in crate::proxy) struct RequestContext {
     /// Name of that session, as the client sends it.
     pub(in crate::proxy) session_label: Option<Box<str>>,
     /// Value of `x-antiphon-provisional`.
-    pub(in crate::proxy) provisional: Option<HeaderValue>,
+    pub(in crate::proxy) provisional: Option<Box<HeaderValue>>,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -161,7 +161,7 @@ impl ContextBuilder<'_> {
             lane,
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
-            provisional: self.headers.get(headers::PROVISIONAL).cloned(),
+            provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             pinned_profile: pin.map(|pin| pin.profile),

@@ -50,7 +50,7 @@ pub(in crate::proxy) struct OutgoingBody {
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// The late text of the last message. `None` if it has none.
-    pub(in crate::proxy) last_text: Option<LastText>,
+    pub(in crate::proxy) last_text: Option<Box<LastText>>,
     /// Late-result context. `None` if no tool service is configured.
     pub(in crate::proxy) late_results: Option<LateResults>,
     /// Values that the provider wants back. `None` if it wants none.

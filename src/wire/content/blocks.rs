@@ -102,6 +102,15 @@ pub(crate) fn fit_blocks(content: PostedContent<'_>, format: &impl BlockFormat) 
     }
 }
 
+/// Returns the media type and the base64 data of an image. `None` for other blocks, and for images that providers do not
+/// take.
+pub(super) fn read_image_block(json: Json<'_>, block: Span) -> Option<(&'static str, String)> {
+    match BlockContent::read_block(json, block) {
+        BlockContent::Image(media, data) => Some((media, data)),
+        BlockContent::Text(_) | BlockContent::Other => None,
+    }
+}
+
 impl BlockContent {
     /// Reads the block at `block`.
     fn read_block(json: Json<'_>, block: Span) -> Self {

@@ -6,11 +6,13 @@
 
 mod blocks;
 mod members;
+mod user_media;
 
 use std::borrow::Cow;
 
 pub(super) use blocks::{BlockFormat, fit_blocks};
 pub(super) use members::{MemberCheck, has_members, is_base64_string, is_string};
+pub(crate) use user_media::{media_label, user_media};
 
 use crate::{
     splice::Span,

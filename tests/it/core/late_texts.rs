@@ -1,7 +1,7 @@
 //! Late results at the end of a message: the places that allow them, the anchors of the places, and the text itself.
 
 use antiphon::{
-    repair::{LatePlace, PairingContext, RepairPolicy, append_texts, late_places, late_text, parse, repair},
+    repair::{LatePlace, LateText, PairingContext, RepairPolicy, append_texts, late_places, late_text, parse, repair},
     wire::Wire,
 };
 use bytes::Bytes;
@@ -79,7 +79,9 @@ fn places(body: &[u8], wire: Wire) -> Vec<LatePlace> {
 fn append(body: &Bytes, wire: Wire, texts: &[(usize, String)]) -> Bytes {
     let policy = RepairPolicy::default();
     let paired = parse(body, wire).unwrap().pair(PairingContext::new(&policy));
-    append_texts(&paired, body, texts).unwrap()
+    let late = |(message, text): &(usize, String)| (*message, LateText::from_text(text.clone()));
+    let texts: Vec<(usize, LateText)> = texts.iter().map(late).collect();
+    append_texts(&paired, body, &texts).unwrap()
 }
 
 #[test]

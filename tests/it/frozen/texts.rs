@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use antiphon::{
     conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     repair::{
-        KnownAnswers, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading, RepairPolicy,
-        Tier, append_texts, late_places, late_text, parse, plan,
+        KnownAnswers, LateText, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading,
+        RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
     },
     wire::{Refusal, RefusalKind, Wire, read_refusal},
 };
@@ -159,7 +159,7 @@ fn late(facts: &mut String) {
         let body = Bytes::from_static(body.as_bytes());
         let paired = paired(wire(name), &body);
         let place = late_places(&paired, false).pop().unwrap();
-        let done = append_texts(&paired, &body, &[(place.message, late.clone())]).unwrap();
+        let done = append_texts(&paired, &body, &[(place.message, LateText::from_text(late.clone()))]).unwrap();
         line(facts, &format!("appended {name}"), &text(&done));
     }
 }

@@ -217,3 +217,66 @@ async fn record(world: &World, id: &str) {
     talk.says("go");
     ask(world, &talk).await;
 }
+
+/// M2: an image that came late became its base64 text in the user's message.
+#[tokio::test(start_paused = true)]
+async fn an_image_that_comes_late_stays_an_image() {
+    for (format, block) in [
+        (Format::Anthropic, r#""type":"base64""#),
+        (Format::OpenAiChat, r#""type":"image_url""#),
+        (Format::OpenAiResponses, r#""type":"input_image""#),
+        (Format::Gemini, r#""inlineData""#),
+    ] {
+        let ledger = durable();
+        let world_over = |ledger: &Arc<dyn antiphon::ledger::Ledger>| {
+            let world = World::with(|builder| {
+                builder.ledger = Arc::clone(ledger);
+                builder.late = LateSettings {
+                    services: vec![late::service("tools", None, None)],
+                    ..LateSettings::default()
+                };
+            });
+            world.otherwise(move |message| strict(format, &message.body));
+            world
+        };
+        let mut world = world_over(&ledger);
+        let id = "call_ContentImagekJ8sQ2mZx4Lw";
+        let mut talk = Talk {
+            format,
+            log: Vec::new(),
+        };
+        talk.says("go");
+        ask(&world, &talk).await;
+        talk.calls(id);
+        talk.says("hurry");
+        ask(&world, &talk).await;
+        talk.answers("fine");
+        let service = [("authorization", "Bearer token of tools")];
+        let path = format!("/ledger/v1/calls/{id}/result");
+        let content =
+            r#"[{"type":"text","text":"the plot"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}]"#;
+        let body = format!(r#"{{"content":{content}}}"#);
+        assert_eq!(
+            world.ask(post_with(&path, &service, body.as_bytes())).await.status(),
+            200
+        );
+        let mut first = String::new();
+        for words in ["is it done?", "thanks", "after a restart"] {
+            talk.says(words);
+            if words == "after a restart" {
+                world = world_over(&ledger);
+            }
+            ask(&world, &talk).await;
+            talk.answers("fine");
+            let sent = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
+            assert_eq!(sent.matches("iVBORw0KGgo=").count(), 1, "{sent}");
+            assert!(
+                sent.contains(block) && sent.contains("the plot\\n(image: image/png, 9 bytes)"),
+                "{sent}"
+            );
+            let until = sent.find("iVBORw0KGgo=").unwrap();
+            assert!(first.is_empty() || first == sent[..until]);
+            first = sent[..until].to_owned();
+        }
+    }
+}

@@ -18,7 +18,7 @@ use antiphon::{
         Moment, PlacedRecord, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
-    repair::{CallIdentity, CallKey, IdSpelling, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
+    repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
     telemetry::Telemetry,
     wire::Format,
 };
@@ -452,7 +452,7 @@ async fn a_repeated_append_does_not_roll_back_the_first() {
     let (who, anchor) = (who("sk-one"), [7; 32]);
     let by = || clock::now() + Duration::from_millis(250);
     let text = |text: &str| AppendedText {
-        text: text.to_owned(),
+        late: LateText::from_text(text.to_owned()),
         calls: vec![[1; 32]],
     };
     let (first, is_new) = recall.append_text(who, anchor, text("first"), by()).await.unwrap();
