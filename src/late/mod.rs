@@ -9,6 +9,7 @@
 
 mod calls;
 mod changes;
+mod error;
 mod feed;
 mod jobs;
 pub mod matching;
@@ -31,6 +32,7 @@ use moka::sync::Cache;
 use tokio::{sync::mpsc, time::Instant};
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
+pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
@@ -40,12 +42,12 @@ pub use settling::PostOutcome;
 pub use worker::{LateWorker, LateWriter};
 
 use crate::{
-    auth::{Caller, Owner, OwnerKey, PrincipalKey},
+    auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerError, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName,
-        RecordOwners, Unread, flush_queue, job_queue,
+        CommitStep, Ledger, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName, RecordOwners,
+        Unread, flush_queue, job_queue,
     },
     repair::Tier,
     session::{LaneId, session_hash},
@@ -60,25 +62,12 @@ use settle_queue::SettleQueue;
 const CACHE_ENTRIES_MAX: u64 = 100_000;
 /// Lifetime of an entry in these caches: 24 hours.
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// Timeout of the read behind [`LateStore::count_waiting`].
-const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tries of a change whose record other writers change at the same time.
 const CHANGE_TRIES_MAX: usize = 32;
 /// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
 const RETENTION_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Factor on the retention of calls whose effect cannot be undone: their results must reach the conversation.
 const ONE_WAY_FACTOR: u32 = 4;
-
-/// The error of an operation on late results.
-#[derive(Debug, thiserror::Error)]
-pub enum LateError {
-    /// The ledger failed.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// Other writers changed the record before each of the retries.
-    #[error("too many concurrent changes of one ledger record: retry later")]
-    Busy,
-}
 
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
@@ -101,6 +90,8 @@ struct LateStoreInner {
     /// The callers with posted results, and the services with parked ones.
     record_owners: RecordOwners,
     feed: feed::FeedSender,
+    /// The end of each caller's cooldown after a failed read of its posted results.
+    load_cooldowns: Cache<Principal, Instant>,
     /// Calls whose posted results were put into a request.
     given: Cache<RecordKey, ()>,
     /// Parked results whose matches settle at a known time.
@@ -138,6 +129,7 @@ impl LateStore {
             posted: PostedResults::default(),
             record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked]),
             feed: feed::FeedSender::default(),
+            load_cooldowns: bounded_cache(),
             given: bounded_cache(),
             settle_queue: Arc::default(),
             jobs,
@@ -403,8 +395,7 @@ impl LateStore {
 
     /// Returns the number of results that wait for the caller. Reads them first if memory does not have them.
     pub async fn count_waiting(&self, caller: Caller) -> Result<usize, LateError> {
-        self.load_posted(caller, clock::now() + COUNT_TIMEOUT).await;
-        Ok(self.pending_count(caller))
+        queries::count_waiting(self, caller).await
     }
 
     /// Returns `true` if the caller has a posted result, received or not, as far as memory knows.

@@ -1,5 +1,7 @@
 //! Reads of recorded calls and their posted results, for exchanges and for the ledger API.
 
+use std::time::Duration;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -12,10 +14,17 @@ use super::{
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by},
+    ledger::{
+        LedgerError, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by,
+    },
     repair::is_strong,
     session::LaneId,
 };
+
+/// Timeout of the read behind [`count_waiting`].
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after a failed read of a caller's posted results in which no exchange reads them again.
+const LOAD_COOLDOWN: Duration = Duration::from_secs(5);
 
 /// A recorded call with its posted result, and the name of its record.
 pub type NamedResult = (RecordName, RecordedCall);
@@ -209,6 +218,15 @@ pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
         }
         return;
     }
+    // Healthy requests must not wait for a failed ledger one after the other.
+    if late
+        .0
+        .load_cooldowns
+        .get(&principal)
+        .is_some_and(|until| clock::now() < until)
+    {
+        return;
+    }
     while let Some(behind) = late.0.posted.unread_behind(principal) {
         let (hash, now) = (*principal.as_bytes(), clock::unix_time());
         let list = late
@@ -216,12 +234,25 @@ pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
             .ledger
             .list_after(RecordKind::Delivery, hash, behind, ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
-            // The pages that were read stay. The next exchange goes on behind them.
+            // The pages that were read stay. A later exchange goes on behind them.
             late.0.telemetry.record_late_event("unread");
+            late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
             return;
         };
         late.0.posted.load_page(principal, &page, page.len() < ROWS_MAX);
     }
+}
+
+/// Returns the number of results that wait for the caller. See [`LateStore::count_waiting`].
+pub(super) async fn count_waiting(late: &LateStore, caller: Caller) -> Result<usize, LateError> {
+    // The caller asks for nothing else, so that a cooldown does not count.
+    late.0.load_cooldowns.invalidate(&caller.principal());
+    load_posted(late, caller, clock::now() + COUNT_TIMEOUT).await;
+    if late.0.posted.unread_behind(caller.principal()).is_some() {
+        // Unknown is not none.
+        return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
+    }
+    Ok(late.pending_count(caller))
 }
 
 /// Returns the caller's calls with these names that have a posted result, in their order, with the contents.

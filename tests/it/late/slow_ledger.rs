@@ -184,3 +184,32 @@ async fn a_healthy_body_never_waits_for_a_dead_ledger() {
     let took = world.now().saturating_sub(began);
     assert!(took < Duration::from_millis(2), "{took:?}");
 }
+
+/// A caller with results in the file, whose number is not known yet: one request waits for it, and not each.
+#[tokio::test(start_paused = true)]
+async fn a_dead_ledger_delays_one_healthy_request_of_a_caller() {
+    let ledger = SwitchableLedger::new();
+    let first = world(&ledger, OnOutage::Wait, true);
+    ask(&first, &[says("hello")]).await;
+    ask(&first, &[says("go"), calls(), says("hurry")]).await;
+    let service = [("authorization", "Bearer token of tools")];
+    let path = format!("/ledger/v1/calls/{ID}/result");
+    assert_eq!(
+        first
+            .ask(post_with(&path, &service, br#"{"content":"x"}"#))
+            .await
+            .status(),
+        200
+    );
+    drop(first);
+    let world = world(&ledger, OnOutage::Wait, true);
+    world.settle().await;
+    ledger.stalls.store(true, Ordering::Relaxed);
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let began = world.now();
+        assert_eq!(ask(&world, &[says("hello")]).await.status(), 200);
+        waits.push(world.now().saturating_sub(began) > Duration::from_millis(2));
+    }
+    assert_eq!(waits, [true, false, false]);
+}
