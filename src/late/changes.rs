@@ -1,4 +1,4 @@
-//! Changes of the state of a recorded call: delivered or acknowledged.
+//! Changes of the state of a recorded call: answered by its client, delivered, withheld or acknowledged.
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,

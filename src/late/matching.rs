@@ -106,7 +106,13 @@ impl NamedCall<'_> {
 /// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore identifies a
 /// call only together with its owner and either its session or its tool and input. Even then only one of the calls may
 /// wait for a result.
-pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[CandidateCall<'_>]) -> CallMatch {
+/// `digest` is that of the posted result. `None` for a request without one.
+pub fn choose_call(
+    named: &NamedCall<'_>,
+    owners: &OwnerKey,
+    candidates: &[CandidateCall<'_>],
+    digest: Option<&[u8; 32]>,
+) -> CallMatch {
     let wanted = id_letters(named.call_id);
     // The configured scope comes first: an owner can narrow it, but never widen it.
     let is_open_to = |candidate: &CandidateCall<'_>| {
@@ -130,16 +136,34 @@ pub fn choose_call(named: &NamedCall<'_>, owners: &OwnerKey, candidates: &[Candi
         [] => CallMatch::None,
         // No other call can have a strong id.
         [(place, it)] if is_strong(&it.call.id, &it.call.tool) => CallMatch::One(place),
-        _ if named.is_addressed() => choose_open(&found),
+        _ if named.is_addressed() => choose_open(&found, digest),
         _ => CallMatch::Several,
     }
 }
 
-/// Chooses the only call that waits for a result. If none does, the only call: its result may be posted again.
-fn choose_open(found: &[(usize, &CandidateCall<'_>)]) -> CallMatch {
-    let mut open = found.iter().filter(|(_, candidate)| !is_terminal(candidate.call));
-    match (open.next(), open.next(), found) {
-        (Some((place, _)), None, _) | (None, None, [(place, _)]) => CallMatch::One(*place),
+/// Chooses the only call that waits for a result: one without any answer, else one with an answer of its client alone,
+/// else the only call, whose result may be posted again.
+///
+/// A post may be the repetition of one whose answer was lost. If another call has the same result already, none is chosen.
+fn choose_open(found: &[(usize, &CandidateCall<'_>)], digest: Option<&[u8; 32]>) -> CallMatch {
+    let has_result = |(_, candidate): &&(usize, &CandidateCall<'_>)| {
+        let posted = candidate.call.posted.as_ref();
+        digest.is_some() && posted.map(|posted| &posted.digest) == digest
+    };
+    let only = |is_it: &dyn Fn(&RecordedCall) -> bool| {
+        let mut fits = found.iter().filter(|(_, candidate)| is_it(candidate.call));
+        (fits.next(), fits.next().is_some())
+    };
+    let (first_open, has_more_open) = only(&is_running);
+    let (first_answered, has_more_answered) = only(&|call| !is_terminal(call) && !is_running(call));
+    let repeated = found.iter().find(has_result);
+    match (first_open, has_more_open, first_answered, has_more_answered, found) {
+        (.., [(place, _)]) => CallMatch::One(*place),
+        _ if repeated.is_some() => match first_open.or(first_answered) {
+            Some(_) => CallMatch::Several,
+            None => repeated.map_or(CallMatch::Several, |(place, _)| CallMatch::One(*place)),
+        },
+        (Some((place, _)), false, ..) | (None, _, Some((place, _)), false, _) => CallMatch::One(*place),
         _ => CallMatch::Several,
     }
 }
@@ -216,6 +240,11 @@ pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], replaces: Option<&[u
         _ if call.expires_at <= now && !is_always_accepted => PostRuling::Refused(PostRefusal::Expired),
         _ => PostRuling::Accepted(RecordedCallState::Settled),
     }
+}
+
+/// Returns `true` if the call has no answer at all, as far as is known.
+pub const fn is_running(call: &RecordedCall) -> bool {
+    call.posted.is_none() && matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned)
 }
 
 /// Returns `true` if the call accepts no result any more: a heartbeat for it is pointless.

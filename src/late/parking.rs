@@ -37,11 +37,13 @@ pub(super) async fn park_result(
     let key = RecordKey::new(
         RecordKind::Parked,
         named.service.principal,
-        record_names::parked_name(named.call_id, named.owner),
+        record_names::parked_name(named),
     );
     let parked = ParkedResult {
         call_id: named.call_id.to_vec(),
         owner: named.owner,
+        session: named.session.map(<[u8]>::to_vec),
+        described: named.described.map(|(tool, input)| (tool.to_vec(), input)),
         posted,
     };
     late.0.record_owners.note(RecordKind::Parked, named.service.principal);
@@ -132,9 +134,8 @@ pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
         let Some(late) = store.upgrade().map(LateStore) else {
             return;
         };
-        let is_start = next_expiry.is_none();
         if next_expiry.is_none_or(|at| at <= clock::now()) {
-            expire_parked(&late, is_start).await;
+            expire_parked(&late).await;
             next_expiry = Some(clock::now() + EXPIRY_INTERVAL);
         }
         let now = clock::unix_time();
@@ -153,17 +154,17 @@ pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
     }
 }
 
-/// Expires the parked results of every service. With `settles` it settles the others.
-async fn expire_parked(late: &LateStore, settles: bool) {
+/// Expires the parked results of every service, and settles the others if their calls are recorded.
+async fn expire_parked(late: &LateStore) {
     for service in late.services() {
-        if let Err(error) = expire_of_service(late, service, settles).await {
+        if let Err(error) = expire_of_service(late, service).await {
             tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
         }
     }
 }
 
-/// Stores the parked results that no call has claimed as refused ones. With `settles` it settles the others.
-async fn expire_of_service(late: &LateStore, service: &Service, settles: bool) -> Result<(), LateError> {
+/// Stores the parked results that no call has claimed as refused ones, and settles the others.
+async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), LateError> {
     if !late.0.record_owners.may_have(RecordKind::Parked, service.principal) {
         return Ok(());
     }
@@ -187,8 +188,9 @@ async fn expire_of_service(late: &LateStore, service: &Service, settles: bool) -
                 let (named, why) = (named_call(service, &parked), PostRefusal::Unclaimed);
                 let remove = remove_step(record);
                 settling::store_refused(late, service.principal, &named, why, &parked.posted, Some(&remove)).await?;
-            } else if settles {
-                settle_parked(late, record_names::call_index(&parked.call_id)).await?;
+            } else if let Err(error) = settle_parked(late, record_names::call_index(&parked.call_id)).await {
+                // The others must not wait for it.
+                tracing::warn!(%error, "failed to settle a parked result: trying again in ten minutes");
             }
         }
     }
@@ -211,8 +213,8 @@ fn named_call<'n>(service: &'n Service, parked: &'n ParkedResult) -> NamedCall<'
         service,
         call_id: &parked.call_id,
         owner: parked.owner,
-        session: None,
-        described: None,
+        session: parked.session.as_deref(),
+        described: parked.described.as_ref().map(|(tool, input)| (&tool[..], *input)),
     }
 }
 

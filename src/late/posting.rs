@@ -1,4 +1,4 @@
-//! Requests of tool services: a posted result, and a heartbeat of a call that still runs.
+//! Requests of tool services: a posted result, its withdrawal, and a heartbeat of a call that still runs.
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
@@ -79,7 +79,7 @@ pub enum WithdrawOutcome {
 pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, now).await? {
+        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
             MatchedCall::None => return Ok(WithdrawOutcome::Unknown),
             MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
@@ -112,7 +112,7 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
 pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, now).await? {
+        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
             MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
             MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
             MatchedCall::One(found) => *found,

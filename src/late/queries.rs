@@ -141,7 +141,7 @@ async fn append_page(
     if filter.is_open {
         for (place, record) in page {
             let call = RecordedCall::decode(&record.value);
-            let runs = |call: &RecordedCall| !matching::is_terminal(call) && call.deadline > now && of_session(call);
+            let runs = |call: &RecordedCall| matching::is_running(call) && call.deadline > now && of_session(call);
             found.extend(call.filter(runs).map(|call| (place, (record.key.name, call))));
         }
         return Ok(found);
@@ -211,9 +211,10 @@ pub(super) async fn read_contents(
 /// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
 pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
     let principal = caller.principal();
+    // Tracked before the question, so that a result that is posted meanwhile is not lost.
+    let behind = late.0.posted.unread_behind(principal);
     if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
-        // Tracked from now on all the same.
-        if late.0.posted.unread_behind(principal) == Some(0) {
+        if behind == Some(0) {
             late.0.posted.note_none(principal);
         }
         return;

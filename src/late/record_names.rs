@@ -2,9 +2,8 @@
 //!
 //! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
 
-use super::calls::CallQuery;
+use super::{calls::CallQuery, matching::NamedCall};
 use crate::{
-    auth::Owner,
     digest::digest_of,
     ledger::{Index, RecordKey, RecordName},
     repair::{has_makers_form, id_letters, is_strong},
@@ -90,9 +89,20 @@ pub(super) fn observation(
 }
 
 /// Returns the name of a parked result within its service.
-pub(super) fn parked_name(call_id: &[u8], owner: Option<Owner>) -> RecordName {
-    let owner = owner.map_or_else(Vec::new, |owner| owner.as_bytes().to_vec());
-    hash_name(b"parked", &[call_id, &owner])
+pub(super) fn parked_name(named: &NamedCall<'_>) -> RecordName {
+    let owner = named.owner.map_or_else(Vec::new, |owner| owner.as_bytes().to_vec());
+    if named.session.is_none() && named.described.is_none() {
+        return hash_name(b"parked", &[named.call_id, &owner]);
+    }
+    let (tool, input) = named.described.unzip();
+    let parts = [
+        named.call_id,
+        &owner,
+        named.session.unwrap_or_default(),
+        tool.unwrap_or_default(),
+        &optional_bytes(input.as_ref()),
+    ];
+    hash_name(b"parked as described", &parts)
 }
 
 /// Returns the name of a refused result for a call id.

@@ -304,6 +304,10 @@ pub struct ParkedResult {
     pub call_id: Vec<u8>,
     /// The owner that the service named.
     pub owner: Option<Owner>,
+    /// The session that the service named.
+    pub session: Option<Vec<u8>>,
+    /// The tool and the hash of the input that the service named.
+    pub described: Option<(Vec<u8>, [u8; 32])>,
     /// The posted result.
     pub posted: PostedResult,
 }
@@ -318,21 +322,39 @@ impl ParkedResult {
             to.write_bytes(owner.as_bytes());
         }
         self.posted.write_to(&mut to);
+        to.write_flag(self.session.is_some());
+        if let Some(session) = &self.session {
+            to.write_text(session);
+        }
+        to.write_flag(self.described.is_some());
+        if let Some((tool, input)) = &self.described {
+            to.write_text(tool);
+            to.write_bytes(input);
+        }
         to.into_bytes()
     }
 
     /// Decodes a parked result. Returns `None` if the bytes are no complete one of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, PARKED)?;
-        let parked = Self {
+        let is_current = from.version() > 1;
+        let mut parked = Self {
             call_id: from.read_text()?.to_vec(),
             owner: if from.read_flag()? {
                 Some(Owner::new(from.read_bytes()?))
             } else {
                 None
             },
+            session: None,
+            described: None,
             posted: PostedResult::read_from(&mut from)?,
         };
+        if is_current && from.read_flag()? {
+            parked.session = Some(from.read_text()?.to_vec());
+        }
+        if is_current && from.read_flag()? {
+            parked.described = Some((from.read_text()?.to_vec(), from.read_bytes()?));
+        }
         from.expect_end()?;
         Some(parked)
     }

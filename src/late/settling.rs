@@ -79,7 +79,7 @@ pub(super) async fn settle_named(
     let Post { posted, parked, .. } = post;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, call) = match find_call(late, named, now).await? {
+        let (record, call) = match find_call(late, named, Some(&posted.digest), now).await? {
             MatchedCall::None => return Ok(SettleOutcome::NotRecorded),
             MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
@@ -168,6 +168,9 @@ async fn write_result(
     let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
     let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
     let delivery = CommitStep::insert_record(delivery, delivery_value::WAITING, until);
+    if is_pushed {
+        late.0.record_owners.note(RecordKind::Delivery, principal);
+    }
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
     let steps = [late.replace_step(record, &call)].into_iter().chain(content);
     // A corrected result has its delivery already.
@@ -189,7 +192,6 @@ async fn write_result(
         .telemetry
         .record_late_event(if attached { "attached" } else { "detached" });
     if is_pushed {
-        late.0.record_owners.note(RecordKind::Delivery, principal);
         late.0.posted.add(principal, settled.name, until);
         late.0.feed.send_settled(principal, settled);
     }
@@ -223,7 +225,12 @@ async fn content_step(
 }
 
 /// Finds the recorded call that a service names.
-pub(super) async fn find_call(late: &LateStore, named: &NamedCall<'_>, now: Moment) -> Result<MatchedCall, LateError> {
+pub(super) async fn find_call(
+    late: &LateStore,
+    named: &NamedCall<'_>,
+    digest: Option<&[u8; 32]>,
+    now: Moment,
+) -> Result<MatchedCall, LateError> {
     let records = late
         .0
         .ledger
@@ -245,11 +252,13 @@ pub(super) async fn find_call(late: &LateStore, named: &NamedCall<'_>, now: Mome
             call,
         })
         .collect();
-    Ok(match matching::choose_call(named, &late.0.owners, &candidates) {
-        CallMatch::One(place) if place < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(place))),
-        CallMatch::Several => MatchedCall::Several,
-        CallMatch::One(_) | CallMatch::None => MatchedCall::None,
-    })
+    Ok(
+        match matching::choose_call(named, &late.0.owners, &candidates, digest) {
+            CallMatch::One(place) if place < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(place))),
+            CallMatch::Several => MatchedCall::Several,
+            CallMatch::One(_) | CallMatch::None => MatchedCall::None,
+        },
+    )
 }
 
 /// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.

@@ -69,11 +69,23 @@ impl BackgroundWriter for LateWriter {
 
 /// Inserts calls into the ledger, then settles the results that are parked for them.
 async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateError> {
+    let mut failed = None;
     for some in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
         let steps = some.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
-        let CommitOutcome::Conflict(standing) = late.0.ledger.commit(steps, clock::unix_time()).await? else {
-            continue;
+        let standing = match late.0.ledger.commit(steps, clock::unix_time()).await {
+            Ok(CommitOutcome::Done) => continue,
+            Ok(CommitOutcome::Conflict(standing)) => standing,
+            // One caller without room must not cost the others their calls.
+            Err(LedgerError::Full { .. } | LedgerError::TooLarge) if some.len() > 1 => {
+                for new in some {
+                    if let Err(error) = record_call(late, new).await {
+                        failed = Some(error);
+                    }
+                }
+                continue;
+            }
+            Err(error) => return Err(error.into()),
         };
         // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
         let (known, new): (Vec<_>, Vec<_>) = some.iter().zip(standing).partition(|(_, standing)| standing.is_some());
@@ -93,7 +105,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateErr
     for new in calls {
         parking::settle_parked(late, record_names::call_index(&new.call.id)).await?;
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of

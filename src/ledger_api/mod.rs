@@ -1,7 +1,8 @@
 //! `/ledger/v1` on the data listener: tool services post results, and callers look up and acknowledge their own.
 //!
 //! A service authenticates with its bearer token or with a webhook signature. A caller authenticates with the
-//! credential that it sends to providers. Any other request gets 404, whatever its path.
+//! credential that it sends to providers. Any other request gets 404, apart from a
+//! known path with a wrong method or query.
 
 mod delivery_id;
 mod feed;
@@ -124,6 +125,16 @@ impl LedgerOperation {
             Ok(operation)
         } else {
             Err(ApiRefusal::wrong_method(wanted))
+        }
+    }
+
+    /// Returns the name of a service's operation. Empty for operations of callers.
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::Result(_) => "result",
+            Self::Heartbeat(_) => "heartbeat",
+            Self::Withdraw(_) => "withdraw",
+            _ => "",
         }
     }
 

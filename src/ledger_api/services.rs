@@ -103,7 +103,7 @@ pub(super) async fn answer_service(
                 described: said.tool.as_deref().zip(said.input),
             };
             bytes = said.content.as_ref().map_or(0, String::len);
-            let once = check_replay(api, service, claim, call_id, body);
+            let once = check_replay(api, service, claim, ask, body);
             // The content of a heartbeat is ignored.
             match (once, said.content.filter(|_| is_result)) {
                 (Err(refusal), _) => Err(refusal),
@@ -164,14 +164,20 @@ fn check_replay(
     api: &LedgerApi,
     service: &Service,
     claim: &ServiceClaim<'_>,
-    call_id: &[u8],
+    ask: &LedgerOperation,
     body: &[u8],
 ) -> Result<(), ApiRefusal> {
+    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id) | LedgerOperation::Withdraw(call_id)) =
+        ask
+    else {
+        return Ok(());
+    };
     let ServiceClaim::Signature { id, .. } = claim else {
         return Ok(());
     };
     let name = digest_of([service.name.as_bytes(), id.as_bytes()]);
-    let digest = digest_of([call_id, body]);
+    // The signature does not cover the path, so a message must not be sent again to another operation.
+    let digest = digest_of([ask.label().as_bytes(), call_id, body]);
     // One atomic step: of two concurrent messages under one id the second sees the first.
     if api.signed_messages.get_with(name, || digest) == digest {
         return Ok(());

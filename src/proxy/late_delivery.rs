@@ -16,9 +16,11 @@ use crate::{
     ledger::{RecordName, Unread},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, Placeholder, append_texts,
-        contains_result, id_letters, late_media, late_places, late_text, shorten_result, text_contains,
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, Placeholder, RealResult,
+        append_texts, block_content, contains_result, id_letters, late_media, late_places, late_text, shorten_result,
+        text_contains,
     },
+    wire::Format,
 };
 
 /// Maximum bytes of late results in one message. More wait for the next message.
@@ -164,7 +166,7 @@ impl LateDelivery<'_> {
         let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
         let recall = &self.results.recall;
         let known = recall.texts_at(caller, &anchors, is_patient, deadline).await?;
-        let mut texts = self.find_stored(&places, &calls, &known).await;
+        let mut texts = self.find_stored(&places, &calls, &known).await?;
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
         let last = places
             .last()
@@ -185,7 +187,7 @@ impl LateDelivery<'_> {
         places: &[LatePlace],
         calls: &[BodyCall],
         known: &HashMap<Anchor, Arc<AppendedText>>,
-    ) -> PlacedTexts {
+    ) -> Result<PlacedTexts, Unread> {
         let (mut texts, by_name) = (PlacedTexts::default(), self.index_by_name(calls));
         for place in places {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
@@ -199,7 +201,7 @@ impl LateDelivery<'_> {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
-            if self.are_pinned_in_place(&by_name, appended, self.wait.deadline).await {
+            if self.are_pinned_in_place(&by_name, appended, self.wait.deadline).await? {
                 continue;
             }
             texts.add(place, appended);
@@ -209,7 +211,7 @@ impl LateDelivery<'_> {
                 late.note_acknowledged(self.results.caller, appended.calls.iter().copied());
             }
         }
-        texts
+        Ok(texts)
     }
 
     /// Collects the results to append now: of calls in this body whose answer there does not contain the result.
@@ -234,9 +236,10 @@ impl LateDelivery<'_> {
                 .filter(|(_, known)| !is_contained_in(*known, call, plain));
             lacking.extend(lacks.map(|(name, _)| (name, call)));
         }
-        self.retain_placeholders(&mut lacking, deadline).await.ok()?;
+        let brought = self.retain_lacking(&mut lacking, deadline).await.ok()?;
         lacking.truncate(APPENDED_CALLS_MAX);
         let mut names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
         names.dedup();
         if names.is_empty() {
             return None;
@@ -272,6 +275,10 @@ impl LateDelivery<'_> {
                 self.results.late.note_contained(self.results.caller, *name, hash);
                 continue;
             }
+            let block = brought.get(&in_body.key).and_then(|block| block_content(block));
+            if block.is_some_and(|block| contains_result(block, &content)) {
+                continue;
+            }
             let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
             let content = shorten_result(&content, &id, self.results.late.result_bytes_max());
             texts.push(late_text(&id, &tool, &content, posted.failed));
@@ -286,12 +293,13 @@ impl LateDelivery<'_> {
         (!late.text.is_empty()).then_some(AppendedText { late, calls: appended })
     }
 
-    /// Removes the calls without an answer in the body, unless a placeholder stands for their answer.
-    async fn retain_placeholders(
+    /// Removes the calls without an answer in the body, unless a placeholder or an earlier result of the client stands for
+    /// their answer. Returns these results.
+    async fn retain_lacking(
         &self,
         calls: &mut Vec<(RecordName, &BodyCall)>,
         deadline: Instant,
-    ) -> Result<(), Unread> {
+    ) -> Result<HashMap<CallKey, String>, Unread> {
         let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
         let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
         let pinned = self.pinned_answers(&keys, deadline).await?;
@@ -299,9 +307,16 @@ impl LateDelivery<'_> {
             BodyAnswer::InPlace { .. } => true,
             BodyAnswer::Elsewhere => false,
             // A call without any answer yet gets its result in its place.
-            BodyAnswer::Nothing => matches!(pinned.get(&call.key), Some(PinnedAnswer::Placeholder(_))),
+            BodyAnswer::Nothing => matches!(
+                pinned.get(&call.key),
+                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_)))
+            ),
         });
-        Ok(())
+        let brought = pinned.into_iter().filter_map(|(key, answer)| match answer {
+            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block)),
+            _ => None,
+        });
+        Ok(brought.collect())
     }
 
     /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
@@ -319,22 +334,27 @@ impl LateDelivery<'_> {
     }
 
     /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.
-    async fn are_pinned_in_place(&self, by_name: &CallsByName<'_>, appended: &AppendedText, deadline: Instant) -> bool {
+    async fn are_pinned_in_place(
+        &self,
+        by_name: &CallsByName<'_>,
+        appended: &AppendedText,
+        deadline: Instant,
+    ) -> Result<bool, Unread> {
         let mut calls = Vec::new();
         for name in &appended.calls {
             let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
-                return false;
+                return Ok(false);
             };
             calls.push(*call);
         }
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = self.pinned_answers(&keys, deadline).await.unwrap_or_default();
+        let pinned = self.pinned_answers(&keys, deadline).await?;
         // A result that the client once brought may stand there, and differ from the posted one.
         let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
             Some(PinnedAnswer::Result(real)) => text_contains(&appended.late.text, call, real),
             _ => false,
         };
-        !calls.is_empty() && calls.iter().all(is_same)
+        Ok(!calls.is_empty() && calls.iter().all(is_same))
     }
 
     /// Returns the pinned answers of calls to which the client sends no result.
@@ -397,6 +417,7 @@ fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
 pub(super) fn append_at_end(
     plain: &Bytes,
     paired: &Paired<'_>,
+    format: Format,
     calls: &[(CallKey, Placeholder)],
 ) -> Option<AppendedAtEnd> {
     // Each call is searched in the whole body: the limit bounds the work.
@@ -419,8 +440,17 @@ pub(super) fn append_at_end(
         Some(late_text(&id, &tool, content, result.failed))
     };
     let texts: Option<Vec<String>> = calls.iter().map(text_of).collect();
+    let media_of = |(key, _): &(CallKey, Placeholder)| {
+        let result = answered.iter().find(|call| call.key == *key)?.result?;
+        let content = std::str::from_utf8(result.content.of(plain)).ok()?;
+        Some(late_media(format, content))
+    };
+    let media = calls.iter().filter_map(media_of).flatten().collect();
     let appended = AppendedText {
-        late: LateText::from_text(texts?.join("\n\n")),
+        late: LateText {
+            text: texts?.join("\n\n"),
+            media,
+        },
         calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
     };
     // Larger results stay in their places. The text would be resent with every later request.

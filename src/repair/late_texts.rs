@@ -1,7 +1,8 @@
 //! Late results at the end of a user message: finds the places, recognises them later, and appends the text.
 //!
 //! A place is identified by the assistant turn before it, the message itself, the number of equal pairs before it, and
-//! the last call before it: conversations with the same words have different calls. A text that was appended once is appended there in every later request too, so that the prefix stays the same.
+//! the last call before it: conversations with the same words have different calls. A text that was appended once is
+//! appended there in every later request too, so that the prefix stays the same.
 
 use std::{collections::HashMap, fmt};
 
@@ -284,11 +285,23 @@ pub fn text_contains(text: &str, call: &BodyCall, result: &RealResult) -> bool {
     }
 }
 
+/// Bytes from which on a result counts as contained wherever it stands in an answer. A shorter one, such as `42` or
+/// `done`, must be a whole line or a whole value: it stands in many other texts too.
+const CONTAINED_MIN: usize = 16;
+
 /// Returns `true` if an answer that a client gave contains a result. Both are JSON.
 pub fn contains_result(answer: &str, result: &str) -> bool {
     let result = readable_text(result);
     let result = result.trim();
-    if readable_text(answer).contains(result) {
+    // An empty result says that its tool has ended, which no other text says.
+    if result.is_empty() {
+        return readable_text(answer).trim().is_empty();
+    }
+    let contains = |text: &str| {
+        let is_line = || text.lines().any(|line| line.trim() == result);
+        text.trim() == result || is_line() || (result.len() >= CONTAINED_MIN && text.contains(result))
+    };
+    if contains(&readable_text(answer)) {
         return true;
     }
     // The result may be a value in an object, where its line breaks are escaped.
@@ -298,7 +311,7 @@ pub fn contains_result(answer: &str, result: &str) -> bool {
     let mut values = vec![&value];
     while let Some(value) = values.pop() {
         match value {
-            Value::String(text) if text.contains(result) => return true,
+            Value::String(text) if contains(text) => return true,
             Value::Array(list) => values.extend(list),
             Value::Object(members) => values.extend(members.values()),
             _ => {}

@@ -54,13 +54,6 @@ pub(super) fn plan_resend(
     let pins = attempts.outgoing.body.pins.as_ref()?;
     let restored = first_restored(pins);
     let text = attempts.outgoing.body.last_text.as_deref().cloned();
-    let is_waiting = |text: &LastText| {
-        let late = &pins.late_results.late;
-        text.calls
-            .iter()
-            .all(|call| late.is_waiting(pins.late_results.caller, call))
-    };
-    let text = text.filter(is_waiting);
     if restored.is_empty() && text.is_none() {
         return None;
     }
@@ -72,7 +65,9 @@ pub(super) fn plan_resend(
     let calls: Vec<CallKey> = restored.iter().map(|(call, _)| *call).collect();
     let is_about = |message: &str| {
         let named = named_message(message);
-        verdict.class == Class::TooLarge || named.is_some_and(|at| recovery.holds_at(at, &calls, text.is_some()))
+        verdict.class == Class::TooLarge
+            || names_media(message)
+            || named.is_some_and(|at| recovery.holds_at(at, &calls, text.is_some()))
     };
     if !is_about(&error.message) {
         return None;
@@ -93,6 +88,14 @@ fn first_restored(pins: &PendingPins) -> Vec<(CallKey, RecordName)> {
     let real = assigned.filter(|(_, answer)| matches!(answer, PinnedAnswer::Result(_)));
     real.filter_map(|(call, _)| Some((*call, *pins.posted_calls.get(call)?)))
         .collect()
+}
+
+/// Returns `true` if an error text is about an image or a document. Providers do not say in which message it stands.
+///
+/// Another image of the body may be meant. The results are withheld only if the body is accepted without them.
+fn names_media(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["image", "document", "pdf"].iter().any(|word| text.contains(word))
 }
 
 /// Returns the index of the message that an error text names: `messages.2.content.0`, `input[3]`, `contents[1].parts`.

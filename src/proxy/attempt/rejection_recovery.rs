@@ -341,7 +341,7 @@ impl RejectionRecovery {
             None
         } else {
             let paired = self.base.pair_by_dialect(context.policy)?;
-            append_at_end(&self.base.body, &paired, &replaced.overridden)
+            append_at_end(&self.base.body, &paired, self.base.wire.format, &replaced.overridden)
         };
         let Some(late) = late else {
             // Without another place for it the client's result would be lost: nothing is overridden.

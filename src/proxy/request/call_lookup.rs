@@ -233,7 +233,8 @@ impl CallLookup {
             return;
         }
         for call in paired.open_calls() {
-            if let Some(PinnedAnswer::Result(_)) = self.known.pinned.get(&call.key)
+            // A block is a result that the client brought. It may be another one than the posted.
+            if let Some(PinnedAnswer::Result(RealResult::Content { .. })) = self.known.pinned.get(&call.key)
                 && let Some(name) = results.waiting_result(call)
             {
                 self.posted_calls.insert(call.key, name);

@@ -31,6 +31,12 @@ pub(crate) fn media_label(json: Json<'_>, block: Span) -> Option<String> {
         _ => return None,
     };
     let source = json.member(block, "source").unwrap_or(block);
+    // A document of text is that text.
+    if *json.member_text(source, "type") == *b"text" {
+        return json
+            .string_member(source, "data")
+            .map(|data| String::from_utf8_lossy(&json.decode_string(data)).into_owned());
+    }
     let text = |names: [&str; 2]| {
         let found = names.into_iter().find_map(|name| json.string_member(source, name));
         found.map(|span| String::from_utf8_lossy(&json.decode_string(span)).into_owned())

@@ -169,7 +169,15 @@ fn parked(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
         0 => "-".to_owned(),
         _ => hex(value.take(16)),
     };
-    format!("id={id} owner={owner} posted: {}", value.posted(version, made_at))
+    let posted = value.posted(version, made_at);
+    if version > 1 {
+        assert_eq!(
+            [value.byte(), value.byte()],
+            [0, 0],
+            "no scene names a session or a tool"
+        );
+    }
+    format!("id={id} owner={owner} posted: {posted}")
 }
 
 fn answer(value: &mut Value<'_>) -> String {

@@ -227,3 +227,30 @@ async fn a_restored_result_is_delivered_once_its_answer_is_complete() {
     ask(&world, "s1", &log).await;
     assert_eq!((films(&world), outstanding(&world).await), (1, json!([])));
 }
+
+/// A short result stands in many other texts. The client's answer contains it only as a whole line or value.
+#[tokio::test(start_paused = true)]
+async fn a_short_result_is_not_taken_for_a_part_of_another_text() {
+    let world = world().await;
+    for (number, (answer, posted, is_contained)) in [
+        ("Job started: 42", "42", false),
+        ("the run is not done yet", "done", false),
+        ("queued", "", false),
+        ("exit code\n42", "42", true),
+        ("42", "42", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (id, session) = (id(number), format!("s{}", number + 1));
+        let mut log = vec![says("go"), calls(&id)];
+        ask(&world, &session, &log).await;
+        log.push(brings(&id, &json!(answer)));
+        ask(&world, &session, &log).await;
+        assert_eq!(post(&world, &id, posted).await.status(), 200);
+        log.extend([answered(), says(&format!("is it done? {number}"))]);
+        let done = ask(&world, &session, &log).await;
+        let wanted = if is_contained { "none" } else { "appended=1" };
+        assert_eq!(done.header("x-antiphon-repair"), Some(wanted), "{answer} {posted}");
+    }
+}

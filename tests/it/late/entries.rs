@@ -44,7 +44,7 @@ proptest! {
     fn late_entries_survive_a_round_trip(call in calls(), posted in results(), id in vec(any::<u8>(), 0..30), owner in option::of(any::<[u8; 16]>())) {
         let bytes = call.encode();
         prop_assert_eq!(RecordedCall::decode(&bytes), Some(call));
-        let parked = ParkedResult { call_id: id.clone(), owner: owner.map(Owner::new), posted: posted.clone() };
+        let parked = ParkedResult { call_id: id.clone(), owner: owner.map(Owner::new), session: owner.map(|owner| owner.to_vec()), described: owner.map(|owner| (owner.to_vec(), [3; 32])), posted: posted.clone() };
         prop_assert_eq!(ParkedResult::decode(&parked.encode()), Some(parked.clone()));
         for why in PostRefusal::ALL {
             let evidence = RefusedResult { call_id: id.clone(), reason: why, posted: posted.clone() };

@@ -234,3 +234,21 @@ async fn the_feed_goes_on_behind_the_last_event() {
     assert_eq!(found, [false, true, true], "{read}");
     assert_eq!(read.matches("\nid: ").count(), 2, "{read}");
 }
+
+/// A call that its client has answered does not run any more.
+#[tokio::test(start_paused = true)]
+async fn an_answered_call_is_not_listed_as_open() {
+    let world = world_over(&durable());
+    ask(&world, "s1", &[says("hello")]).await;
+    emits(&world, "s1", &id(0)).await;
+    let call = json!({"type": "tool_use", "id": id(0), "name": "render", "input": {}});
+    let result = json!({"type": "tool_result", "tool_use_id": id(0), "content": "done"});
+    let log = [
+        says("go"),
+        json!({"role": "assistant", "content": [call]}),
+        json!({"role": "user", "content": [result]}),
+    ];
+    assert_eq!(ids(&get(&world, "outstanding?state=open").await), [id(0)]);
+    ask(&world, "s1", &log).await;
+    assert_eq!(ids(&get(&world, "outstanding?state=open").await), Vec::<String>::new());
+}

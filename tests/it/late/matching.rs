@@ -134,7 +134,7 @@ fn late_matching_finds_one_call_or_none() {
             session: None,
             described: None,
         };
-        assert_eq!(choose_call(&named, &owners, &candidates), wanted, "{id} {owner:?} {recorded:?} {service:?}");
+        assert_eq!(choose_call(&named, &owners, &candidates, None), wanted, "{id} {owner:?} {recorded:?} {service:?}");
     }
 }
 
