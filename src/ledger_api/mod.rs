@@ -1,8 +1,8 @@
 //! `/ledger/v1` on the data listener: tool services post results, and callers look up and acknowledge their own.
 //!
 //! A service authenticates with its bearer token or with a webhook signature. A caller authenticates with the
-//! credential that it sends to providers. Any other request gets 404, apart from a
-//! known path with a wrong method or query.
+//! credential that it sends to providers. Any other request gets 404, apart from a known path with a wrong method or
+//! query.
 
 mod delivery_id;
 mod feed;
