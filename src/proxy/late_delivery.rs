@@ -225,17 +225,7 @@ impl LateDelivery<'_> {
         inserted: &HashSet<RecordName>,
         deadline: Instant,
     ) -> Option<AppendedText> {
-        let lane = self.results.lane.map(|lane| lane.id);
-        let names = |call: &BodyCall| LateStore::call_names(lane, &self.results.query_of(call));
-        let mut lacking: Vec<(RecordName, &BodyCall)> = Vec::new();
-        for call in calls {
-            let names = names(call).into_iter().filter(|name| !inserted.contains(name));
-            let posted = self.results.late.find_posted(self.results.caller, names);
-            let lacks = posted
-                .into_iter()
-                .filter(|(_, known)| !is_contained_in(*known, call, plain));
-            lacking.extend(lacks.map(|(name, _)| (name, call)));
-        }
+        let mut lacking = self.find_lacking(plain, calls, inserted);
         let brought = self.retain_lacking(&mut lacking, deadline).await.ok()?;
         lacking.truncate(APPENDED_CALLS_MAX);
         let mut names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
@@ -291,6 +281,27 @@ impl LateDelivery<'_> {
         let text = texts.join("\n\n");
         let late = LateText { text, media };
         (!late.text.is_empty()).then_some(AppendedText { late, calls: appended })
+    }
+
+    /// Finds the calls that have a posted result which their answer in this body may lack.
+    fn find_lacking<'c>(
+        &self,
+        plain: &Bytes,
+        calls: &'c [BodyCall],
+        inserted: &HashSet<RecordName>,
+    ) -> Vec<(RecordName, &'c BodyCall)> {
+        let lane = self.results.lane.map(|lane| lane.id);
+        let names = |call: &BodyCall| LateStore::call_names(lane, &self.results.query_of(call));
+        let mut lacking = Vec::new();
+        for call in calls {
+            let names = names(call).into_iter().filter(|name| !inserted.contains(name));
+            let posted = self.results.late.find_posted(self.results.caller, names);
+            let lacks = posted
+                .into_iter()
+                .filter(|(_, known)| !is_contained_in(*known, call, plain));
+            lacking.extend(lacks.map(|(name, _)| (name, call)));
+        }
+        lacking
     }
 
     /// Removes the calls without an answer in the body, unless a placeholder or an earlier result of the client stands for
