@@ -16,15 +16,13 @@ use crate::{
     ledger::{RecordName, Unread},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, Placeholder, RealResult,
-        append_texts, block_content, contains_result, id_letters, late_media, late_places, late_text, shorten_result,
-        text_contains,
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, RealResult, append_texts,
+        block_content, contains_result, id_letters, late_media, late_places, late_text, shorten_result, text_contains,
     },
-    wire::Format,
 };
 
 /// Maximum bytes of late results in one message. More wait for the next message.
-const APPENDED_BYTES_MAX: usize = 256 * 1024;
+pub(super) const APPENDED_BYTES_MAX: usize = 256 * 1024;
 
 /// Body with late results at the end of messages.
 pub(super) struct WithLateTexts {
@@ -51,13 +49,6 @@ pub(super) struct LastText {
     pub(super) calls: Vec<RecordName>,
     /// The body without it.
     pub(super) body_without: Bytes,
-}
-
-/// Body of a resend with results at the end of its last message.
-pub(super) struct AppendedAtEnd {
-    pub(super) body: Bytes,
-    pub(super) anchor: Anchor,
-    pub(super) appended: AppendedText,
 }
 
 /// Wait of one request for the ledger.
@@ -420,60 +411,6 @@ fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
 /// Returns `true` if the client's answer of a call is known to contain the result.
 fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
     known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
-}
-
-/// Appends the results of these calls, which the client sends in their places, to the last message.
-///
-/// Returns `None` if that message contains no user text, or a result cannot be written there.
-pub(super) fn append_at_end(
-    plain: &Bytes,
-    paired: &Paired<'_>,
-    format: Format,
-    calls: &[(CallKey, Placeholder)],
-) -> Option<AppendedAtEnd> {
-    // Each call is searched in the whole body: the limit bounds the work.
-    if calls.len() > APPENDED_CALLS_MAX {
-        return None;
-    }
-    // A message that a later turn answers is part of the prefix, and must stay as it is.
-    let place = late_places(paired, false).pop().filter(|place| !place.is_answered)?;
-    let is_last = place.message.saturating_add(1) == paired.message_count();
-    // No text may follow while a tool runs at the provider. Only the very last message may still change.
-    if paired.takes_only_results() || !is_last {
-        return None;
-    }
-    let answered = paired.answered_calls();
-    let text_of = |(key, _): &(CallKey, Placeholder)| {
-        let call = answered.iter().find(|call| call.key == *key)?;
-        let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
-        let result = call.result?;
-        let content = std::str::from_utf8(result.content.of(plain)).ok()?;
-        Some(late_text(&id, &tool, content, result.failed))
-    };
-    let texts: Option<Vec<String>> = calls.iter().map(text_of).collect();
-    let media_of = |(key, _): &(CallKey, Placeholder)| {
-        let result = answered.iter().find(|call| call.key == *key)?.result?;
-        let content = std::str::from_utf8(result.content.of(plain)).ok()?;
-        Some(late_media(format, content))
-    };
-    let media = calls.iter().filter_map(media_of).flatten().collect();
-    let appended = AppendedText {
-        late: LateText {
-            text: texts?.join("\n\n"),
-            media,
-        },
-        calls: calls.iter().map(|(call, _)| *call.as_bytes()).collect(),
-    };
-    // Larger results stay in their places. The text would be resent with every later request.
-    if appended.late.text.len() > APPENDED_BYTES_MAX {
-        return None;
-    }
-    let body = append_texts(paired, plain, &[(place.message, appended.late.clone())]).ok()?;
-    Some(AppendedAtEnd {
-        body,
-        anchor: place.anchor,
-        appended,
-    })
 }
 
 /// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.

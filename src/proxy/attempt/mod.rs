@@ -11,6 +11,7 @@ mod rejection_recovery;
 mod resend;
 mod resend_base;
 mod resend_plan;
+mod results_at_end;
 mod send;
 mod success;
 

@@ -10,10 +10,11 @@ use super::{
     foreign_thinking_recovery::choose_blocks,
     resend_base::{RecoveryContext, ResendBase},
     resend_plan::{LearnedFact, Resend},
+    results_at_end::append_at_end,
 };
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
-    late_delivery::{LastText, append_at_end},
+    late_delivery::LastText,
     provider_facts::{AnsweredRemoteCalls, FactKey, ProviderFacts},
     request::{CallAnswers, SentBody},
 };
