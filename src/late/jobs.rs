@@ -6,6 +6,7 @@ use super::{calls::CallQuery, records::RecordedCall};
 use crate::{
     auth::Principal,
     ledger::{Index, RecordKey, RecordName},
+    session::LaneId,
 };
 
 /// A call to be recorded.
@@ -33,6 +34,8 @@ pub enum LateJob {
     Settle(Index),
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
+    /// Stores calls that a compaction may have removed from the history of their lane.
+    Compacted(Principal, LaneId, Box<[RecordName]>),
 }
 
 impl fmt::Debug for LateJob {

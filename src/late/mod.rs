@@ -9,6 +9,7 @@
 
 mod calls;
 mod changes;
+mod compactions;
 mod error;
 mod feed;
 mod jobs;
@@ -53,6 +54,7 @@ use crate::{
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
+use compactions::CompactedCalls;
 use matching::{NamedCall, Service};
 use pending::PostedResults;
 use records::RecordedCall;
@@ -87,13 +89,15 @@ struct LateStoreInner {
     /// Hashes of lanes and sessions that were left, with the time.
     left_at: Cache<[u8; 32], Moment>,
     posted: PostedResults,
-    /// The callers with posted results, and the services with parked ones.
+    /// The callers with posted results or compacted calls, and the services with parked results.
     record_owners: RecordOwners,
     feed: feed::FeedSender,
     /// The end of each caller's cooldown after a failed read of its posted results.
     load_cooldowns: Cache<Principal, Instant>,
     /// Calls whose posted results were put into a request.
     given: Cache<RecordKey, ()>,
+    /// Calls that compactions may have removed from the history of their lane.
+    compacted: Cache<(Principal, LaneId), CompactedCalls>,
     /// Parked results whose matches settle at a known time.
     settle_queue: Arc<SettleQueue>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
@@ -127,10 +131,11 @@ impl LateStore {
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),
-            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked]),
+            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
             feed: feed::FeedSender::default(),
             load_cooldowns: bounded_cache(),
             given: bounded_cache(),
+            compacted: bounded_cache(),
             settle_queue: Arc::default(),
             jobs,
         }));

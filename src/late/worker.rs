@@ -3,7 +3,7 @@
 use std::{sync::Weak, time::Duration};
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, changes,
+    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, changes, compactions,
     jobs::{LateJob, NewCall},
     matching, parking, record_names,
     records::RecordedCall,
@@ -40,6 +40,9 @@ impl BackgroundWriter for LateWriter {
             LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
             LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
+            LateJob::Compacted(principal, lane, calls) => {
+                compactions::store_compacted(&late, *principal, *lane, calls).await
+            }
         }
     }
 

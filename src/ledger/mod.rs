@@ -85,11 +85,13 @@ pub enum RecordKind {
     Thinking = 10,
     /// The content of a posted result that is too long for the record of its call.
     ResultContent = 11,
+    /// The calls that stood in the history of a lane when its client or provider compacted it.
+    CompactedCalls = 12,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -101,6 +103,7 @@ impl RecordKind {
         Self::Continuity,
         Self::Thinking,
         Self::ResultContent,
+        Self::CompactedCalls,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -117,6 +120,7 @@ impl RecordKind {
             Self::Continuity => "continuity",
             Self::Thinking => "thinking",
             Self::ResultContent => "content",
+            Self::CompactedCalls => "compacted",
         }
     }
 }

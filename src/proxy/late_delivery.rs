@@ -8,16 +8,15 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{catch_core_panic::catch_core_panic, late_results::LateResults};
+use super::{catch_core_panic::catch_core_panic, lacking_results::BodyCalls, late_results::LateResults};
 use crate::{
     conversation::Outline,
-    digest::digest_of,
-    late::{LateStore, NamedResult, matching::is_call_of_body, records::RecordedCall},
+    late::NamedResult,
     ledger::{RecordName, Unread},
-    recall::{APPENDED_CALLS_MAX, AppendedText},
+    recall::AppendedText,
     repair::{
-        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, RealResult, append_texts,
-        block_content, contains_result, id_letters, late_media, late_places, late_text, shorten_result, text_contains,
+        Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, PlaceOptions, append_texts,
+        late_media, late_places, late_text, shorten_result, text_contains,
     },
 };
 
@@ -58,9 +57,6 @@ pub(super) struct LedgerWait {
     /// `true` if the ledger is asked even in its cooldown.
     pub(super) is_patient: bool,
 }
-
-/// Calls of a body by their names.
-type CallsByName<'v> = HashMap<RecordName, &'v BodyCall>;
 
 /// Late texts with the messages that they belong to.
 #[derive(Debug, Default)]
@@ -145,15 +141,20 @@ impl LateDelivery<'_> {
     ) -> Result<Option<WithLateTexts>, Unread> {
         let caller = self.results.caller;
         let LedgerWait { deadline, is_patient } = self.wait;
-        let in_loops = self.results.late.delivers_in_loops();
         // An unverified caller has no records.
         if !self.results.late.callers().verify(caller, deadline).await? {
             return Ok(None);
         }
-        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired, in_loops), paired.all_calls())))
+        let compacted = self.results.compacted_calls(deadline).await?;
+        let options = PlaceOptions {
+            in_loops: self.results.late.delivers_in_loops(),
+            before_turns: !compacted.is_empty(),
+        };
+        let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired, options), paired.all_calls())))
         else {
             return Ok(None);
         };
+        let calls = BodyCalls::new(self.results, plain, &calls, &compacted);
         let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
         let recall = &self.results.recall;
         let known = recall.texts_at(caller, &anchors, is_patient, deadline).await?;
@@ -164,7 +165,7 @@ impl LateDelivery<'_> {
             .filter(|place| may_add && !place.is_answered && !known.contains_key(&place.anchor));
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.waiting_texts(plain, &calls, &texts.calls, deadline).await
+            && let Some(appended) = self.waiting_texts(&calls, &texts.calls, deadline).await
             && let Some((stored, _)) = recall.append_text(caller, place.anchor, appended, deadline).await
         {
             texts.add(place, &stored);
@@ -176,13 +177,13 @@ impl LateDelivery<'_> {
     async fn find_stored(
         &self,
         places: &[LatePlace],
-        calls: &[BodyCall],
+        calls: &BodyCalls<'_>,
         known: &HashMap<Anchor, Arc<AppendedText>>,
     ) -> Result<PlacedTexts, Unread> {
-        let (mut texts, by_name) = (PlacedTexts::default(), self.index_by_name(calls));
+        let mut texts = PlacedTexts::default();
         for place in places {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
-            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| by_name.contains_key(call));
+            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| calls.is_own(call));
             let mut stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
             let Some(appended) = stored.find(is_its) else {
                 continue;
@@ -192,7 +193,7 @@ impl LateDelivery<'_> {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
-            if self.are_pinned_in_place(&by_name, appended, self.wait.deadline).await? {
+            if self.are_pinned_in_place(calls, appended, self.wait.deadline).await? {
                 continue;
             }
             texts.add(place, appended);
@@ -205,175 +206,73 @@ impl LateDelivery<'_> {
         Ok(texts)
     }
 
-    /// Collects the results to append now: of calls in this body whose answer there does not contain the result.
+    /// Collects the results to append now: of calls whose answer in this body does not contain the result, and of calls
+    /// that a compaction has removed.
     ///
     /// That answer is a placeholder of the proxy, a client's text that the result was lost, or one that the client gave
     /// before the result came, such as "job started".
     async fn waiting_texts(
         &self,
-        plain: &Bytes,
-        calls: &[BodyCall],
+        calls: &BodyCalls<'_>,
         inserted: &HashSet<RecordName>,
         deadline: Instant,
     ) -> Option<AppendedText> {
-        let mut lacking = self.find_lacking(plain, calls, inserted);
-        let brought = self.retain_lacking(&mut lacking, deadline).await.ok()?;
-        lacking.truncate(APPENDED_CALLS_MAX);
-        let mut names: Vec<RecordName> = lacking.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let lacking = calls.find_lacking(inserted, deadline).await.ok()?;
+        let names = lacking.names();
         if names.is_empty() {
             return None;
         }
-        let found = self
-            .results
-            .late
-            .read_posted(self.results.caller, &names, deadline)
-            .await
-            .ok()?;
-        let chosen = choose_that_fit(found, self.results.late.result_bytes_max());
-        let contents = self
-            .results
-            .late
-            .read_contents(self.results.caller, &chosen, deadline)
-            .await
-            .ok()?;
-        let (mut texts, mut media, mut appended) = (Vec::new(), Vec::new(), Vec::new());
-        for ((name, call), content) in chosen.iter().zip(contents) {
-            let in_body = find_in_body(calls, call);
-            // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
-            let lacks = |in_body: &&BodyCall| {
-                let is_it = |(of, lacking): &(RecordName, &BodyCall)| of == name && lacking.key == in_body.key;
-                lacking.iter().any(is_it) && is_call_of_body(call, &self.results.query_of(in_body))
-            };
-            let in_body = in_body.filter(lacks);
-            let (Some(in_body), Some(content), Some(posted)) = (in_body, content, &call.posted) else {
+        let (late, caller) = (&self.results.late, self.results.caller);
+        let found = late.read_posted(caller, &names, deadline).await.ok()?;
+        let chosen = choose_that_fit(found, late.result_bytes_max());
+        let contents = late.read_contents(caller, &chosen, deadline).await.ok()?;
+        let (mut texts, mut media, mut given) = (Vec::new(), Vec::new(), Vec::new());
+        for (result, content) in chosen.iter().zip(contents) {
+            let Some((content, call)) = content.and_then(|content| {
+                let call = calls.place_lacking(&lacking, result, &content)?;
+                Some((content, call))
+            }) else {
                 continue;
             };
-            if let Some((answer, hash)) = real_answer(in_body, plain)
-                && contains_result(answer, &content)
-            {
-                self.results.late.note_contained(self.results.caller, *name, hash);
-                continue;
-            }
-            let block = brought.get(&in_body.key).and_then(|block| block_content(block));
-            if block.is_some_and(|block| contains_result(block, &content)) {
-                continue;
-            }
-            let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
-            let content = shorten_result(&content, &id, self.results.late.result_bytes_max());
-            texts.push(late_text(&id, &tool, &content, posted.failed));
+            let (name, recorded) = result;
+            let (id, tool) = (
+                String::from_utf8_lossy(&recorded.id),
+                String::from_utf8_lossy(&recorded.tool),
+            );
+            let content = shorten_result(&content, &id, late.result_bytes_max());
+            let failed = recorded.posted.as_ref().is_some_and(|posted| posted.failed);
+            texts.push(late_text(&id, &tool, &content, failed, call));
             media.extend(late_media(self.results.format, &content));
-            appended.push(*name);
+            given.push(*name);
         }
-        self.results
-            .late
-            .note_given(self.results.caller, appended.iter().copied());
+        late.note_given(caller, given.iter().copied());
         let text = texts.join("\n\n");
         let late = LateText { text, media };
-        (!late.text.is_empty()).then_some(AppendedText { late, calls: appended })
-    }
-
-    /// Finds the calls that have a posted result which their answer in this body may lack.
-    fn find_lacking<'c>(
-        &self,
-        plain: &Bytes,
-        calls: &'c [BodyCall],
-        inserted: &HashSet<RecordName>,
-    ) -> Vec<(RecordName, &'c BodyCall)> {
-        let lane = self.results.lane.map(|lane| lane.id);
-        let names = |call: &BodyCall| LateStore::call_names(lane, &self.results.query_of(call));
-        let mut lacking = Vec::new();
-        for call in calls {
-            let names = names(call).into_iter().filter(|name| !inserted.contains(name));
-            let posted = self.results.late.find_posted(self.results.caller, names);
-            let lacks = posted
-                .into_iter()
-                .filter(|(_, known)| !is_contained_in(*known, call, plain));
-            lacking.extend(lacks.map(|(name, _)| (name, call)));
-        }
-        lacking
-    }
-
-    /// Removes the calls without an answer in the body, unless a placeholder or an earlier result of the client stands for
-    /// their answer. Returns these results.
-    async fn retain_lacking(
-        &self,
-        calls: &mut Vec<(RecordName, &BodyCall)>,
-        deadline: Instant,
-    ) -> Result<HashMap<CallKey, String>, Unread> {
-        let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
-        let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
-        let pinned = self.pinned_answers(&keys, deadline).await?;
-        calls.retain(|(_, call)| match call.answer {
-            BodyAnswer::InPlace { .. } => true,
-            BodyAnswer::Elsewhere => false,
-            // A call without any answer yet gets its result in its place.
-            BodyAnswer::Nothing => matches!(
-                pinned.get(&call.key),
-                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_)))
-            ),
-        });
-        let brought = pinned.into_iter().filter_map(|(key, answer)| match answer {
-            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block)),
-            _ => None,
-        });
-        Ok(brought.collect())
-    }
-
-    /// Indexes the calls of a body by both of their names: the ledger's, and that of pins.
-    fn index_by_name<'v>(&self, calls: &'v [BodyCall]) -> CallsByName<'v> {
-        let lane = self.results.lane.map(|lane| lane.id);
-        let mut by_name = CallsByName::new();
-        for call in calls {
-            // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
-            let names = LateStore::call_names(lane, &self.results.query_of(call));
-            for name in names.into_iter().chain([*call.key.as_bytes()]) {
-                by_name.entry(name).or_insert(call);
-            }
-        }
-        by_name
+        (!late.text.is_empty()).then_some(AppendedText { late, calls: given })
     }
 
     /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.
     async fn are_pinned_in_place(
         &self,
-        by_name: &CallsByName<'_>,
+        body: &BodyCalls<'_>,
         appended: &AppendedText,
         deadline: Instant,
     ) -> Result<bool, Unread> {
         let mut calls = Vec::new();
         for name in &appended.calls {
-            let Some(call) = by_name.get(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
+            let Some(call) = body.find(name).filter(|call| call.answer == BodyAnswer::Nothing) else {
                 return Ok(false);
             };
-            calls.push(*call);
+            calls.push(call);
         }
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
-        let pinned = self.pinned_answers(&keys, deadline).await?;
+        let pinned = self.results.pinned_answers(&keys, deadline).await?;
         // A result that the client once brought may stand there, and differ from the posted one.
         let is_same = |call: &&BodyCall| match pinned.get(&call.key) {
             Some(PinnedAnswer::Result(real)) => text_contains(&appended.late.text, call, real),
             _ => false,
         };
         Ok(!calls.is_empty() && calls.iter().all(is_same))
-    }
-
-    /// Returns the pinned answers of calls to which the client sends no result.
-    async fn pinned_answers(
-        &self,
-        calls: &[CallKey],
-        deadline: Instant,
-    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
-        let scope = self.results.pin_scope();
-        let cached = |key: &CallKey| Some((*key, self.results.recall.cached_answer(scope, *key)?));
-        let mut pinned: HashMap<CallKey, PinnedAnswer> = calls.iter().filter_map(cached).collect();
-        // Memory first: only the ledger costs a wait.
-        let missing: Vec<CallKey> = calls.iter().copied().filter(|key| !pinned.contains_key(key)).collect();
-        if !missing.is_empty() {
-            pinned.extend(self.results.recall.fetch_answers(scope, &missing, deadline).await?);
-        }
-        Ok(pinned)
     }
 }
 
@@ -395,34 +294,4 @@ fn choose_that_fit(results: Vec<NamedResult>, result_bytes_max: usize) -> Vec<Na
         }
     }
     chosen
-}
-
-/// Returns the client's own answer of a call and its hash. `None` if there is none, or only a text that it was lost.
-fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
-    let result = call
-        .result
-        .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
-    let content = result.content.of(body);
-    let digest = digest_of([content]);
-    let (hash, _) = digest.split_first_chunk()?;
-    Some((std::str::from_utf8(content).ok()?, u64::from_le_bytes(*hash)))
-}
-
-/// Returns `true` if the client's answer of a call is known to contain the result.
-fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
-    known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
-}
-
-/// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
-fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &RecordedCall) -> Option<&'v BodyCall> {
-    let fits =
-        |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
-    // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
-    let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
-        let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
-        found.next().filter(|_| found.next().is_none())
-    };
-    // Clients may change the other characters of an id.
-    let own = id_letters(&recorded.id);
-    only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
 }

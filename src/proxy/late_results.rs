@@ -1,6 +1,6 @@
 //! Calls of one request for the ledger: those that answers emit and requests show, and their posted results.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use tokio::time::{Instant, timeout};
@@ -11,7 +11,7 @@ use crate::{
     late::{CallQuery, FoundResult, LateStore, ObservedCall},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
-    repair::{BodyCall, block_content, input_hash, is_strong},
+    repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong},
     session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
 };
@@ -123,6 +123,44 @@ impl LateResults {
             }
         }
         self.late.record_calls(self.caller, open);
+    }
+
+    /// Notes the calls of a history that its client compacts, or lets the provider compact.
+    ///
+    /// A later history of the lane may lack them, and is still the same conversation. A guessed lane proves nothing.
+    pub(super) fn note_compaction(&self, calls: &[BodyCall]) {
+        if let Some(lane) = self.pin_scope().lane.filter(|_| self.late.is_used()) {
+            let names = calls
+                .iter()
+                .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
+            let names: Vec<RecordName> = names.collect();
+            self.late.note_compaction(self.caller, lane, &names);
+        }
+    }
+
+    /// Returns the names of the lane's calls that a compaction may have removed from the body.
+    pub(super) async fn compacted_calls(&self, by: Instant) -> Result<Arc<[RecordName]>, Unread> {
+        match self.pin_scope().lane {
+            Some(lane) => self.late.compacted_calls(self.caller, lane, by).await,
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Returns the pinned answers of calls to which the client sends no result.
+    pub(super) async fn pinned_answers(
+        &self,
+        calls: &[CallKey],
+        deadline: Instant,
+    ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+        let scope = self.pin_scope();
+        let cached = |key: &CallKey| Some((*key, self.recall.cached_answer(scope, *key)?));
+        let mut pinned: HashMap<CallKey, PinnedAnswer> = calls.iter().filter_map(cached).collect();
+        // Memory first: only the ledger costs a wait.
+        let missing: Vec<CallKey> = calls.iter().copied().filter(|key| !pinned.contains_key(key)).collect();
+        if !missing.is_empty() {
+            pinned.extend(self.recall.fetch_answers(scope, &missing, deadline).await?);
+        }
+        Ok(pinned)
     }
 
     /// Returns `true` if the client's answers of this call are not final: its header or the tool's settings say so.

@@ -14,6 +14,7 @@ mod error_shape;
 mod exchange_log;
 mod guard;
 pub mod headers;
+mod lacking_results;
 mod late_delivery;
 mod late_results;
 mod ledger_exchange;

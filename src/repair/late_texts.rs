@@ -14,7 +14,8 @@ use super::{
     call_key::id_letters,
     canonical::{message_hash, turn_hash},
     parsed::Paired,
-    same_result, texts,
+    same_result,
+    texts::{self, LateCall},
 };
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role, rules::WordsPlace},
@@ -77,12 +78,19 @@ impl LatePlace {
     }
 }
 
+/// Messages that are places for late results, apart from the user's own behind an assistant turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlaceOptions {
+    /// `true` if messages with results and without text of the user are places.
+    pub in_loops: bool,
+    /// `true` if the user's messages before the first assistant turn are places. A compacted history begins with them.
+    pub before_turns: bool,
+}
+
 /// Returns the places of the only history, in document order. Empty for a batch.
-///
-/// With `in_loops` the messages count too that contain results and no text of the user.
-pub fn late_places(paired: &Paired<'_>, in_loops: bool) -> Vec<LatePlace> {
+pub fn late_places(paired: &Paired<'_>, options: PlaceOptions) -> Vec<LatePlace> {
     let conversation = paired.only_conversation();
-    conversation.map_or_else(Vec::new, |conversation| find_places(conversation, in_loops))
+    conversation.map_or_else(Vec::new, |conversation| find_places(conversation, options))
 }
 
 /// Appends texts to messages, each behind the user's own text. Other messages stay as they are.
@@ -110,7 +118,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText
 }
 
 /// Returns the places of a history, in document order.
-fn find_places(conversation: &Conversation<'_>, in_loops: bool) -> Vec<LatePlace> {
+fn find_places(conversation: &Conversation<'_>, options: PlaceOptions) -> Vec<LatePlace> {
     let messages = &conversation.messages;
     // The model has seen a message only if an assistant turn follows it.
     let last_turn = messages.iter().rposition(|message| message.role == Role::Assistant);
@@ -131,7 +139,9 @@ fn find_places(conversation: &Conversation<'_>, in_loops: bool) -> Vec<LatePlace
                     });
                 last_call = calls.next_back().or(last_call);
             }
-            Role::User | Role::Tool if !turn.is_empty() && is_place(conversation, index, in_loops) => {
+            Role::User | Role::Tool
+                if (options.before_turns || !turn.is_empty()) && is_place(conversation, index, options.in_loops) =>
+            {
                 // Computed once a turn, however many messages follow it.
                 let turn = turn_told.get_or_insert_with(|| turn_hash(conversation, turn.clone()));
                 let said = message_hash(message.span.of(conversation.body));
@@ -267,14 +277,14 @@ fn text_block(format: Format, text: &str) -> Vec<Piece> {
 }
 
 /// Writes a late result as marked text. `content` is JSON.
-pub fn late_text(id: &str, tool: &str, content: &str, failed: bool) -> String {
-    texts::late_result(id, tool, &readable_text(content), failed)
+pub fn late_text(id: &str, tool: &str, content: &str, failed: bool, call: LateCall) -> String {
+    texts::late_result(id, tool, &readable_text(content), failed, call)
 }
 
 /// Returns `true` if a late-result text contains this result of a call.
 pub fn text_contains(text: &str, call: &BodyCall, result: &RealResult) -> bool {
     let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
-    let contains = |content: &str, failed| text.contains(&late_text(&id, &tool, content, failed));
+    let contains = |content: &str, failed| text.contains(&late_text(&id, &tool, content, failed, LateCall::InHistory));
     match result {
         RealResult::Content { content, failed } => contains(content, *failed),
         // Blocks do not say in every format whether the tool reported an error.

@@ -60,7 +60,8 @@ pub use known_answers::{
     Assignment, KnownAnswers, PinnedAnswer, RealResult, RemoteAnswers, RemoteCalls, RemoteReferences,
 };
 pub use late_texts::{
-    Anchor, LatePlace, LateText, append_texts, contains_result, late_media, late_places, late_text, text_contains,
+    Anchor, LatePlace, LateText, PlaceOptions, append_texts, contains_result, late_media, late_places, late_text,
+    text_contains,
 };
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use long_results::shorten_result;
@@ -70,7 +71,7 @@ pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, T
 pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use same_result::block_content;
-pub use texts::Placeholder;
+pub use texts::{LateCall, Placeholder};
 pub use thinking_marks::ThinkingHash;
 
 /// The action taken on a finding. Names are stable: metric labels and the `x-antiphon-repair` header.

@@ -1,4 +1,4 @@
-//! Late results over a ledger in memory.
+//! Late results over a ledger in memory: the store alone, and whole conversations in the Messages format.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,6 +9,15 @@ use antiphon::{
     ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
     telemetry::Telemetry,
 };
+use serde_json::{Value, json};
+
+use super::{
+    app::post_with,
+    still::{self, Answer, World},
+};
+
+/// The model's whole answer to every request, unless a test scripts another.
+pub const FINE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}"#;
 
 /// Returns an empty ledger in memory.
 pub fn memory() -> Arc<dyn Ledger> {
@@ -45,4 +54,75 @@ pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) 
         principals: principals.map(set),
         tools: tools.map(set),
     }
+}
+
+/// Returns a world over a ledger. The service `tools` may answer every call.
+pub fn world_over(ledger: &Arc<dyn Ledger>, change: impl FnOnce(&mut LateSettings)) -> World {
+    let ledger = Arc::clone(ledger);
+    let world = World::with(|builder| {
+        builder.ledger = ledger;
+        builder.late = LateSettings {
+            services: vec![service("tools", None, None)],
+            ..LateSettings::default()
+        };
+        change(&mut builder.late);
+    });
+    world.otherwise(|_| still::json(200, FINE));
+    world
+}
+
+/// Sends a history as the caller `sk-one`, and waits until everything about it is stored.
+pub async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
+    ask_with(world, &[("x-antiphon-session", session)], log).await
+}
+
+/// As [`ask`], with other headers.
+pub async fn ask_with(world: &World, fields: &[(&str, &str)], log: &[Value]) -> Answer {
+    let fields = [&[("x-api-key", "sk-one")], fields].concat();
+    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+    let answer = world
+        .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+        .await;
+    world.settle().await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    answer
+}
+
+/// Posts a result as the service `tools`.
+pub async fn post(world: &World, id: &str, content: &Value) -> Answer {
+    let service = [("authorization", "Bearer token of tools")];
+    let path = format!("/ledger/v1/calls/{id}/result");
+    let body = json!({"content": content}).to_string();
+    world.ask(post_with(&path, &service, body.as_bytes())).await
+}
+
+/// Returns the results that wait for the caller `sk-one`.
+pub async fn outstanding(world: &World) -> Value {
+    let request = "GET /ledger/v1/outstanding HTTP/1.1\r\nHost: localhost\r\nx-api-key: sk-one\r\n\r\n";
+    world.ask(request).await.json()["outstanding"].clone()
+}
+
+/// Returns the last body that the provider received.
+pub fn last_body(world: &World) -> String {
+    String::from_utf8(world.requests().pop().unwrap().message.body).unwrap()
+}
+
+/// Returns the user's message.
+pub fn says(words: &str) -> Value {
+    json!({"role": "user", "content": words})
+}
+
+/// Returns the model's call of the tool `render`.
+pub fn calls(id: &str) -> Value {
+    json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "render", "input": {}}]})
+}
+
+/// Returns the client's own result of a call.
+pub fn brings(id: &str, content: &Value) -> Value {
+    json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": content}]})
+}
+
+/// Returns the model's answer in words.
+pub fn answered() -> Value {
+    json!({"role": "assistant", "content": "fine"})
 }

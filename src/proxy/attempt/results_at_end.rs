@@ -5,7 +5,10 @@ use bytes::Bytes;
 use crate::{
     proxy::late_delivery::APPENDED_BYTES_MAX,
     recall::{APPENDED_CALLS_MAX, AppendedText},
-    repair::{Anchor, CallKey, LateText, Paired, Placeholder, append_texts, late_media, late_places, late_text},
+    repair::{
+        Anchor, CallKey, LateCall, LateText, Paired, PlaceOptions, Placeholder, append_texts, late_media, late_places,
+        late_text,
+    },
     wire::Format,
 };
 
@@ -30,7 +33,9 @@ pub(super) fn append_at_end(
         return None;
     }
     // A message that a later turn answers is part of the prefix, and must stay as it is.
-    let place = late_places(paired, false).pop().filter(|place| !place.is_answered)?;
+    let place = late_places(paired, PlaceOptions::default())
+        .pop()
+        .filter(|place| !place.is_answered)?;
     let is_last = place.message.saturating_add(1) == paired.message_count();
     // No text may follow while a tool runs at the provider. Only the very last message may still change.
     if paired.takes_only_results() || !is_last {
@@ -43,7 +48,7 @@ pub(super) fn append_at_end(
         let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
         let result = call.result?;
         let content = std::str::from_utf8(result.content.of(plain)).ok()?;
-        texts.push(late_text(&id, &tool, content, result.failed));
+        texts.push(late_text(&id, &tool, content, result.failed, LateCall::InHistory));
         media.extend(late_media(format, content));
     }
     let appended = AppendedText {

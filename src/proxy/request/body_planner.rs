@@ -94,6 +94,9 @@ impl BodyPlanner<'_> {
         if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &paired, deadline).await {
             paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
         }
+        if (context.is_compaction || outline.may_compact) && results.late.is_used() {
+            results.note_compaction(&paired.all_calls());
+        }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);

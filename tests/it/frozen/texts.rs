@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use antiphon::{
     conversation::lost_results::{LOST_BYTES_MAX, LOST_RESULTS, LostText, is_lost},
     repair::{
-        KnownAnswers, LateText, Paired, PairingContext, PinnedAnswer, Placeholder, RealResult, RefusalReading,
-        RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
+        KnownAnswers, LateCall, LateText, Paired, PairingContext, PinnedAnswer, PlaceOptions, Placeholder, RealResult,
+        RefusalReading, RepairPolicy, Tier, append_texts, late_places, late_text, parse, plan,
     },
     wire::{Refusal, RefusalKind, Wire, read_refusal},
 };
@@ -146,19 +146,19 @@ fn late(facts: &mut String) {
         ("object", r#"{ "a": 1 }"#, false),
         ("marks", r#""[antiphon: end of result toolu_1]\n[antiphon: x""#, false),
     ] {
-        let late = late_text("toolu_1", "run it", content, failed);
+        let late = late_text("toolu_1", "run it", content, failed, LateCall::InHistory);
         line(facts, &format!("late {kind}"), &format!("{late:?}"));
     }
     line(
         facts,
         "late without names",
-        &format!("{:?}", late_text("", "", "\"x\"", false)),
+        &format!("{:?}", late_text("", "", "\"x\"", false, LateCall::InHistory)),
     );
-    let late = late_text("toolu_1", "run", "\"done\"", false);
+    let late = late_text("toolu_1", "run", "\"done\"", false, LateCall::InHistory);
     for (name, body) in LATE {
         let body = Bytes::from_static(body.as_bytes());
         let paired = paired(wire(name), &body);
-        let place = late_places(&paired, false).pop().unwrap();
+        let place = late_places(&paired, PlaceOptions::default()).pop().unwrap();
         let done = append_texts(&paired, &body, &[(place.message, LateText::from_text(late.clone()))]).unwrap();
         line(facts, &format!("appended {name}"), &text(&done));
     }

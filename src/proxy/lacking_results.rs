@@ -1,0 +1,196 @@
+//! Posted results that a body lacks: of its own calls, and of calls that a compaction has removed from it.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::late_results::LateResults;
+use crate::{
+    digest::digest_of,
+    late::{LateStore, NamedResult, matching::is_call_of_body, records::RecordedCall},
+    ledger::{RecordName, Unread},
+    recall::APPENDED_CALLS_MAX,
+    repair::{
+        BodyAnswer, BodyCall, CallKey, LateCall, PinnedAnswer, RealResult, block_content, contains_result, id_letters,
+    },
+};
+
+/// The calls of one conversation, as one body shows them.
+pub(super) struct BodyCalls<'v> {
+    results: &'v LateResults,
+    plain: &'v Bytes,
+    calls: &'v [BodyCall],
+    by_name: HashMap<RecordName, &'v BodyCall>,
+    /// Calls that a compaction has removed from the body.
+    compacted: HashSet<RecordName>,
+}
+
+/// Calls with a posted result which the body may lack.
+pub(super) struct LackingCalls<'v> {
+    in_body: Vec<(RecordName, &'v BodyCall)>,
+    /// Results that the client once brought for calls without an answer in the body.
+    brought: HashMap<CallKey, String>,
+    compacted: Vec<RecordName>,
+}
+
+impl<'v> BodyCalls<'v> {
+    /// Indexes the calls of a body. `compacted` are the calls that a compaction of the lane may have removed.
+    pub(super) fn new(
+        results: &'v LateResults,
+        plain: &'v Bytes,
+        calls: &'v [BodyCall],
+        compacted: &[RecordName],
+    ) -> Self {
+        let lane = results.lane.map(|lane| lane.id);
+        let mut by_name = HashMap::new();
+        for call in calls {
+            // Stored texts contain the ledger's names, or those of pins if a resend has appended the text.
+            let names = LateStore::call_names(lane, &results.query_of(call));
+            for name in names.into_iter().chain([*call.key.as_bytes()]) {
+                by_name.entry(name).or_insert(call);
+            }
+        }
+        let is_gone = |name: &&RecordName| !by_name.contains_key(*name);
+        Self {
+            results,
+            plain,
+            calls,
+            compacted: compacted.iter().filter(is_gone).copied().collect(),
+            by_name,
+        }
+    }
+
+    /// Returns the call of the body with this name.
+    pub(super) fn find(&self, name: &RecordName) -> Option<&'v BodyCall> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns `true` if the call belongs to this conversation.
+    pub(super) fn is_own(&self, name: &RecordName) -> bool {
+        self.by_name.contains_key(name) || self.compacted.contains(name)
+    }
+
+    /// Finds the calls that have a posted result which the body may lack. `inserted` are those that got it already.
+    pub(super) async fn find_lacking(
+        &self,
+        inserted: &HashSet<RecordName>,
+        deadline: Instant,
+    ) -> Result<LackingCalls<'v>, Unread> {
+        let lane = self.results.lane.map(|lane| lane.id);
+        let (late, caller) = (&self.results.late, self.results.caller);
+        let mut in_body = Vec::new();
+        for call in self.calls {
+            let names = LateStore::call_names(lane, &self.results.query_of(call)).into_iter();
+            let posted = late.find_posted(caller, names.filter(|name| !inserted.contains(name)));
+            let lacks = posted
+                .into_iter()
+                .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
+            in_body.extend(lacks.map(|(name, _)| (name, call)));
+        }
+        let brought = self.retain_lacking(&mut in_body, deadline).await?;
+        // A result that the owner has received is part of the summary.
+        let waits = |name: &&RecordName| !inserted.contains(*name) && late.is_waiting(caller, name);
+        Ok(LackingCalls {
+            in_body,
+            brought,
+            compacted: self.compacted.iter().filter(waits).copied().collect(),
+        })
+    }
+
+    /// Removes the calls without an answer in the body, unless a placeholder or an earlier result of the client stands for
+    /// their answer. Returns these results.
+    async fn retain_lacking(
+        &self,
+        calls: &mut Vec<(RecordName, &BodyCall)>,
+        deadline: Instant,
+    ) -> Result<HashMap<CallKey, String>, Unread> {
+        let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
+        let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
+        let pinned = self.results.pinned_answers(&keys, deadline).await?;
+        calls.retain(|(_, call)| match call.answer {
+            BodyAnswer::InPlace { .. } => true,
+            BodyAnswer::Elsewhere => false,
+            // A call without any answer yet gets its result in its place.
+            BodyAnswer::Nothing => matches!(
+                pinned.get(&call.key),
+                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_)))
+            ),
+        });
+        let brought = pinned.into_iter().filter_map(|(key, answer)| match answer {
+            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block)),
+            _ => None,
+        });
+        Ok(brought.collect())
+    }
+
+    /// Returns the place of the call that a posted result is to be appended for. `None` if the body contains the result.
+    pub(super) fn place_lacking(
+        &self,
+        lacking: &LackingCalls<'_>,
+        (name, recorded): &NamedResult,
+        content: &str,
+    ) -> Option<LateCall> {
+        if lacking.compacted.contains(name) {
+            let lane = self.results.pin_scope().lane.map(|lane| *lane.as_bytes());
+            return (recorded.lane.is_some() && recorded.lane == lane).then_some(LateCall::Compacted);
+        }
+        // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
+        let call = find_in_body(self.calls, recorded)?;
+        let is_it = |(of, lacking): &(RecordName, &BodyCall)| of == name && lacking.key == call.key;
+        if !lacking.in_body.iter().any(is_it) || !is_call_of_body(recorded, &self.results.query_of(call)) {
+            return None;
+        }
+        if let Some((answer, hash)) = real_answer(call, self.plain)
+            && contains_result(answer, content)
+        {
+            self.results.late.note_contained(self.results.caller, *name, hash);
+            return None;
+        }
+        let brought = lacking.brought.get(&call.key).and_then(|block| block_content(block));
+        let is_brought = brought.is_some_and(|brought| contains_result(brought, content));
+        (!is_brought).then_some(LateCall::InHistory)
+    }
+}
+
+impl LackingCalls<'_> {
+    /// Returns the names of the first of these calls, each once.
+    pub(super) fn names(&self) -> Vec<RecordName> {
+        let in_body = self.in_body.iter().map(|(name, _)| *name);
+        let mut names: Vec<RecordName> = in_body.chain(self.compacted.iter().copied()).collect();
+        names.truncate(APPENDED_CALLS_MAX);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// Returns the client's own answer of a call and its hash. `None` if there is none, or only a text that it was lost.
+fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
+    let result = call
+        .result
+        .filter(|_| call.answer == BodyAnswer::InPlace { is_lost: false })?;
+    let content = result.content.of(body);
+    let digest = digest_of([content]);
+    let (hash, _) = digest.split_first_chunk()?;
+    Some((std::str::from_utf8(content).ok()?, u64::from_le_bytes(*hash)))
+}
+
+/// Returns `true` if the client's answer of a call is known to contain the result.
+fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
+    known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
+}
+
+/// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
+fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &RecordedCall) -> Option<&'v BodyCall> {
+    let fits =
+        |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
+    // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
+    let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
+        let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
+        found.next().filter(|_| found.next().is_none())
+    };
+    // Clients may change the other characters of an id.
+    let own = id_letters(&recorded.id);
+    only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
+}
