@@ -1,9 +1,15 @@
 //! The caller of an exchange, identified by the credential that it presents. Only `BodyRepair` may narrow it later, to
 //! the user that a trusted body names.
 
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 
-use super::{credential, data_path::DataPath, error::ProxyError, guard::RequestRefusal, headers::is_signed};
+use super::{
+    credential,
+    data_path::DataPath,
+    error::ProxyError,
+    guard::RequestRefusal,
+    headers::{self, is_signed},
+};
 use crate::{
     auth::{
         Caller, Principal,
@@ -30,20 +36,33 @@ pub(super) fn identify_caller<B>(
 ///
 /// Returns `None` if the request identifies no caller.
 pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
-    let (headers, query) = (request.headers(), request.uri().query());
+    let (head, query) = (request.headers(), request.uri().query());
     // The proxy has no secret to verify a signature with.
-    if is_signed(headers) {
+    if is_signed(head) {
         return None;
     }
     let tokens = &path.settings.client_tokens;
-    let account = credential::authenticate_client(tokens, &path.principal_key, headers, query, false).ok()?;
+    let account = credential::authenticate_client(tokens, &path.principal_key, head, query, false).ok()?;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
-    let token = || presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
+    let token = || presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
     let principal = match account.token {
         None => token().map_or(account.principal, |name| Principal::of_token(&path.principal_key, name)),
         Some(_) => account.principal,
     };
-    add_header_user(path, principal, headers).ok()
+    let caller = add_header_user(path, principal, head).ok()?;
+    // A read has no body that could name its user.
+    let mut users = head.get_all(headers::USER).iter();
+    match (users.next(), users.next()) {
+        (None, _) => Some(caller),
+        (Some(user), None) if path.settings.principals.trust_body_user && is_user_name(user) => {
+            Some(caller.with_user(&path.principal_key, user.as_bytes()))
+        }
+        _ => None,
+    }
+}
+
+fn is_user_name(value: &HeaderValue) -> bool {
+    !value.is_empty() && value.len() <= USER_BYTES_MAX
 }
 
 /// Re-scopes an account to the user that the trusted header names, if such a header is configured.
@@ -60,9 +79,7 @@ fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> 
     let mut users = headers.get_all(name).iter();
     match (users.next(), users.next()) {
         (None, _) => Ok(caller),
-        (Some(user), None) if !user.is_empty() && user.len() <= USER_BYTES_MAX => {
-            Ok(caller.with_user(&path.principal_key, user.as_bytes()))
-        }
+        (Some(user), None) if is_user_name(user) => Ok(caller.with_user(&path.principal_key, user.as_bytes())),
         // Empty, too long or repeated: a guess could mix the records of two users.
         _ => Err(RequestRefusal::User),
     }

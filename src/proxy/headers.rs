@@ -33,6 +33,8 @@ pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase")
 pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
 /// `x-antiphon-provisional`: ids of calls whose answers in the request are not final, or `*` for all.
 pub(super) const PROVISIONAL: HeaderName = HeaderName::from_static("x-antiphon-provisional");
+/// `x-antiphon-user`: the user whose results a reader of the ledger wants, where request bodies name users.
+pub(super) const USER: HeaderName = HeaderName::from_static("x-antiphon-user");
 /// `x-antiphon-client-token`.
 pub(super) const CLIENT_TOKEN: HeaderName = HeaderName::from_static("x-antiphon-client-token");
 /// `x-should-retry`, which the official SDKs obey.

@@ -243,6 +243,15 @@ pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+/// Returns a GET with these headers.
+pub fn get_with(path: &str, fields: &[(&str, &str)]) -> String {
+    let fields: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+}
+
 /// Returns a body in the coding `gzip`.
 pub fn gzipped(body: &str) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

@@ -12,7 +12,7 @@ use antiphon::{
 use serde_json::{Value, json};
 
 use super::{
-    app::post_with,
+    app::{get_with, post_with},
     still::{self, Answer, World},
 };
 
@@ -88,18 +88,27 @@ pub async fn ask_with(world: &World, fields: &[(&str, &str)], log: &[Value]) -> 
     answer
 }
 
-/// Posts a result as the service `tools`.
+/// Posts a result as the service `tools`, without an owner.
 pub async fn post(world: &World, id: &str, content: &Value) -> Answer {
+    post_body(world, id, &json!({"content": content})).await
+}
+
+/// Posts a result of an owner's call as the service `tools`.
+pub async fn post_to(world: &World, id: &str, owner: &str, content: &Value) -> Answer {
+    post_body(world, id, &json!({"owner": owner, "content": content})).await
+}
+
+/// Posts this body as the service `tools`.
+pub async fn post_body(world: &World, id: &str, body: &Value) -> Answer {
     let service = [("authorization", "Bearer token of tools")];
     let path = format!("/ledger/v1/calls/{id}/result");
-    let body = json!({"content": content}).to_string();
-    world.ask(post_with(&path, &service, body.as_bytes())).await
+    world.ask(post_with(&path, &service, body.to_string().as_bytes())).await
 }
 
 /// Returns the results that wait for the caller `sk-one`.
 pub async fn outstanding(world: &World) -> Value {
-    let request = "GET /ledger/v1/outstanding HTTP/1.1\r\nHost: localhost\r\nx-api-key: sk-one\r\n\r\n";
-    world.ask(request).await.json()["outstanding"].clone()
+    let request = get_with("/ledger/v1/outstanding", &[("x-api-key", "sk-one")]);
+    world.ask(&request).await.json()["outstanding"].clone()
 }
 
 /// Returns the last body that the provider received.

@@ -14,6 +14,7 @@ pub(crate) mod loops;
 pub(crate) mod matching;
 pub(crate) mod mistaken_calls;
 pub(crate) mod parking;
+pub(crate) mod readers;
 pub(crate) mod refused_results;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;

@@ -1,0 +1,69 @@
+//! Callers that read their late results: the users of one key.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::{get_with, post_with},
+    kept::durable,
+    late::{self, FINE, calls, post_to, says},
+    still::{self, World},
+};
+
+const ID: &str = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
+const KEY: (&str, &str) = ("x-api-key", "sk-one");
+
+/// Lets the model call a tool for a user that the body names, without a result. Returns the owner of the call.
+async fn emits(world: &World, user: &str, id: &str) -> String {
+    let body = json!({"model": "m", "max_tokens": 99, "messages": [says("go"), calls(id), says("hurry")],
+        "metadata": {"user_id": json!({"device_id": user, "session_id": "s"}).to_string()}});
+    let request = post_with("/anthropic/v1/messages", &[KEY], body.to_string().as_bytes());
+    let answer = world.ask(request).await;
+    world.settle().await;
+    answer.header("x-antiphon-owner").unwrap().to_owned()
+}
+
+async fn outstanding(world: &World, fields: &[(&str, &str)]) -> (u16, Value) {
+    let answer = world.ask(get_with("/ledger/v1/outstanding", fields)).await;
+    (answer.status(), answer.json()["outstanding"].clone())
+}
+
+/// M5: a read has no body that names its user.
+#[tokio::test(start_paused = true)]
+async fn a_user_that_bodies_name_reads_its_own_results() {
+    for is_trusted in [true, false] {
+        let ledger = durable();
+        let world = World::with(|builder| {
+            builder.ledger = ledger;
+            builder.late.services = vec![late::service("tools", None, None)];
+            builder.proxy.principals.trust_body_user = is_trusted;
+        });
+        world.otherwise(|_| still::json(200, FINE));
+        emits(&world, "bob", "toolu_01ZzC9dE3fG7hJ2kL4mN6pQ8").await;
+        let owner = emits(&world, "alice", ID).await;
+        assert_eq!(post_to(&world, ID, &owner, &json!("done")).await.status(), 200);
+        let count = async |fields: &[(&str, &str)]| {
+            let (status, list) = outstanding(&world, fields).await;
+            (status, list.as_array().map_or(0, Vec::len))
+        };
+        let user = |name| [KEY, ("x-antiphon-user", name)];
+        if !is_trusted {
+            assert_eq!(count(&[KEY]).await, (200, 1), "one key is one caller");
+            assert_eq!(count(&user("alice")).await, (404, 0));
+            continue;
+        }
+        assert_eq!(count(&user("alice")).await, (200, 1));
+        assert_eq!(count(&user("bob")).await, (200, 0));
+        for fields in [
+            &[KEY][..],
+            &user("carol"),
+            &user(""),
+            &[KEY, ("x-antiphon-user", "alice"), ("x-antiphon-user", "bob")],
+        ] {
+            assert_eq!(count(fields).await, (404, 0), "{fields:?}");
+        }
+        assert_eq!(
+            count(&[("x-api-key", "sk-two"), ("x-antiphon-user", "alice")]).await,
+            (404, 0)
+        );
+    }
+}
