@@ -23,7 +23,7 @@ use crate::{
         provider_facts::FactKey,
     },
     recall::LedgerBudget,
-    repair::{DisputedShape, LearnedRules, Paired, RepairReport, parse},
+    repair::{Action, DisputedShape, LearnedRules, Paired, RepairReport, parse},
     wire::Unreadable,
 };
 
@@ -40,6 +40,14 @@ pub(super) struct PreparedBody {
     pub(super) is_unread: bool,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
+}
+
+impl PreparedBody {
+    /// Returns `true` if the only edits are results that tool services have posted, in the places of their calls.
+    pub(super) fn restores_posted_results_only(&self) -> bool {
+        let mut actions = self.report.actions.keys();
+        self.appended == 0 && actions.all(|action| *action == Action::Restore) && self.sent.lookup.knows_posted_only()
+    }
 }
 
 /// Body as its plan reads it: with late results at the end of messages, and with the values that it got back.

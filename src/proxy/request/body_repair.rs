@@ -11,7 +11,7 @@ use super::{
     dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, boxed_client_body},
     pending_pins::PendingPins,
-    unedited::report_unedited,
+    unedited::{lacks_results_only, reject_findings, report_unedited},
 };
 use crate::{
     auth::Caller,
@@ -46,6 +46,13 @@ pub(super) struct BodyRepair<'x> {
     pub(super) mode: Mode,
     pub(super) policy: &'x RepairPolicy,
     pub(super) dead_ids: DeadIdRemoval<'x>,
+}
+
+/// Body as the client sent it.
+#[derive(Clone, Copy, Debug)]
+struct ReceivedBody<'b> {
+    raw: &'b Bytes,
+    coding: ContentCoding,
 }
 
 impl BodyRepair<'_> {
@@ -88,8 +95,14 @@ impl BodyRepair<'_> {
                         // The user that the body names has late results of its own.
                         super::load_late_results(self.path, body_caller, &mut ledger_budget, log).await;
                     }
-                    self.apply_mode(body_caller, &raw, coding, read, ledger_budget, log)
-                        .await
+                    self.apply_mode(
+                        body_caller,
+                        ReceivedBody { raw: &raw, coding },
+                        read,
+                        ledger_budget,
+                        log,
+                    )
+                    .await
                 }
                 // The provider judges what the proxy cannot read.
                 Err(reason) => Ok(self.unread_body(caller, log, reason, Payload::InMemory(Segments::whole(raw)))),
@@ -132,8 +145,7 @@ impl BodyRepair<'_> {
     async fn apply_mode(
         &self,
         caller: Caller,
-        raw: &Bytes,
-        coding: ContentCoding,
+        received: ReceivedBody<'_>,
         mut read: ReadBody<'_>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
@@ -155,7 +167,7 @@ impl BodyRepair<'_> {
             &read.paired,
         );
         if mode == Mode::Repair {
-            let repaired = self.repair_body(raw, coding, read, context, ledger_budget, log);
+            let repaired = self.repair_body(received, read, context, ledger_budget, log);
             // Boxed, because the future of an exchange would be very large otherwise.
             return Box::pin(repaired).await;
         }
@@ -168,12 +180,21 @@ impl BodyRepair<'_> {
             drop(ledger_budget.spend(work).await);
             continuity.add_to_report(&mut report);
         }
+        if mode == Mode::Strict && lacks_results_only(&report) && self.path.late.is_used() {
+            let before = read.plain.clone();
+            let filled = self.fill_strict_body(received, read, context, ledger_budget, log);
+            if let Some(outgoing) = Box::pin(filled).await {
+                return Ok(outgoing);
+            }
+            log.queue_structure(&report, self.wire, before, None);
+            return Err(reject_findings(report, self.wire, log));
+        }
         log.event.unreadable = report.unread;
         if !report.findings.is_empty() {
             log.queue_structure(&report, self.wire, read.plain.clone(), None);
         }
         report_unedited(report, mode, is_signed, self.wire, log)?;
-        Ok(self.original_body(raw, read, context, ledger_budget))
+        Ok(self.original_body(received.raw, read, context, ledger_budget))
     }
 
     /// Returns the client's own bytes. The calls in them are recorded for late results all the same.
@@ -200,36 +221,86 @@ impl BodyRepair<'_> {
         }
     }
 
+    /// Restores the results that tool services have posted for the unanswered calls of a body in strict mode.
+    ///
+    /// Returns `None` if a call would get any other answer: strict mode invents none, and moves nothing.
+    async fn fill_strict_body(
+        &self,
+        received: ReceivedBody<'_>,
+        mut read: ReadBody<'_>,
+        context: RequestContext,
+        mut ledger_budget: LedgerBudget,
+        log: &mut ExchangeLog,
+    ) -> Option<OutgoingBody> {
+        // What the client has dropped is a finding of strict mode, and is never put back.
+        read.continuity = None;
+        let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
+        let prepared = self.prepare_body(read, &context, &results, &mut ledger_budget).await;
+        let prepared = prepared.ok().filter(PreparedBody::restores_posted_results_only)?;
+        let outgoing = self.finish_repair(received, before, prepared, context, ledger_budget, log);
+        // No resend: it would answer the call with a placeholder.
+        Some(OutgoingBody {
+            sent_body: None,
+            ..outgoing
+        })
+    }
+
     /// Repairs the body, and pins the answers that its calls get for the first time.
     async fn repair_body(
         &self,
-        raw: &Bytes,
-        coding: ContentCoding,
+        received: ReceivedBody<'_>,
         read: ReadBody<'_>,
-        mut context: RequestContext,
+        context: RequestContext,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
-        let planner = self.planner(&context);
-        if self.must_wait(&read, &context, &results) {
-            ledger_budget.make_patient();
-        }
-        let is_patient = ledger_budget.is_patient();
-        let work = |deadline| planner.plan_body(read, &context, &results, LedgerWait { deadline, is_patient });
-        let repaired = match ledger_budget.spend(work).await {
-            Ok(repaired) => repaired,
+        match self.prepare_body(read, &context, &results, &mut ledger_budget).await {
+            Ok(prepared) => {
+                let refuses = self.path.settings.on_outage == OnOutage::Refuse;
+                if refuses && prepared.is_unread && ledger_budget.is_patient() {
+                    return Err(ProxyError::LedgerAway);
+                }
+                Ok(self.finish_repair(received, before, prepared, context, ledger_budget, log))
+            }
             // A bug of the proxy must not fail the exchange: the provider judges the original.
             Err(reason) => {
                 log.event.unreadable = Some(reason);
                 log.repair_header = Some(HeaderValue::from_static("unreadable"));
-                let payload = Payload::InMemory(Segments::whole(raw.clone()));
-                return Ok(OutgoingBody::from_payload(payload, context));
+                let payload = Payload::InMemory(Segments::whole(received.raw.clone()));
+                Ok(OutgoingBody::from_payload(payload, context))
             }
-        };
-        if repaired.is_unread && is_patient && self.path.settings.on_outage == OnOutage::Refuse {
-            return Err(ProxyError::LedgerAway);
         }
+    }
+
+    /// Plans the body, with what the ledger says in time.
+    async fn prepare_body(
+        &self,
+        read: ReadBody<'_>,
+        context: &RequestContext,
+        results: &LateResults,
+        ledger_budget: &mut LedgerBudget,
+    ) -> Result<PreparedBody, Unreadable> {
+        let planner = self.planner(context);
+        if self.must_wait(&read, context, results) {
+            ledger_budget.make_patient();
+        }
+        let is_patient = ledger_budget.is_patient();
+        let work = |deadline| planner.plan_body(read, context, results, LedgerWait { deadline, is_patient });
+        ledger_budget.spend(work).await
+    }
+
+    /// Returns what is sent for a planned body, and logs its repair.
+    fn finish_repair(
+        &self,
+        received: ReceivedBody<'_>,
+        before: Bytes,
+        prepared: PreparedBody,
+        mut context: RequestContext,
+        ledger_budget: LedgerBudget,
+        log: &mut ExchangeLog,
+    ) -> OutgoingBody {
+        let results = context.late_results(self.path, self.wire.format);
         let PreparedBody {
             sent,
             mut report,
@@ -238,7 +309,7 @@ impl BodyRepair<'_> {
             last_text,
             is_unread: _,
             continuity,
-        } = repaired;
+        } = prepared;
         if let Some(continuity) = &continuity {
             context.bind_account(continuity);
             continuity.add_to_report(&mut report);
@@ -258,13 +329,13 @@ impl BodyRepair<'_> {
         let is_filled = continuity.as_ref().is_some_and(RequestContinuity::is_filled);
         let is_untouched = sent.body.is_original() && appended == 0 && !is_filled;
         let bytes = if is_untouched {
-            Segments::whole(raw.clone())
+            Segments::whole(received.raw.clone())
         } else {
             sent.body.clone()
         };
-        Ok(OutgoingBody {
+        OutgoingBody {
             payload: Payload::InMemory(bytes),
-            is_decoded: coding != ContentCoding::Identity && !is_untouched,
+            is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
             pins,
@@ -275,7 +346,7 @@ impl BodyRepair<'_> {
             appended,
             needs_binding_beta: asks_for_binding_controls,
             context,
-        })
+        }
     }
 
     /// Returns `true` if the body must wait for a slow ledger: without it, it could contradict what was sent before.

@@ -218,6 +218,15 @@ impl CallLookup {
             .note_given(results.caller, self.posted_calls.values().copied());
     }
 
+    /// Returns `true` if every known answer is a result that a tool service has posted.
+    pub(in crate::proxy) fn knows_posted_only(&self) -> bool {
+        // A block is a result that the client once brought.
+        let is_posted = |result: &RealResult| matches!(result, RealResult::Content { .. });
+        let mut pinned = self.known.pinned.values();
+        self.known.results.values().all(is_posted)
+            && pinned.all(|answer| matches!(answer, PinnedAnswer::Result(result) if is_posted(result)))
+    }
+
     /// Counts the placeholders that a plan has assigned to calls about which the ledger did not answer.
     pub(in crate::proxy) fn count_unread(&self, assigned: &[Assignment], telemetry: &Telemetry) {
         for assigned in assigned.iter().filter(|assigned| self.unread.contains(&assigned.call)) {

@@ -18,3 +18,4 @@ pub(crate) mod readers;
 pub(crate) mod refused_results;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;
+pub(crate) mod strict_mode;
