@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 const CALLS_MAX: usize = 512;
 const NAME_BYTES: usize = 32;
 
-/// The names of a lane's calls that a compaction may have removed, the oldest first.
+/// The names of a lane's calls that a compaction may have removed, in the order of their history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CompactedCalls {
     names: Arc<[RecordName]>,
@@ -28,17 +28,22 @@ pub(super) struct CompactedCalls {
     is_read: bool,
 }
 
-impl LateStore {
+/// Access to the calls that compactions have removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Compactions<'l>(pub(super) &'l LateStore);
+
+impl Compactions<'_> {
     /// Notes the calls of a history that its client or its provider compacts. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
-    pub fn note_compaction(&self, caller: Caller, lane: LaneId, calls: &[RecordName]) {
-        if !self.is_used() || calls.is_empty() || !self.0.callers.is_verified_in_memory(caller) {
-            return;
+    /// Returns `true` if a write was queued.
+    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[RecordName]) -> bool {
+        if !self.0.is_used() || calls.is_empty() || !self.0.0.callers.is_verified_in_memory(caller) {
+            return false;
         }
         let (principal, mut is_changed) = (caller.principal(), false);
         // In memory first: the next request of the lane may come before the write.
-        self.change_compacted(principal, lane, |known| {
+        self.change(principal, lane, |known| {
             is_changed = calls.iter().any(|call| !known.names.contains(call));
             is_changed.then(|| CompactedCalls {
                 names: merge_names(&known.names, calls),
@@ -46,44 +51,35 @@ impl LateStore {
             })
         });
         if is_changed {
-            self.0.record_owners.note(RecordKind::CompactedCalls, principal);
-            self.queue_job(LateJob::Compacted(principal, lane, calls.into()));
+            self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
+            self.0.queue_job(LateJob::Compacted(principal, lane, calls.into()));
         }
+        is_changed
     }
 
     /// Returns the names of the lane's calls that a compaction may have removed.
-    pub async fn compacted_calls(
-        &self,
-        caller: Caller,
-        lane: LaneId,
-        by: Instant,
-    ) -> Result<Arc<[RecordName]>, Unread> {
+    pub async fn find_calls(self, caller: Caller, lane: LaneId, by: Instant) -> Result<Arc<[RecordName]>, Unread> {
         let principal = caller.principal();
-        let known = self.0.compacted.get(&(principal, lane)).unwrap_or_default();
-        if known.is_read || !self.0.record_owners.may_have(RecordKind::CompactedCalls, principal) {
+        let known = self.0.0.compacted.get(&(principal, lane)).unwrap_or_default();
+        if known.is_read || !self.0.0.record_owners.may_have(RecordKind::CompactedCalls, principal) {
             return Ok(known.names);
         }
-        let read = read_by(&*self.0.ledger, vec![lane_key(principal, lane)], by).await;
-        let records = self.count_unread(read)?;
+        let read = read_by(&*self.0.0.ledger, vec![lane_key(principal, lane)], by).await;
+        let records = self.0.count_unread(read)?;
         let stored = records.iter().flatten().map(|record| decode_names(&record.value));
         let stored: Vec<RecordName> = stored.flatten().flatten().collect();
-        self.change_compacted(principal, lane, |known| {
+        self.change(principal, lane, |known| {
             Some(CompactedCalls {
                 // Those in memory are newer.
                 names: merge_names(&stored, &known.names),
                 is_read: true,
             })
         });
-        Ok(self.0.compacted.get(&(principal, lane)).unwrap_or_default().names)
+        Ok(self.0.0.compacted.get(&(principal, lane)).unwrap_or_default().names)
     }
 
-    fn change_compacted(
-        &self,
-        principal: Principal,
-        lane: LaneId,
-        change: impl FnOnce(CompactedCalls) -> Option<CompactedCalls>,
-    ) {
-        let entry = self.0.compacted.entry((principal, lane));
+    fn change(self, principal: Principal, lane: LaneId, change: impl FnOnce(CompactedCalls) -> Option<CompactedCalls>) {
+        let entry = self.0.0.compacted.entry((principal, lane));
         drop(entry.and_compute_with(|known| {
             let known = known.map_or_else(CompactedCalls::default, moka::Entry::into_value);
             change(known).map_or(Op::Nop, Op::Put)

@@ -33,6 +33,7 @@ use moka::sync::Cache;
 use tokio::{sync::mpsc, time::Instant};
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
+pub use compactions::Compactions;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
@@ -54,7 +55,6 @@ use crate::{
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
-use compactions::CompactedCalls;
 use matching::{NamedCall, Service};
 use pending::PostedResults;
 use records::RecordedCall;
@@ -97,7 +97,7 @@ struct LateStoreInner {
     /// Calls whose posted results were put into a request.
     given: Cache<RecordKey, ()>,
     /// Calls that compactions may have removed from the history of their lane.
-    compacted: Cache<(Principal, LaneId), CompactedCalls>,
+    compacted: Cache<(Principal, LaneId), compactions::CompactedCalls>,
     /// Parked results whose matches settle at a known time.
     settle_queue: Arc<SettleQueue>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
@@ -171,6 +171,11 @@ impl LateStore {
     /// Returns `true` if a tool service is configured.
     pub fn is_used(&self) -> bool {
         !self.0.services.is_empty()
+    }
+
+    /// Returns access to the calls that compactions have removed from their histories.
+    pub const fn compactions(&self) -> Compactions<'_> {
+        Compactions(self)
     }
 
     /// Returns the callers that a provider has answered with success.

@@ -210,23 +210,30 @@ pub(super) async fn read_contents(
 
 /// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
 pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
+    late.count_unread(read_all_posted(late, caller, by).await).ok();
+}
+
+async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Result<(), Unread> {
     let principal = caller.principal();
+    let may_have = late.0.record_owners.may_have(RecordKind::Delivery, principal);
+    // Anyone can send an invented credential: only a verified caller's results are read.
+    match late.0.callers.verify(caller, by).await {
+        Ok(true) => {}
+        Err(Unread) if may_have => return Err(Unread),
+        Ok(false) | Err(Unread) => return Ok(()),
+    }
     // Tracked before the question, so that a result that is posted meanwhile is not lost.
     let behind = late.0.posted.unread_behind(principal);
     if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
         if behind == Some(0) {
             late.0.posted.note_none(principal);
         }
-        return;
+        return Ok(());
     }
     // Healthy requests must not wait for a failed ledger one after the other.
-    if late
-        .0
-        .load_cooldowns
-        .get(&principal)
-        .is_some_and(|until| clock::now() < until)
-    {
-        return;
+    let until = late.0.load_cooldowns.get(&principal);
+    if behind.is_some() && until.is_some_and(|until| clock::now() < until) {
+        return Err(Unread);
     }
     while let Some(behind) = late.0.posted.unread_behind(principal) {
         let (hash, now) = (*principal.as_bytes(), clock::unix_time());
@@ -236,12 +243,12 @@ pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
             .list_after(RecordKind::Delivery, hash, behind, ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
             // The pages that were read stay. A later exchange goes on behind them.
-            late.0.telemetry.record_late_event("unread");
             late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
-            return;
+            return Err(Unread);
         };
         late.0.posted.load_page(principal, &page, page.len() < ROWS_MAX);
     }
+    Ok(())
 }
 
 /// Returns the number of results that wait for the caller. See [`LateStore::count_waiting`].

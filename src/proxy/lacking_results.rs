@@ -51,12 +51,13 @@ impl<'v> BodyCalls<'v> {
                 by_name.entry(name).or_insert(call);
             }
         }
+        // A compaction removes the oldest calls. A history that lacks later ones is another branch.
         let is_gone = |name: &&RecordName| !by_name.contains_key(*name);
         Self {
             results,
             plain,
             calls,
-            compacted: compacted.iter().filter(is_gone).copied().collect(),
+            compacted: compacted.iter().take_while(is_gone).copied().collect(),
             by_name,
         }
     }
@@ -64,11 +65,6 @@ impl<'v> BodyCalls<'v> {
     /// Returns the call of the body with this name.
     pub(super) fn find(&self, name: &RecordName) -> Option<&'v BodyCall> {
         self.by_name.get(name).copied()
-    }
-
-    /// Returns `true` if the call belongs to this conversation.
-    pub(super) fn is_own(&self, name: &RecordName) -> bool {
-        self.by_name.contains_key(name) || self.compacted.contains(name)
     }
 
     /// Finds the calls that have a posted result which the body may lack. `inserted` are those that got it already.
@@ -132,7 +128,7 @@ impl<'v> BodyCalls<'v> {
         content: &str,
     ) -> Option<LateCall> {
         if lacking.compacted.contains(name) {
-            let lane = self.results.pin_scope().lane.map(|lane| *lane.as_bytes());
+            let lane = self.results.certain_lane().map(|lane| *lane.as_bytes());
             return (recorded.lane.is_some() && recorded.lane == lane).then_some(LateCall::Compacted);
         }
         // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.

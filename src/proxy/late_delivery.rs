@@ -69,10 +69,10 @@ struct PlacedTexts {
 }
 
 impl PlacedTexts {
-    fn add(&mut self, place: &LatePlace, appended: &AppendedText) {
+    fn add(&mut self, place: &LatePlace, anchor: Anchor, appended: &AppendedText) {
         self.texts.push((place.message, appended.late.clone()));
         self.calls.extend(&appended.calls);
-        self.last = (!place.is_answered).then(|| (place.anchor, appended.calls.clone()));
+        self.last = (!place.is_answered).then(|| (anchor, appended.calls.clone()));
     }
 
     /// Returns the body with the texts. `None` if there are none.
@@ -108,6 +108,26 @@ pub(super) struct LateDelivery<'r> {
 }
 
 impl LateDelivery<'_> {
+    /// Reads what the ledger knows about the body into memory, side by side.
+    ///
+    /// For patient requests: over a slow ledger, one read after the other would use up their time.
+    pub(super) async fn read_ahead(&self, paired: &Paired<'_>) {
+        let (results, deadline) = (self.results, self.wait.deadline);
+        let caller = results.caller;
+        // Each of the reads needs to know it.
+        if !matches!(results.late.callers().verify(caller, deadline).await, Ok(true)) {
+            return;
+        }
+        let open: Vec<CallKey> = paired.open_calls().map(|call| call.key).collect();
+        // What stays unknown is noticed, and counted, where it is needed.
+        drop(tokio::join!(
+            results.recall.load_texts(caller, deadline),
+            results.compacted_calls(deadline),
+            results.pinned_answers(&open, deadline),
+            results.late.load_posted(caller, deadline),
+        ));
+    }
+
     /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.
     ///
     /// Returns `None` if there are none. Acknowledges results that a later assistant turn has seen.
@@ -146,29 +166,42 @@ impl LateDelivery<'_> {
             return Ok(None);
         }
         let compacted = self.results.compacted_calls(deadline).await?;
+        let lane = self.results.certain_lane();
         let options = PlaceOptions {
             in_loops: self.results.late.delivers_in_loops(),
-            before_turns: !compacted.is_empty(),
+            before_turns: lane.is_some(),
         };
         let Some((places, calls)) = catch_core_panic(|| Some((late_places(paired, options), paired.all_calls())))
         else {
             return Ok(None);
         };
         let calls = BodyCalls::new(self.results, plain, &calls, &compacted);
-        let anchors: Vec<Anchor> = places.iter().flat_map(LatePlace::anchors).collect();
+        let in_lane = |place: &LatePlace| Some(place.anchor_in_lane(lane?.as_bytes()));
+        let anchors: Vec<Anchor> = places
+            .iter()
+            .flat_map(|place| place.anchors().into_iter().chain(in_lane(place)))
+            .collect();
         let recall = &self.results.recall;
         let known = recall.texts_at(caller, &anchors, is_patient, deadline).await?;
         let mut texts = self.find_stored(&places, &calls, &known).await?;
         // New results go only to the user's present message. Any earlier one is part of a prefix that providers cached.
+        let has_none = |place: &&LatePlace| {
+            let in_lane = in_lane(place).is_some_and(|anchor| known.contains_key(&anchor));
+            !in_lane && !known.contains_key(&place.anchor)
+        };
         let last = places
             .last()
-            .filter(|place| may_add && !place.is_answered && !known.contains_key(&place.anchor));
+            .filter(|place| may_add && !place.is_answered)
+            .filter(has_none);
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
             && let Some(appended) = self.waiting_texts(&calls, &texts.calls, deadline).await
-            && let Some((stored, _)) = recall.append_text(caller, place.anchor, appended, deadline).await
         {
-            texts.add(place, &stored);
+            let is_in_body = appended.calls.iter().all(|call| calls.find(call).is_some());
+            let anchor = in_lane(place).filter(|_| !is_in_body).unwrap_or(place.anchor);
+            if let Some((stored, _)) = recall.append_text(caller, anchor, appended, deadline).await {
+                texts.add(place, anchor, &stored);
+            }
         }
         Ok(texts.append_to(plain, paired))
     }
@@ -180,23 +213,32 @@ impl LateDelivery<'_> {
         calls: &BodyCalls<'_>,
         known: &HashMap<Anchor, Arc<AppendedText>>,
     ) -> Result<PlacedTexts, Unread> {
-        let mut texts = PlacedTexts::default();
-        for place in places {
+        let (mut found, mut inserted) = (Vec::new(), HashSet::<RecordName>::new());
+        // The text of a later message was made without those before it: another branch has them, or their request failed.
+        for place in places.iter().rev() {
             // Another conversation may have the same text. The anchor belongs to this one only if its calls do.
-            let is_its = |appended: &&Arc<AppendedText>| appended.calls.iter().all(|call| calls.is_own(call));
-            let mut stored = place.anchors().into_iter().filter_map(|anchor| known.get(&anchor));
-            let Some(appended) = stored.find(is_its) else {
+            let is_its = |(_, appended): &(Anchor, &Arc<AppendedText>)| {
+                appended.calls.iter().all(|call| calls.find(call).is_some())
+            };
+            let stored = |anchor| Some((anchor, known.get(&anchor)?));
+            let by_calls = place.anchors().into_iter().filter_map(stored).find(is_its);
+            let in_lane = || stored(place.anchor_in_lane(self.results.certain_lane()?.as_bytes()));
+            let Some((anchor, appended)) = by_calls.or_else(in_lane) else {
                 continue;
             };
-            // Two branches of a conversation may have been merged: each result is inserted once.
-            if !appended.calls.is_empty() && appended.calls.iter().all(|call| texts.calls.contains(call)) {
+            if appended.calls.iter().any(|call| inserted.contains(call)) {
                 continue;
             }
             // A branch that got these results in their places does not get them twice.
             if self.are_pinned_in_place(calls, appended, self.wait.deadline).await? {
                 continue;
             }
-            texts.add(place, appended);
+            inserted.extend(&appended.calls);
+            found.push((place, anchor, appended));
+        }
+        let mut texts = PlacedTexts::default();
+        for (place, anchor, appended) in found.into_iter().rev() {
+            texts.add(place, anchor, appended);
             // A turn of the assistant follows: the model has seen these results.
             if place.is_answered {
                 let late = &self.results.late;

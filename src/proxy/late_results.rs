@@ -3,7 +3,7 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{
     auth::Caller,
@@ -40,12 +40,17 @@ pub(super) struct LateResults {
 impl LateResults {
     /// Returns the owner of pinned answers, without a guessed lane: it identifies no call with a reusable id.
     pub(super) fn pin_scope(&self) -> AnswerScope {
-        let certain = self.lane.filter(|lane| lane.strength == SessionStrength::Strong);
         AnswerScope {
             caller: self.caller,
             format: self.format,
-            lane: certain.map(|lane| lane.id),
+            lane: self.certain_lane(),
         }
+    }
+
+    /// Returns the lane. `None` if it is a guess.
+    pub(super) fn certain_lane(&self) -> Option<LaneId> {
+        let certain = self.lane.filter(|lane| lane.strength == SessionStrength::Strong);
+        certain.map(|lane| lane.id)
     }
 
     /// Records the calls of an answer that has ended. Detaches them if the client has left.
@@ -128,20 +133,22 @@ impl LateResults {
     /// Notes the calls of a history that its client compacts, or lets the provider compact.
     ///
     /// A later history of the lane may lack them, and is still the same conversation. A guessed lane proves nothing.
-    pub(super) fn note_compaction(&self, calls: &[BodyCall]) {
-        if let Some(lane) = self.pin_scope().lane.filter(|_| self.late.is_used()) {
-            let names = calls
-                .iter()
-                .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
-            let names: Vec<RecordName> = names.collect();
-            self.late.note_compaction(self.caller, lane, &names);
+    pub(super) async fn note_compaction(&self, calls: &[BodyCall], by: Instant) {
+        let Some(lane) = self.certain_lane() else { return };
+        let names = calls
+            .iter()
+            .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
+        let names: Vec<RecordName> = names.collect();
+        if self.late.compactions().note_calls(self.caller, lane, &names) {
+            // Stored before the provider summarises them. A slow ledger stores them later.
+            drop(timeout_at(by, self.late.flush_jobs()).await);
         }
     }
 
     /// Returns the names of the lane's calls that a compaction may have removed from the body.
     pub(super) async fn compacted_calls(&self, by: Instant) -> Result<Arc<[RecordName]>, Unread> {
-        match self.pin_scope().lane {
-            Some(lane) => self.late.compacted_calls(self.caller, lane, by).await,
+        match self.certain_lane() {
+            Some(lane) => self.late.compactions().find_calls(self.caller, lane, by).await,
             None => Ok(Arc::default()),
         }
     }

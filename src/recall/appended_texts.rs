@@ -2,7 +2,12 @@
 //!
 //! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
@@ -114,6 +119,8 @@ type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
 #[derive(Clone, Debug)]
 struct TextsOfCaller {
     by_anchor: TextsByAnchor,
+    /// The anchors of texts that no provider has accepted yet.
+    unaccepted: HashSet<Anchor>,
     /// `true` if these are all: no other anchor of this caller has a text.
     is_complete: bool,
 }
@@ -150,11 +157,11 @@ impl AppendedTexts {
         known.into_value()
     }
 
-    fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsByAnchor)) {
+    fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsOfCaller)) {
         drop(self.by_caller.entry(caller).and_compute_with(|known| match known {
             Some(known) => {
                 let mut own = known.into_value();
-                change(&mut Arc::make_mut(&mut own).by_anchor);
+                change(Arc::make_mut(&mut own));
                 Op::Put(own)
             }
             // The next request reads the texts of a caller without an entry. A partial entry would hide the others.
@@ -209,6 +216,14 @@ pub(super) async fn read_texts(
     read
 }
 
+/// Reads the latest texts of a caller into memory, unless they are there.
+pub(super) async fn load_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<(), Unread> {
+    if may_have_texts(store, caller) && !store.appended_texts.by_caller.contains_key(&caller) {
+        store.count_unread(list_texts(store, caller, deadline).await)?;
+    }
+    Ok(())
+}
+
 /// Reads the latest texts of a caller, which are all that most callers have.
 async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
     let principal = *caller.principal().as_bytes();
@@ -219,6 +234,7 @@ async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant)
     let records = listed.map_err(|_| Unread)?.map_err(|_| Unread)?;
     let read = TextsOfCaller {
         by_anchor: records.iter().filter_map(decode_text).collect(),
+        unaccepted: HashSet::new(),
         is_complete: records.len() < ROWS_MAX,
     };
     Ok(store.appended_texts.cache_texts(caller, read))
@@ -238,7 +254,7 @@ async fn find_older_texts(
     let read: Vec<_> = records.iter().flatten().filter_map(decode_text).collect();
     store
         .appended_texts
-        .change_texts(caller, |own| own.extend(read.iter().cloned()));
+        .change_texts(caller, |own| own.by_anchor.extend(read.iter().cloned()));
     found.extend(read);
     Ok(())
 }
@@ -280,16 +296,42 @@ pub(super) async fn store_text(
         }
     };
     let stored = Arc::new(stored);
-    let add = |own: &mut TextsByAnchor| drop(own.insert(anchor, Arc::clone(&stored)));
-    store.appended_texts.change_texts(caller, add);
+    store.appended_texts.change_texts(caller, |own| {
+        own.by_anchor.insert(anchor, Arc::clone(&stored));
+        if is_new {
+            own.unaccepted.insert(anchor);
+        }
+    });
     Some((stored, is_new))
+}
+
+/// Notes that a provider has accepted a text: it stays in its message.
+pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
+    if is_unaccepted(store, caller, anchor) {
+        store.appended_texts.change_texts(caller, |own| {
+            own.unaccepted.remove(&anchor);
+        });
+    }
+}
+
+/// Removes a text whose request has failed, unless a provider has accepted it in another request.
+pub(super) fn roll_back_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
+    if is_unaccepted(store, caller, anchor) {
+        remove_text(store, caller, anchor);
+    }
+}
+
+fn is_unaccepted(store: &AnswerStoreState, caller: Caller, anchor: Anchor) -> bool {
+    let own = store.appended_texts.by_caller.get(&caller);
+    own.is_some_and(|own| own.unaccepted.contains(&anchor))
 }
 
 /// Removes a text that no provider has accepted.
 pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    store
-        .appended_texts
-        .change_texts(caller, |own| drop(own.remove(&anchor)));
+    store.appended_texts.change_texts(caller, |own| {
+        own.by_anchor.remove(&anchor);
+        own.unaccepted.remove(&anchor);
+    });
     // These records are never replaced, so they all have the first version.
     store.write_behind.queue_write(CommitStep::Remove {
         key: anchor_key(caller, anchor),

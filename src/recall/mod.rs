@@ -417,6 +417,11 @@ impl AnswerStore {
         appended_texts::read_texts(&self.0, caller, anchors, is_patient, deadline).await
     }
 
+    /// Reads the latest texts of a caller into memory, unless they are there.
+    pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
+        appended_texts::load_texts(&self.0, caller, deadline).await
+    }
+
     /// Stores a text before it is sent at the end of a message.
     ///
     /// Returns the text that belongs there, and `true` if it is this one. An earlier text stays. `None` if the text
@@ -429,6 +434,16 @@ impl AnswerStore {
         deadline: Instant,
     ) -> Option<(Arc<AppendedText>, bool)> {
         appended_texts::store_text(&self.0, caller, anchor, appended, deadline).await
+    }
+
+    /// Notes that a provider has accepted a text. Does not wait.
+    pub fn accept_text(&self, caller: Caller, anchor: Anchor) {
+        appended_texts::accept_text(&self.0, caller, anchor);
+    }
+
+    /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.
+    pub fn roll_back_text(&self, caller: Caller, anchor: Anchor) {
+        appended_texts::roll_back_text(&self.0, caller, anchor);
     }
 
     /// Removes a text that no provider has accepted.

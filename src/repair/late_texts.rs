@@ -76,6 +76,11 @@ impl LatePlace {
     pub const fn anchors(&self) -> [Anchor; 2] {
         [self.anchor, self.shared_anchor]
     }
+
+    /// Returns the anchor of a text whose calls a compaction of this lane has removed: no call tells whose it is.
+    pub fn anchor_in_lane(&self, lane: &[u8; 32]) -> Anchor {
+        blake3::keyed_hash(lane, &self.anchor).into()
+    }
 }
 
 /// Messages that are places for late results, apart from the user's own behind an assistant turn.

@@ -245,10 +245,11 @@ pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
 
 /// Returns a GET with these headers.
 pub fn get_with(path: &str, fields: &[(&str, &str)]) -> String {
-    let fields: String = fields
+    let fields: Vec<String> = fields
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
+    let fields = fields.concat();
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 

@@ -103,11 +103,15 @@ impl BodyPlanner<'_> {
             paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
         }
         if (context.is_compaction || outline.may_compact) && results.late.is_used() {
-            results.note_compaction(&paired.all_calls());
+            results.note_compaction(&paired.all_calls(), deadline).await;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         paired.set_conversation(conversation);
+        if wait.is_patient {
+            // Boxed, because it is rare.
+            Box::pin(LateDelivery { results, wait }.read_ahead(&paired)).await;
+        }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let values = match &mut continuity {
             Some(continuity) => continuity.plan_values(reader.path, &paired, deadline).await,
@@ -194,6 +198,7 @@ impl BodyPlanner<'_> {
             answers,
             posted_calls: lookup.posted_calls.clone(),
             stored_anchor: None,
+            last_anchor: texts.last.as_ref().map(|last| last.anchor),
             plain: plain.clone(),
             outline,
             repeat_watch,

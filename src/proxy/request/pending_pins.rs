@@ -33,6 +33,8 @@ pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Anchor of the late text that a resend was the first to store. `None` if there is none.
     pub(in crate::proxy) stored_anchor: Option<Anchor>,
+    /// Anchor of the late text of the last message. `None` if it has none.
+    pub(in crate::proxy) last_anchor: Option<Anchor>,
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
@@ -55,6 +57,7 @@ impl PendingPins {
             answers: CallAnswers::default(),
             posted_calls: HashMap::new(),
             stored_anchor: None,
+            last_anchor: None,
             plain,
             outline,
             repeat_watch: None,
@@ -80,6 +83,9 @@ impl PendingPins {
         used.append(&mut self.answers.assigned);
         recall.commit_answers(scope, &used);
         self.stored_anchor = None;
+        if let Some(anchor) = self.last_anchor.take() {
+            recall.accept_text(scope.caller, anchor);
+        }
         if let Some(watch) = self.repeat_watch.take() {
             watch.note_calls();
         }
@@ -143,6 +149,12 @@ impl Drop for PendingPins {
             .recall
             .roll_back_answers(self.late_results.pin_scope(), &self.answers.assigned);
         self.remove_placed_text();
+        // The user may go on from an older answer to the message, which the model gave without the text.
+        if let Some(anchor) = self.last_anchor {
+            self.late_results
+                .recall
+                .roll_back_text(self.late_results.caller, anchor);
+        }
     }
 }
 

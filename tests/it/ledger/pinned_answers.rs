@@ -244,6 +244,11 @@ impl SwitchableLedger {
         self.delay.store(delay, Ordering::Relaxed);
     }
 
+    /// Returns `true` if operations are slow or never end.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.delay.load(Ordering::Relaxed) > 0 || self.stalls.load(Ordering::Relaxed)
+    }
+
     fn through<'l, T: Send + 'l>(&'l self, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
         Box::pin(async move {
             if self.stalls.load(Ordering::Relaxed) {
