@@ -1,100 +1,116 @@
 #!/usr/bin/env python3
-"""The snippets of docs/late-results.md against a running Antiphon.
+"""The snippets of docs/late-results.md and docs/late-results-frameworks.md against a running Antiphon.
 
     python3 tests/sdk/docs.py [PATH OF THE BINARY]     default: $ANTIPHON_BIN, else target/debug/antiphon
 
-Runs every code block that a comment `<!-- run: sh|python|node -->` marks, each with a call of its own. The last line is
-`N passed, N failed`; it exits with 1 if any failed. Blocks whose program is not installed are skipped aloud.
+Runs every code block that one of these comments marks, with a key and calls of its own:
+
+    <!-- run: sh|python|node -->     posts or reads one result
+    <!-- service: python -->         the service of a slow tool, which the agents use
+    <!-- agent: python|node -->      an agent with that tool: the result must reach the provider
+
+Installs the SDKs below target/: sdk-frameworks (140 MB), sdk-node, and sdk-node-ai7, which needs Node 22. The last line
+is `N passed, N failed`; it exits with 1 if any failed. Blocks whose program or SDK cannot be installed are skipped aloud.
 """
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import urllib.request
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
+from calling_provider import CallingProvider, order
+from doc_agents import check_agent
+from doc_service import check_service
+from install import HERE, node_sdks, node_with, python_with
+from programs import SECONDS, Failed
 from running import antiphon
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-BLOCK = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```", re.S)
-COMMANDS = {"sh": ["sh", "-e"], "python": [sys.executable, "-"], "node": ["node", "--input-type=module"]}
+ROOT = HERE.parent.parent
+BLOCK = re.compile(r"<!-- (run|service|agent): (\w+) -->\n```\w+\n(.*?)```", re.S)
+NODE = ["node", "--input-type=module", "-e"]
+COMMANDS = {"sh": ["sh", "-e", "-c"], "python": [sys.executable, "-c"], "node": NODE}
 KEY = "sk-docs"
+FRAMEWORKS = "late-results-frameworks.md"
+
+
+def blocks_of(document, kind):
+    """Returns the blocks of a document that have this mark: (name, language, code)."""
+    text = (ROOT / "docs" / document).read_text()
+    found = [
+        (f"{document}:{text.count(chr(10), 0, block.start()) + 1} ({kind}, {block[2]})", block[2], block[3])
+        for block in BLOCK.finditer(text)
+        if block[1] == kind
+    ]
+    assert found, f"docs/{document} has no block with the mark {kind}"
+    return found
+
+
+def check_run(command, code, base, token):
+    """Runs a block with an open call of its own."""
+    call, owner = order(base, KEY)
+    given = {"ANTIPHON": base, "CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token, "API_KEY": KEY}
+    done = subprocess.run(
+        [*command, code], text=True, capture_output=True, env=os.environ | given, timeout=SECONDS, check=False
+    )
+    is_good = done.returncode == 0 and '"error"' not in done.stdout
+    if not (is_good and ("settled" in done.stdout or owner in done.stdout)):
+        raise Failed(done.stdout + done.stderr)
+
+
+def checks(proxy):
+    """Yields each block's name and its check."""
+    base, token, _ = proxy
+    for name, language, code in blocks_of("late-results.md", "run"):
+        command = COMMANDS[language]
+        if not shutil.which(command[0]):
+            print(f"skipped: {name}: {command[0]} is not installed")
+            continue
+        yield name, lambda command=command, code=code: check_run(command, code, base, token)
+
+    [(name, _, service_code)] = blocks_of(FRAMEWORKS, "service")
+    yield name, lambda: check_service(service_code)
+    for number, (name, command, cwd, code) in enumerate(agents()):
+        agent = (command, code, cwd)
+        yield name, lambda agent=agent, number=number: check_agent(*agent, service_code, proxy, number)
+
+
+def agents():
+    """Yields the agents of the document with every SDK that they are for: (name, command, folder, code)."""
+    python = python_with(HERE / "frameworks.txt", "sdk-frameworks", "the frameworks for Python")
+    node, ai7 = node_sdks(), node_with(HERE / "node-ai7", "sdk-node-ai7", "AI SDK 7")
+    for name, language, code in blocks_of(FRAMEWORKS, "agent"):
+        if language == "python":
+            runs = [(name, python and [str(python), "-c"], None)]
+        elif 'from "ai"' in code:
+            runs = [(f"{name} with AI SDK 6", node and NODE, node), (f"{name} with AI SDK 7", ai7 and NODE, ai7)]
+        else:
+            runs = [(name, node and NODE, node)]
+        for title, command, folder in runs:
+            if command:
+                yield title, command, folder, code
+            else:
+                print(f"skipped: {title}: it is not installed")
 
 
 def main():
     binary = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("ANTIPHON_BIN", ROOT / "target/debug/antiphon"))
-    blocks = BLOCK.findall((ROOT / "docs" / "late-results.md").read_text())
-    assert blocks, "docs/late-results.md has no block to run"
     made = subprocess.run([binary, "config", "token", "runner"], text=True, capture_output=True, check=True)
     token, digest = made.stdout.strip(), re.search(r'"(sha256:[^"]+)"', made.stderr).group(1)
-    service = f'[services.runner]\ntoken = "{digest}"\nprincipals = ["*"]\ntools = ["*"]\n'
+    config = f'[services.runner]\ntoken = "{digest}"\nprincipals = ["*"]\ntools = ["*"]\n'
     failed = passed = 0
-    with provider() as upstream, antiphon(binary, ["anthropic"], upstream, service) as (base, _):
-        owner = ask(base, "call_Hello0000000000000000ab")
-        for number, (language, code) in enumerate(blocks):
-            command = COMMANDS[language]
-            if not shutil.which(command[0]):
-                print(f"skipped: a block of {language}: {command[0]} is not installed")
-                continue
-            call = f"call_Docs{number:02}kJ8sQ2mZx4LwP9vB7t"
-            ask(base, call)
-            given = {"ANTIPHON": base, "CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token, "API_KEY": KEY}
-            done = subprocess.run(
-                command, input=code, text=True, capture_output=True, env=os.environ | given, timeout=60, check=False
-            )
-            is_good = done.returncode == 0 and '"error"' not in done.stdout
-            is_good = is_good and ("settled" in done.stdout or owner in done.stdout)
-            passed, failed = passed + is_good, failed + (not is_good)
-            if not is_good:
-                print(f"FAILED: block {number} ({language})\n{done.stdout}{done.stderr}")
+    with CallingProvider() as provider, antiphon(binary, ["anthropic", "openai"], provider, config) as (base, _):
+        for name, check in checks((base, token, provider)):
+            try:
+                check()
+                passed += 1
+                print(f"ok {name}", flush=True)
+            except (Failed, OSError, subprocess.TimeoutExpired) as error:
+                failed += 1
+                print(f"FAILED {name}: {error}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
-
-
-class Provider(BaseHTTPRequestHandler):
-    """Answers every request with a call whose id is the text of its last message."""
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        call = {"type": "tool_use", "id": body["messages"][-1]["content"], "name": "render", "input": {}}
-        answer = {"id": "msg_1", "type": "message", "role": "assistant", "content": [call], "stop_reason": "tool_use"}
-        data = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        """Says nothing: the output is that of the checks."""
-
-
-@contextmanager
-def provider():
-    """The provider, running: an object with its `url`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-
-
-def ask(base, call):
-    """Lets the model call a tool under this id. Returns the owner."""
-    body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": call}]}).encode()
-    headers = {"x-api-key": KEY, "content-type": "application/json", "x-antiphon-session": "my-session"}
-    request = urllib.request.Request(f"{base}/anthropic/v1/messages", data=body, headers=headers)
-    with urllib.request.urlopen(request) as answer:
-        answer.read()
-        return answer.headers["x-antiphon-owner"]
 
 
 if __name__ == "__main__":

@@ -50,13 +50,18 @@ def python_with(requirements, name, what):
 
 def node_sdks():
     """The folder that holds the Node script and its SDKs; None, with a word why, where it cannot be."""
+    return node_with(HERE / "node", "sdk-node", "the Node SDKs")
+
+
+def node_with(package, name, what):
+    """The folder below target that holds a package and its SDKs; None, with a word why, where it cannot be."""
     npm = shutil.which("npm")
     if not npm or not shutil.which("node"):
-        print("skipped: the Node SDKs: node or npm is not installed")
+        print(f"skipped: {what}: node or npm is not installed")
         return None
-    home = TARGET / "sdk-node"
+    home = TARGET / name
     home.mkdir(parents=True, exist_ok=True)
-    files = sorted((HERE / "node").glob("*.*"))
+    files = sorted(package.glob("*.*"))
     for file in files:
         shutil.copy(file, home)
     mark = stamp(home, *(file for file in files if file.suffix == ".json"))
@@ -65,7 +70,7 @@ def node_sdks():
     install = [npm, "ci", "--engine-strict", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(install, cwd=home, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        print(f"skipped: the Node SDKs: npm cannot install them: {complaint(done)[0]}")
+        print(f"skipped: {what}: npm cannot install them: {complaint(done)[0]}")
         return None
     mark.touch()
     return home
