@@ -34,7 +34,7 @@
 //! | `config` | file, variables and flags → settings of the rooms above |
 //! | `app` | construction of the whole process |
 //! | `demo` | five failures, played against a strict provider with and without the proxy |
-//! | `cli` | one file per subcommand |
+//! | `cli` | one file or folder per subcommand |
 //!
 //! `splice` to `repair`, without `clock` and `labels`, are the core: they build alone with `--no-default-features`. The architecture
 //! test (`tests/it/house`) compares this map with the imports: a room imports only rooms above it.

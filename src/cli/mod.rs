@@ -1,4 +1,4 @@
-//! The command line. Each subcommand has a file with its arguments and its `run`.
+//! The command line. Each subcommand has a file or a folder with its arguments and its `run`.
 //!
 //! Data goes to stdout, messages to stderr. Exit codes: 0 done or no findings, 1 findings or a failure at run time,
 //! 2 wrong usage, bad configuration or unreadable input, 130 on a second SIGINT.
@@ -15,6 +15,7 @@ mod man;
 mod notify;
 mod reload;
 mod repair;
+mod result;
 mod run;
 mod serve;
 mod signals;
@@ -77,6 +78,9 @@ enum CliCommand {
     /// List, verify or clean up the ledger's file
     #[command(after_help = store::AFTER_HELP)]
     Store(store::Args),
+    /// Post results of tool calls to a running proxy, or list, show and acknowledge one's own
+    #[command(after_help = result::AFTER_HELP)]
+    Result(result::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
     Healthcheck(healthcheck::Args),
     /// Write the completion script of a shell to standard output
@@ -114,6 +118,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Config(args) => config::run(&args),
         CliCommand::Store(args) => store::run(&args),
+        CliCommand::Result(args) => result::run(&args),
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),
         CliCommand::Man => man::run(command()),
@@ -149,7 +154,8 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
     let unusable = matches!(start, Some(StartError::Ledger(_))) || error.is::<store::StoreError>();
-    if taken || unusable || error.is::<ConfigError>() || error.is::<InputError>() {
+    let no_answer = error.is::<result::ResultError>();
+    if taken || unusable || no_answer || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

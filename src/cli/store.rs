@@ -282,7 +282,7 @@ fn format_count(number: u64, what: &str) -> String {
 }
 
 /// Formats a time in its largest unit.
-fn format_time(time: Duration) -> String {
+pub(super) fn format_time(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -137,7 +137,7 @@ fn conceal_secrets(problems: Vec<Problem>, places: &BTreeMap<String, FilePlace>)
 }
 
 /// Reads the variables of forward proxies.
-fn proxy_environment(variable: &VariableLookup<'_>) -> ProxyEnvironment {
+pub fn proxy_environment(variable: &VariableLookup<'_>) -> ProxyEnvironment {
     // Lower case first, as curl does.
     let either = |name: &str| variable(&name.to_ascii_lowercase()).or_else(|| variable(name));
     ProxyEnvironment {

@@ -27,7 +27,7 @@ pub use changes::ConfigChanges;
 pub use default_paths::default_ledger_path;
 pub use file::{ConfigFile, file_schema};
 pub use late::LedgerConfig;
-pub use lower::{Flags, build_config, config_path, load_config, process_environment};
+pub use lower::{Flags, build_config, config_path, load_config, process_environment, proxy_environment};
 pub use problem::{ConfigError, FilePlace, Problem};
 pub use values::check_client_name;
 pub use variables::VARIABLES;

@@ -38,8 +38,10 @@ use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
 
 /// The prefix of every path of this API.
 const PATH_PREFIX: &str = "/ledger/v1/";
-/// The longest body in bytes: of a posted result (8 MiB), and of any other request (64 KiB).
-const BODY_BYTES_MAX: (usize, usize) = (8 * 1024 * 1024, 64 * 1024);
+/// The longest body of a posted result: 8 MiB.
+pub const RESULT_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest body of any other request: 64 KiB.
+const OTHER_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Timeout for reading the body and for the ledger operation together: 30 seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -141,8 +143,8 @@ impl LedgerOperation {
     /// Returns the longest body of the operation, in bytes.
     const fn bytes_max(&self) -> usize {
         match self {
-            Self::Result(_) => BODY_BYTES_MAX.0,
-            _ => BODY_BYTES_MAX.1,
+            Self::Result(_) => RESULT_BODY_BYTES_MAX,
+            _ => OTHER_BODY_BYTES_MAX,
         }
     }
 }

@@ -99,6 +99,8 @@ def main():
     made = subprocess.run([binary, "config", "token", "runner"], text=True, capture_output=True, check=True)
     token, digest = made.stdout.strip(), re.search(r'"(sha256:[^"]+)"', made.stderr).group(1)
     config = f'[services.runner]\ntoken = "{digest}"\nprincipals = ["*"]\ntools = ["*"]\n'
+    # Blocks call `antiphon` by its name.
+    os.environ["PATH"] = f"{binary.resolve().parent}{os.pathsep}{os.environ['PATH']}"
     failed = passed = 0
     with CallingProvider() as provider, antiphon(binary, ["anthropic", "openai"], provider, config) as (base, _):
         for name, check in checks((base, token, provider)):

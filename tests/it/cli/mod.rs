@@ -5,6 +5,7 @@ pub(crate) mod config_command;
 pub(crate) mod configuration;
 pub(crate) mod demo;
 pub(crate) mod demo_provider;
+pub(crate) mod result_command;
 pub(crate) mod run;
 pub(crate) mod service_manager;
 pub(crate) mod store;

@@ -10,12 +10,13 @@ use antiphon::{
     config::VARIABLES,
 };
 
-const SUBCOMMANDS: [&str; 8] = [
+const SUBCOMMANDS: [&str; 9] = [
     "serve",
     "check",
     "repair",
     "config",
     "store",
+    "result",
     "healthcheck",
     "completions",
     "man",

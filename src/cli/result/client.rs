@@ -1,0 +1,175 @@
+//! The HTTP client of the ledger API: one proxy, one credential, one request at a time.
+
+use std::{error::Error, io, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::{arguments::ProxyFlags, error::ResultError, proxy_url::ProxyUrl};
+use crate::{
+    config::{process_environment, proxy_environment},
+    upstream::{Phase, SendError, SendErrorKind, Sender, UpstreamSettings},
+};
+
+/// Timeout of a whole request. The proxy itself takes at most 30 seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of DNS and TCP, and of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer in bytes: a posted result has at most 8 MiB, and a page about 12 MiB.
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// A client of the ledger API.
+#[derive(Debug)]
+pub(super) struct LedgerClient {
+    sender: Sender,
+    url: ProxyUrl,
+    /// Headers of every request: the credential, among others.
+    headers: HeaderMap,
+}
+
+/// An answer of the ledger API.
+#[derive(Debug)]
+pub(super) enum LedgerReply {
+    /// A success, with a JSON object.
+    Done(Bytes),
+    /// A refusal.
+    Refused(LedgerRefusal),
+}
+
+/// A refusal, as the server reported it.
+#[derive(Debug)]
+pub(super) struct LedgerRefusal {
+    pub(super) status: StatusCode,
+    /// `error.code`. Empty if the answer has none.
+    pub(super) code: String,
+    /// `error.message`. Empty if the answer has none.
+    pub(super) message: String,
+}
+
+impl LedgerClient {
+    /// Creates a client of the proxy that the flags find.
+    pub(super) fn new(proxy: &ProxyFlags, mut headers: HeaderMap) -> Result<Self, ResultError> {
+        let url = ProxyUrl::find(proxy)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let agent = concat!("antiphon/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        let settings = UpstreamSettings {
+            connect_timeout: CONNECT_TIMEOUT,
+            tls_timeout: CONNECT_TIMEOUT,
+            send_timeout: REQUEST_TIMEOUT,
+            pool_idle_timeout: REQUEST_TIMEOUT,
+            pool_idle_max: 1,
+            proxies: proxy_environment(&process_environment),
+        };
+        let sender = Sender::new(&settings, TokioExecutor::new())
+            .map_err(|error| ResultError::Unusable(format!("cannot set up TLS: {error}")))?;
+        Ok(Self { sender, url, headers })
+    }
+
+    /// Sends a GET request.
+    pub(super) async fn get(&self, path: &str) -> Result<LedgerReply, ResultError> {
+        self.exchange(Method::GET, path, String::new()).await
+    }
+
+    /// Sends a POST request.
+    pub(super) async fn post(&self, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+        self.exchange(Method::POST, path, body).await
+    }
+
+    /// Returns the error for a success that the ledger API cannot have given.
+    pub(super) fn foreign_answer(&self) -> ResultError {
+        ResultError::Foreign {
+            url: self.url.as_str().to_owned(),
+        }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+        let exchange = self.exchange_in_time(method, path, body);
+        let reply = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
+        reply.unwrap_or_else(|_| Err(self.unreachable("no complete answer within 60 seconds".to_owned())))
+    }
+
+    async fn exchange_in_time(&self, method: Method, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url.as_str()))
+            .body(body.boxed_unsync());
+        let mut request =
+            request.map_err(|_| ResultError::Unusable("the ids make an address that is too long".to_owned()))?;
+        request.headers_mut().extend(self.headers.clone());
+        let answer = self.sender.send(request, REQUEST_TIMEOUT).await;
+        let answer = answer.map_err(|error| self.unreachable(describe_failure(&error)))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|_| self.unreachable("the answer broke off, or is longer than 32 MiB".to_owned()))?;
+        let body = body.to_bytes();
+        if !status.is_success() {
+            return Ok(LedgerReply::Refused(LedgerRefusal::read(status, &body)));
+        }
+        // Any web server may answer 200.
+        if crate::wire::json::is_object(&body) {
+            Ok(LedgerReply::Done(body))
+        } else {
+            Err(self.foreign_answer())
+        }
+    }
+
+    fn unreachable(&self, cause: String) -> ResultError {
+        ResultError::Unreachable {
+            url: self.url.as_str().to_owned(),
+            cause,
+        }
+    }
+}
+
+impl LedgerRefusal {
+    /// Reads a refusal of the ledger API, or of the proxy in any provider's shape.
+    fn read(status: StatusCode, body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |place: &str| {
+            body.pointer(place)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Self {
+            status,
+            code: text("/error/code"),
+            message: text("/error/message"),
+        }
+    }
+}
+
+/// Describes a failed send, with the next step.
+fn describe_failure(error: &SendError) -> String {
+    let cause = match (error.kind, error.find_cause::<io::Error>()) {
+        (SendErrorKind::TimedOut, _) => "no answer in time".to_owned(),
+        (_, Some(cause)) => cause.to_string(),
+        (_, None) => last_cause(error),
+    };
+    match error.phase {
+        Phase::Resolve => format!("the host name has no address: {cause}"),
+        Phase::Connect => format!("cannot connect: {cause}; is Antiphon running there? --url names another address"),
+        Phase::Tls => format!("the TLS handshake failed: {cause}"),
+        Phase::Send | Phase::Headers | Phase::Body => {
+            // A repeated post of the same result is harmless, so the way out is always the same.
+            format!("the request got no answer: {cause}; repeat the command, or check that Antiphon runs there")
+        }
+    }
+}
+
+/// Returns the innermost error of a chain as text.
+fn last_cause(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}

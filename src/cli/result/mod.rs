@@ -1,0 +1,212 @@
+//! `antiphon result post | list | show | ack | withdraw`: a client of `/ledger/v1` of a running proxy.
+
+mod arguments;
+mod client;
+mod content;
+mod credentials;
+mod error;
+mod printable;
+mod proxy_url;
+mod report;
+mod requests;
+mod rows;
+mod table;
+
+use std::{
+    io::{self, BufWriter, IsTerminal as _, Write},
+    process::ExitCode,
+};
+
+use bytes::Bytes;
+
+pub(super) use arguments::{AFTER_HELP, Args};
+pub(super) use error::ResultError;
+
+use crate::wire::json::compact_json;
+use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ShowArgs, WantedState, WithdrawArgs};
+use client::{LedgerClient, LedgerReply};
+use printable::printable_text;
+use report::{RefusedRequest, report_refusal};
+use rows::{ListedRow, ListedRows};
+use table::CallTable;
+
+/// Runs the subcommand.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Boxed, since the future contains those of the HTTP client.
+    Ok(runtime.block_on(Box::pin(run_action(&args.action)))?)
+}
+
+/// Runs one action. Returns its exit code.
+async fn run_action(action: &ResultAction) -> Result<ExitCode, ResultError> {
+    match action {
+        ResultAction::Post(args) => post_result(args).await,
+        ResultAction::List(args) => list_calls(args).await,
+        ResultAction::Show(args) => show_results(args).await,
+        ResultAction::Ack(args) => ack_results(args).await,
+        ResultAction::Withdraw(args) => withdraw_result(args).await,
+    }
+}
+
+/// Posts a result, and prints its state.
+async fn post_result(args: &PostArgs) -> Result<ExitCode, ResultError> {
+    // The credential first: a pipe must not run to its end for a post that cannot be sent.
+    let client = LedgerClient::new(&args.service.proxy, credentials::service_headers(&args.service)?)?;
+    let body = requests::result_body(args, &content::read_content(&args.content)?)?;
+    let path = requests::call_path(&args.call.call_id, "result");
+    let reply = client.post(&path, body).await?;
+    let Some(answer) = accepted_answer(reply, RefusedRequest::Post, &args.call.call_id) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let line = report::describe_post(&answer).ok_or_else(|| client.foreign_answer())?;
+    let line = if args.json { compact_json(&answer) } else { line };
+    writeln!(io::stdout().lock(), "{line}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Withdraws a posted result.
+async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ResultError> {
+    let client = LedgerClient::new(&args.service.proxy, credentials::service_headers(&args.service)?)?;
+    let path = requests::call_path(&args.call.call_id, "withdraw");
+    let reply = client.post(&path, requests::call_body(&args.call)).await?;
+    let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    report::answer_state(&answer).ok_or_else(|| client.foreign_answer())?;
+    writeln!(io::stdout().lock(), "withdrawn: the call waits for a result again")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists one page of calls, or all of them.
+async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
+    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let (mut table, mut after, mut has_rows) = (CallTable::default(), args.after.unwrap_or(0), false);
+    loop {
+        let reply = client.get(&requests::page_path(args, after)).await?;
+        let Some(answer) = accepted_answer(reply, RefusedRequest::OfCaller, "list") else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let page = ListedRows::read(&answer, "outstanding").ok_or_else(|| client.foreign_answer())?;
+        has_rows |= !page.rows.is_empty();
+        if args.json {
+            page.rows
+                .iter()
+                .try_for_each(|row| writeln!(out, "{}", row.json_line()))?;
+        } else {
+            table.write_page(&mut out, &page.rows)?;
+        }
+        out.flush()?;
+        match page.next {
+            // A cursor that does not rise would repeat pages for ever.
+            Some(next) if args.all && next > after => after = next,
+            Some(next) => {
+                note(&format!(
+                    "there are more: continue with --after {next}, or list all with --all"
+                ));
+                break;
+            }
+            None => break,
+        }
+    }
+    if !has_rows && !args.json {
+        note(match args.state {
+            WantedState::Settled => "no result waits",
+            WantedState::Open => "no call is running",
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the contents of posted results.
+async fn show_results(args: &ShowArgs) -> Result<ExitCode, ResultError> {
+    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+    let mut code = ExitCode::SUCCESS;
+    // One lookup for each call: a single answer for all could have any size.
+    for call_id in &args.call_ids {
+        let reply = client
+            .post(requests::LOOKUP_PATH, requests::lookup_body(call_id))
+            .await?;
+        let Some(answer) = accepted_answer(reply, RefusedRequest::OfCaller, call_id) else {
+            return Ok(ExitCode::FAILURE);
+        };
+        let found = ListedRows::read(&answer, "results").ok_or_else(|| client.foreign_answer())?;
+        if let Some(row) = found.rows.first() {
+            write_result(row, args.json)?;
+        } else {
+            let call_id = printable_text(call_id);
+            note(&format!(
+                "{call_id}: no result was posted for a call of this caller with this id"
+            ));
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+/// Writes one result: the content to standard output, or the whole row as JSON.
+fn write_result(row: &ListedRow, as_json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        return writeln!(out, "{}", row.json_line());
+    }
+    // On standard error, so that standard output contains the content and nothing else.
+    note(&report::describe_result(row));
+    let content = row.content_bytes().unwrap_or_default();
+    out.write_all(&content)?;
+    if out.is_terminal() && !content.ends_with(b"\n") {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Acknowledges results. Goes on behind a refused one.
+async fn ack_results(args: &AckArgs) -> Result<ExitCode, ResultError> {
+    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+    let (mut code, mut acked) = (ExitCode::SUCCESS, Vec::new());
+    let mut failure = None;
+    for delivery in &args.deliveries {
+        match ack_delivery(&client, delivery).await {
+            Ok(true) => acked.push(delivery),
+            Ok(false) => code = ExitCode::FAILURE,
+            Err(error) => {
+                // Without an answer the next request would only wait for another timeout.
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    // Written at the end: a closed pipe must not keep a result from being acknowledged.
+    let mut out = io::stdout().lock();
+    acked
+        .iter()
+        .try_for_each(|delivery| writeln!(out, "acknowledged: {delivery}"))?;
+    failure.map_or(Ok(code), Err)
+}
+
+/// Acknowledges one result. Returns `false` if that was refused.
+async fn ack_delivery(client: &LedgerClient, delivery: &str) -> Result<bool, ResultError> {
+    let reply = client.post(&requests::ack_path(delivery), String::new()).await?;
+    let Some(answer) = accepted_answer(reply, RefusedRequest::OfCaller, delivery) else {
+        return Ok(false);
+    };
+    report::answer_state(&answer).ok_or_else(|| client.foreign_answer())?;
+    Ok(true)
+}
+
+/// Returns the body of a success. Reports a refusal of `subject`, and returns `None`.
+fn accepted_answer(reply: LedgerReply, request: RefusedRequest, subject: &str) -> Option<Bytes> {
+    match reply {
+        LedgerReply::Done(answer) => Some(answer),
+        LedgerReply::Refused(refusal) => {
+            report_refusal(&refusal, request, subject);
+            None
+        }
+    }
+}
+
+/// Writes a line for people to standard error.
+fn note(line: &str) {
+    // A closed standard error must not change the exit code.
+    drop(writeln!(io::stderr().lock(), "antiphon: {line}"));
+}
