@@ -5,6 +5,7 @@ pub(crate) mod api;
 pub(crate) mod branches;
 pub(crate) mod content_table;
 pub(crate) mod contents;
+pub(crate) mod document;
 pub(crate) mod entries;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
