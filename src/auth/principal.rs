@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use crate::{digest::keyed_digest_of, provider::ProviderKind};
 
 /// The query parameter in which Google's clients may send their key.
-const KEY_PARAMETER: &str = "key";
+pub(crate) const KEY_PARAMETER: &str = "key";
 
 /// Context of the key derivation for a ledger's principals.
 const PRINCIPAL_KEY_CONTEXT: &str = "antiphon principal v1";

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{
-    HeaderMap, HeaderValue, Response,
+    HeaderValue, Response,
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use http_body::Frame;
@@ -16,7 +16,8 @@ use http_body_util::{BodyExt, StreamBody};
 
 use super::{
     LedgerApi, LedgerBody,
-    delivery_id::{format_delivery_id, parse_delivery_id},
+    answers::{SettledNotice, write_json},
+    delivery_id::format_delivery_id,
     response::{ApiErrorCode, ApiRefusal},
 };
 use crate::{
@@ -24,7 +25,6 @@ use crate::{
     late::{FeedEvent, ResultFeed, SettledEvent},
     ledger::RecordName,
     server::{ListenerSlot, StopSignal},
-    wire::json::quote_string,
 };
 
 /// Silence after which a feed sends a comment: 15 seconds. Proxies in between would cut an idle connection.
@@ -65,18 +65,16 @@ impl FeedListener {
 /// Writes the event of a posted result. Its id is the delivery, by which a client resumes.
 fn settled_event(settled: &SettledEvent) -> Bytes {
     let delivery = format_delivery_id(&settled.name);
-    let event = format!(
-        "event: settled\nid: {delivery}\ndata: {{\"call_id\":{},\"tool\":{},\"delivery\":\"{delivery}\",\"is_error\":{}}}\n\n",
-        quote_string(&String::from_utf8_lossy(&settled.call_id)),
-        quote_string(&String::from_utf8_lossy(&settled.tool)),
-        settled.failed,
-    );
+    let notice = SettledNotice {
+        call_id: String::from_utf8_lossy(&settled.call_id),
+        tool: String::from_utf8_lossy(&settled.tool),
+        delivery: &delivery,
+        is_error: settled.failed,
+    };
+    let mut event = format!("event: settled\nid: {delivery}\ndata: ").into_bytes();
+    event.extend(write_json(&notice));
+    event.extend(b"\n\n");
     event.into()
-}
-
-/// Returns the delivery of the last event that the client has seen, from `Last-Event-ID`.
-pub(super) fn last_event(headers: &HeaderMap) -> Option<RecordName> {
-    parse_delivery_id(headers.get("last-event-id")?.as_bytes())
 }
 
 /// Opens the feed of a caller. With `last` it begins with the waiting results behind that one.

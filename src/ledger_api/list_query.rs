@@ -1,13 +1,16 @@
 //! The query of `GET outstanding`: which calls are listed, and where the page begins.
 
+use std::str::FromStr;
+
 use super::response::ApiRefusal;
-use crate::auth::principal::decode_segment;
+use crate::auth::principal::{KEY_PARAMETER, decode_query};
 
 /// Rows of a page, and the most that a caller may ask for.
 const ROWS: (usize, usize) = (1000, 1000);
 
 /// The calls that a page lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, utoipa::ToSchema)]
+#[schema(rename_all = "lowercase")]
 pub(super) enum ListedState {
     /// Calls whose posted result waits for the caller.
     Settled,
@@ -38,19 +41,22 @@ impl ListQuery {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         for pair in pairs {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match (name, value) {
-                ("state", "settled") => read.state = ListedState::Settled,
-                ("state", "open") => read.state = ListedState::Open,
-                ("state", _) => return Err(ApiRefusal::malformed("state must be settled or open")),
-                ("session", session) => read.session = Some(decode_segment(session).into_owned()),
-                ("after", cursor) => {
-                    let cursor = cursor.parse();
-                    read.after = cursor.map_err(|_| ApiRefusal::malformed("after must be the `next` of a page"))?;
+            let (name, value) = (decode_query(name), decode_query(value));
+            match (&*name, &*value) {
+                (b"state", b"settled") => read.state = ListedState::Settled,
+                (b"state", b"open") => read.state = ListedState::Open,
+                (b"state", _) => return Err(ApiRefusal::malformed("state must be settled or open")),
+                (b"session", session) => read.session = Some(session.to_vec()),
+                (b"after", cursor) => {
+                    let cursor = parse_number(cursor);
+                    read.after = cursor.ok_or(ApiRefusal::malformed("after must be the `next` of a page"))?;
                 }
-                ("limit", limit) => {
-                    let limit = limit.parse().ok().filter(|limit| (1..=ROWS.1).contains(limit));
+                (b"limit", limit) => {
+                    let limit = parse_number(limit).filter(|limit| (1..=ROWS.1).contains(limit));
                     read.limit = limit.ok_or(ApiRefusal::malformed("limit must be a number from 1 to 1000"))?;
                 }
+                // A credential, which identifies the caller.
+                (name, _) if name == KEY_PARAMETER.as_bytes() => {}
                 _ => {
                     return Err(ApiRefusal::malformed(
                         "unknown query parameter (known here: state, session, after, limit)",
@@ -60,6 +66,14 @@ impl ListQuery {
         }
         Ok(read)
     }
+}
+
+/// Parses a number that consists of digits only.
+fn parse_number<N: FromStr>(text: &[u8]) -> Option<N> {
+    let text = std::str::from_utf8(text).ok()?;
+    // `parse` alone would accept a sign.
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]
@@ -72,8 +86,29 @@ mod tests {
         assert_eq!(read.state, ListedState::Open);
         assert_eq!((read.session, read.after, read.limit), (Some(b"a b".to_vec()), 7, 2));
         assert_eq!(ListQuery::parse(None).unwrap().limit, 1000);
-        for wrong in ["state=acked", "limit=0", "limit=1001", "after=x", "sesion=a"] {
+        for wrong in [
+            "state=acked",
+            "limit=0",
+            "limit=1001",
+            "limit=+1",
+            "after=x",
+            "after=%2B7",
+            "sesion=a",
+        ] {
             assert!(ListQuery::parse(Some(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_query_is_decoded_as_forms_are() {
+        let read = ListQuery::parse(Some("st%61te=%6Fpen&session=a+b%2Bc&limit=%32")).unwrap();
+        assert_eq!(read.state, ListedState::Open);
+        assert_eq!((read.session, read.limit), (Some(b"a b+c".to_vec()), 2));
+    }
+
+    #[test]
+    fn a_credential_in_the_query_is_no_filter() {
+        let read = ListQuery::parse(Some("key=AIza&limit=3")).unwrap();
+        assert_eq!((read.session, read.limit), (None, 3));
     }
 }

@@ -2,46 +2,44 @@
 //!
 //! A service authenticates with its bearer token or with a webhook signature. A caller authenticates with the
 //! credential that it sends to providers. Any other request gets 404, apart from a known path with a wrong method or
-//! query.
+//! query. The `OpenAPI` document needs no credential.
 
+mod answers;
 mod delivery_id;
+mod document;
 mod feed;
 mod list_query;
 mod owners;
+mod refusals;
 mod request_body;
 mod response;
+mod routes;
 mod services;
 mod unverified_bytes;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, Response, request::Parts};
+use http::{HeaderMap, Request, Response, request::Parts};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use moka::sync::Cache;
 
 pub use response::ApiErrorCode;
+pub use routes::RESULT_BODY_BYTES_MAX;
 
 use crate::{
-    auth::{Caller, principal::decode_segment},
+    auth::Caller,
     late::LateStore,
-    ledger::RecordName,
     server::{ListenerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
-use list_query::ListQuery;
 use response::ApiRefusal;
+use routes::LedgerOperation;
 use services::ServiceClaim;
 use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
 
-/// The prefix of every path of this API.
-const PATH_PREFIX: &str = "/ledger/v1/";
-/// The longest body of a posted result: 8 MiB.
-pub const RESULT_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The longest body of any other request: 64 KiB.
-const OTHER_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Timeout for reading the body and for the ledger operation together: 30 seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -75,78 +73,6 @@ pub struct LedgerApi {
     signed_messages: Cache<[u8; 32], [u8; 32]>,
     listeners: ListenerLimit<Caller>,
     unverified: UnverifiedBytes,
-}
-
-/// The operation that a method and path select, with the id from the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LedgerOperation {
-    Result(Vec<u8>),
-    Heartbeat(Vec<u8>),
-    Withdraw(Vec<u8>),
-    Me,
-    Lookup,
-    Outstanding(ListQuery),
-    /// The feed, behind the event with this delivery if the client names one.
-    Feed(Option<RecordName>),
-    Ack(Vec<u8>),
-    Close(Vec<u8>),
-}
-
-impl LedgerOperation {
-    /// Reads the operation from the head of a request.
-    fn from_request(head: &Parts) -> Result<Self, ApiRefusal> {
-        let not_found = ApiRefusal::from_code(ApiErrorCode::NotFound);
-        let rest = head
-            .uri
-            .path()
-            .strip_prefix(PATH_PREFIX)
-            .ok_or_else(|| not_found.clone())?;
-        let parts: Vec<&str> = rest.split('/').collect();
-        // Decoded bytes, not text: call ids may contain anything.
-        let named = |text: &str| {
-            let name = decode_segment(text).into_owned();
-            if name.is_empty() {
-                Err(not_found.clone())
-            } else {
-                Ok(name)
-            }
-        };
-        let (wanted, operation) = match &parts[..] {
-            ["calls", id, "result"] => (Method::POST, Self::Result(named(id)?)),
-            ["calls", id, "heartbeat"] => (Method::POST, Self::Heartbeat(named(id)?)),
-            ["calls", id, "withdraw"] => (Method::POST, Self::Withdraw(named(id)?)),
-            ["lookup"] => (Method::POST, Self::Lookup),
-            ["me"] => (Method::GET, Self::Me),
-            ["outstanding"] => (Method::GET, Self::Outstanding(ListQuery::parse(head.uri.query())?)),
-            ["feed"] => (Method::GET, Self::Feed(feed::last_event(&head.headers))),
-            ["deliveries", id, "ack"] => (Method::POST, Self::Ack(named(id)?)),
-            ["sessions", id, "close"] => (Method::POST, Self::Close(named(id)?)),
-            _ => return Err(not_found),
-        };
-        if head.method == wanted {
-            Ok(operation)
-        } else {
-            Err(ApiRefusal::wrong_method(wanted))
-        }
-    }
-
-    /// Returns the name of a service's operation. Empty for operations of callers.
-    const fn label(&self) -> &'static str {
-        match self {
-            Self::Result(_) => "result",
-            Self::Heartbeat(_) => "heartbeat",
-            Self::Withdraw(_) => "withdraw",
-            _ => "",
-        }
-    }
-
-    /// Returns the longest body of the operation, in bytes.
-    const fn bytes_max(&self) -> usize {
-        match self {
-            Self::Result(_) => RESULT_BODY_BYTES_MAX,
-            _ => OTHER_BODY_BYTES_MAX,
-        }
-    }
 }
 
 impl LedgerApi {
@@ -190,6 +116,8 @@ impl LedgerApi {
         }
         let ask = LedgerOperation::from_request(head)?;
         match ask {
+            // It describes every proxy alike, so it needs no credential.
+            LedgerOperation::Document => Ok(document::show_document()),
             LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
                 // The head comes first: 8 MiB are read only for a client that may be a service.
                 let claim = services::read_claim(&head.headers, self.late.services())?;

@@ -1,29 +1,25 @@
 //! Requests of callers about their own calls: lookup, outstanding results, feed, acknowledgement, close.
 
-use std::borrow::Cow;
-
 use http::{Response, StatusCode};
-use serde_json::json;
 
 use super::{
-    LedgerApi, LedgerBody, LedgerOperation,
-    delivery_id::{format_delivery_id, parse_delivery_id},
+    LedgerApi, LedgerBody,
+    answers::{AckedView, CallListView, CallerView, ClosedView, FoundListView, FoundResultView, ListedCallView},
+    delivery_id::parse_delivery_id,
     feed,
     list_query::{ListQuery, ListedState},
-    request_body,
-    response::{ApiErrorCode, ApiRefusal, json_response, raw_json_response},
+    refusals::{AckRefusals, FeedRefusals, ReaderRefusals},
+    request_body::{self, LookupBody},
+    response::{ApiErrorCode, ApiRefusal, json_response},
+    routes::LedgerOperation,
 };
 use crate::{
     auth::Caller,
     clock,
-    late::{CallFilter, records::RecordedCall},
+    late::CallFilter,
     ledger::RecordName,
     session::{LaneId, session_hash},
     session_table::DetachReason,
-    wire::{
-        CONTENT_DEPTH_MAX,
-        json::{compact_json, deeper_than, quote_string},
-    },
 };
 
 /// Answers a request of a caller. Records of other callers look as if they did not exist.
@@ -34,59 +30,69 @@ pub(super) async fn answer_owner(
     body: &[u8],
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
     match ask {
-        LedgerOperation::Lookup => {
-            let ids = request_body::read_call_ids(body)?;
-            let found = api.late.look_up_calls(owner, &ids).await?;
-            // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
-            let named = ids.iter().zip(&found);
-            let rows = named.filter_map(|(id, found)| {
-                let ((name, call), content) = found.as_ref()?;
-                Some(result_row(id, name, call, Some(content)))
-            });
-            Ok(list_response("results", rows))
-        }
+        LedgerOperation::Lookup => look_up_results(api, owner, body).await,
         LedgerOperation::Outstanding(query) => list_outstanding(api, owner, query).await,
-        LedgerOperation::Me => {
-            let body = json!({
-                "owner": api.late.owner_of(owner).to_string(),
-                "outstanding": api.late.count_waiting(owner).await?,
-            });
-            Ok(json_response(StatusCode::OK, &body))
-        }
-        LedgerOperation::Feed(last) => feed::open_feed(api, owner, *last).await,
-        LedgerOperation::Ack(id) => {
-            let name = parse_delivery_id(id).ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
-            if api.late.ack_result(owner, name).await? {
-                Ok(json_response(StatusCode::OK, &json!({ "state": "acked" })))
-            } else {
-                Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
-            }
-        }
-        LedgerOperation::Close(session) => {
-            if let Ok(session) = std::str::from_utf8(session) {
-                api.late.note_session_closed(owner, session);
-                // The path names no format, so the session's main lane of every format is closed.
-                let lanes = LaneId::main_lanes(&owner, session);
-                let left = lanes.map(|lane| api.sessions.close_lane(lane, clock::now()));
-                api.telemetry
-                    .record_detached_calls(DetachReason::Closed, left.iter().sum());
-            }
-            // The answer is the same for an unknown session, so that session names cannot be probed.
-            Ok(json_response(StatusCode::OK, &json!({ "state": "closed" })))
-        }
-        LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
-            Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
-        }
+        LedgerOperation::Me => show_caller(api, owner).await,
+        LedgerOperation::Feed(last) => follow_feed(api, owner, *last).await,
+        LedgerOperation::Ack(id) => ack_result(api, owner, id).await,
+        LedgerOperation::Close(session) => Ok(close_session(api, owner, session)),
+        LedgerOperation::Document
+        | LedgerOperation::Result(_)
+        | LedgerOperation::Heartbeat(_)
+        | LedgerOperation::Withdraw(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 
-/// Builds an answer with one list, whose rows are JSON already.
-fn list_response(name: &str, rows: impl Iterator<Item = String>) -> Response<LedgerBody> {
-    let rows: Vec<String> = rows.collect();
-    raw_json_response(StatusCode::OK, format!("{{\"{name}\":[{}]}}", rows.join(",")).into())
+/// Returns the caller's public name and the number of results that wait
+#[utoipa::path(get, path = "/ledger/v1/me", operation_id = "me", tag = "callers", responses(
+    (status = 200, description = "the caller", body = CallerView),
+    ReaderRefusals,
+))]
+async fn show_caller(api: &LedgerApi, owner: Caller) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let view = CallerView {
+        owner: api.late.owner_of(owner).to_string(),
+        outstanding: api.late.count_waiting(owner).await?,
+    };
+    Ok(json_response(StatusCode::OK, &view))
 }
 
-/// Lists calls of the caller: those whose results wait, or those that still run.
+/// Returns the posted results of the caller's own calls, with content
+///
+/// Calls without a result, calls of other callers and reusable ids such as `call_0` are left out. An agent can ask for
+/// its open calls before it sends a history.
+#[utoipa::path(post, path = "/ledger/v1/lookup", operation_id = "lookup", tag = "callers",
+    request_body(content = LookupBody, description = "64 KiB at most"), responses(
+    (status = 200, description = "the results", body = FoundListView<'_>),
+    ReaderRefusals,
+))]
+async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let ids = request_body::read_call_ids(body)?;
+    let found = api.late.look_up_calls(owner, &ids).await?;
+    // Rows repeat the id as the caller wrote it: a client may strip characters of the recorded one.
+    let named = ids.iter().zip(&found);
+    let rows = named.filter_map(|(id, found)| {
+        let ((name, call), content) = found.as_ref()?;
+        FoundResultView::of_result(id, name, call, content)
+    });
+    let view = FoundListView {
+        results: rows.collect(),
+    };
+    Ok(json_response(StatusCode::OK, &view))
+}
+
+/// Lists the caller's results that wait, or calls that still run, the oldest first and without content
+///
+/// An unknown parameter is refused, because a misspelt filter would return other calls than the wanted ones.
+#[utoipa::path(get, path = "/ledger/v1/outstanding", operation_id = "outstanding", tag = "callers", params(
+    ("state" = inline(Option<ListedState>), Query,
+        description = "`settled` (the default) for results that wait, `open` for calls that still run"),
+    ("session" = Option<String>, Query, description = "the name of a session: only its calls"),
+    ("after" = Option<String>, Query, description = "the value of `next` from the page before", pattern = "^[0-9]{1,19}$"),
+    ("limit" = Option<u64>, Query, description = "the limit of rows; 1000 by default", minimum = 1, maximum = 1000),
+), responses(
+    (status = 200, description = "a page of calls", body = CallListView),
+    ReaderRefusals,
+))]
 async fn list_outstanding(
     api: &LedgerApi,
     owner: Caller,
@@ -102,60 +108,68 @@ async fn list_outstanding(
     let rows = page
         .calls
         .iter()
-        .map(|(name, call)| result_row(&call.id, name, call, None));
-    let rows: Vec<String> = rows.collect();
-    let next = page
-        .next
-        .map_or_else(|| "null".to_owned(), |next| format!("\"{next}\""));
-    let body = format!("{{\"outstanding\":[{}],\"next\":{next}}}", rows.join(","));
-    Ok(raw_json_response(StatusCode::OK, body.into()))
+        .map(|(name, call)| ListedCallView::of_call(name, call));
+    let view = CallListView {
+        outstanding: rows.collect(),
+        next: page.next.map(|next| next.to_string()),
+    };
+    Ok(json_response(StatusCode::OK, &view))
 }
 
-/// Writes a call as a JSON object, with its posted result if it has one.
-fn result_row(id: &[u8], name: &RecordName, call: &RecordedCall, content: Option<&String>) -> String {
-    let text = |bytes: &[u8]| quote_string(&String::from_utf8_lossy(bytes));
-    let session = call
-        .session_label
-        .as_deref()
-        .map_or_else(|| "null".to_owned(), quote_string);
-    let (since, age) = match &call.posted {
-        Some(posted) => ("posted_at", posted.posted_at),
-        None => ("opened_at", call.opened_at),
-    };
-    // Written by hand, so that the content keeps the bytes that were posted.
-    let mut row = format!(
-        "{{\"call_id\":{},\"tool\":{},\"session\":{session},\"delivery\":\"{}\",\"state\":\"{}\",\"{since}\":{},\"age\":{}",
-        text(id),
-        text(&call.tool),
-        format_delivery_id(name),
-        call.state.label(),
-        age.as_secs(),
-        clock::unix_time().saturating_sub(age).as_secs(),
-    );
-    let members = match &call.posted {
-        Some(posted) => format!(
-            ",\"is_error\":{},\"bytes\":{},\"withheld\":{},\"digest\":\"{}\"",
-            posted.failed,
-            posted.content.byte_len(),
-            call.is_withheld,
-            blake3::Hash::from_bytes(posted.digest).to_hex(),
-        ),
-        None => format!(",\"deadline\":{}", call.deadline.as_secs()),
-    };
-    row.push_str(&members);
-    if let Some(content) = content {
-        row.push_str(",\"content\":");
-        row.push_str(&readable_content(content));
-    }
-    row.push('}');
-    row
+/// Streams an event for each posted result of the caller
+///
+/// Each event `settled` has the delivery as its `id`, and a `SettledEvent` as its data. An event `missed` reports that
+/// the client was too slow and some events were dropped. A comment follows every 15 seconds without an event.
+#[utoipa::path(get, path = "/ledger/v1/feed", operation_id = "feed", tag = "callers", params(
+    ("Last-Event-ID" = Option<String>, Header,
+        description = "the id of the last event that was received: the feed begins with the waiting results behind it"),
+), responses(
+    (status = 200, description = "server-sent events; the stream never ends by itself",
+        content_type = "text/event-stream", body = String),
+    FeedRefusals,
+))]
+async fn follow_feed(
+    api: &LedgerApi,
+    owner: Caller,
+    last: Option<RecordName>,
+) -> Result<Response<LedgerBody>, ApiRefusal> {
+    feed::open_feed(api, owner, last).await
 }
 
-/// Returns a content as JSON. One that is nested too deep for common JSON readers becomes a JSON string.
-fn readable_content(content: &str) -> Cow<'_, str> {
-    if deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX).is_none() {
-        return Cow::Borrowed(content);
+/// Acknowledges a result, so that it no longer waits; also if it was acknowledged before
+#[utoipa::path(post, path = "/ledger/v1/deliveries/{delivery}/ack", operation_id = "ack", tag = "callers", params(
+    ("delivery" = String, Path, description = "the `delivery` of a listed call, or the id of an event",
+        pattern = "^[0-9a-f]{64}$"),
+), responses(
+    (status = 200, description = "the result is acknowledged", body = AckedView),
+    AckRefusals,
+))]
+async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let name = parse_delivery_id(id).ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    if api.late.ack_result(owner, name).await? {
+        Ok(json_response(StatusCode::OK, &AckedView::ACKED))
+    } else {
+        Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
     }
-    // Such a content was posted by an earlier version, which did not limit the depth.
-    Cow::Owned(quote_string(&compact_json(content.as_bytes())))
+}
+
+/// Reports that no client waits in a session any more; the answer is the same for an unknown session
+#[utoipa::path(post, path = "/ledger/v1/sessions/{session}/close", operation_id = "close", tag = "callers", params(
+    ("session" = String, Path, description = "the name of the session, percent-encoded; see `call_id` for the characters",
+        min_length = 1, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$"),
+), responses(
+    (status = 200, description = "the session is closed", body = ClosedView),
+    ReaderRefusals,
+))]
+fn close_session(api: &LedgerApi, owner: Caller, session: &[u8]) -> Response<LedgerBody> {
+    if let Ok(session) = std::str::from_utf8(session) {
+        api.late.note_session_closed(owner, session);
+        // The path names no format, so the session's main lane of every format is closed.
+        let lanes = LaneId::main_lanes(&owner, session);
+        let left = lanes.map(|lane| api.sessions.close_lane(lane, clock::now()));
+        api.telemetry
+            .record_detached_calls(DetachReason::Closed, left.iter().sum());
+    }
+    // The answer is the same for an unknown session, so that session names cannot be probed.
+    json_response(StatusCode::OK, &ClosedView::CLOSED)
 }

@@ -1,5 +1,7 @@
 //! Request bodies. Content is never parsed into values, so that its bytes stay as they were posted.
 
+use utoipa::ToSchema;
+
 use super::response::ApiRefusal;
 use crate::{
     auth::Owner,
@@ -11,6 +13,54 @@ use crate::{
 const IDS_MAX: usize = 256;
 /// The longest call id, in bytes.
 pub(super) const ID_BYTES_MAX: usize = 1024;
+
+/// The result of a call; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = PostedResult)]
+#[expect(dead_code, reason = "`read_service_body` reads the bytes; this is their schema")]
+pub(super) struct ResultBody {
+    /// The result: any JSON, nested at most 64 levels deep
+    #[schema(required)]
+    content: serde_json::Value,
+    /// `true` if the tool reported an error
+    #[serde(default)]
+    #[schema(default = false)]
+    is_error: bool,
+    /// The digest of the stored result that this one corrects
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    replaces: Option<String>,
+    #[serde(flatten)]
+    named: NamedCallBody,
+}
+
+/// The members that name a call; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = NamedCall)]
+#[expect(dead_code, reason = "`read_service_body` reads the bytes; this is their schema")]
+pub(super) struct NamedCallBody {
+    /// The call id of the path; a signed body must contain it
+    #[schema(max_length = 1024)]
+    call_id: Option<String>,
+    /// The owner of the call: the header `x-antiphon-owner` of the answer that contained it
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    owner: Option<String>,
+    /// The name of the call's session, which identifies a reusable id together with `owner`
+    session: Option<String>,
+    /// The name of the tool, which identifies a reusable id together with `owner` and `input`
+    tool: Option<String>,
+    /// The input of the call: any JSON
+    input: Option<serde_json::Value>,
+}
+
+/// The calls of a lookup; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = Lookup)]
+#[expect(dead_code, reason = "`read_call_ids` reads the bytes; this is their schema")]
+pub(super) struct LookupBody {
+    /// The call ids, each at most 1024 bytes long
+    #[schema(min_items = 1, max_items = 256)]
+    call_ids: Vec<String>,
+}
 
 /// The body of a service's request.
 #[derive(Debug)]
@@ -94,7 +144,7 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
 
 /// Reads the call ids of a lookup.
 pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
-    const IDS: &str = "call_ids must be an array of 1 to 256 strings";
+    const IDS: &str = "call_ids must be an array of 1 to 256 strings, each at most 1024 bytes long";
     let json = read_object(body)?;
     let list = json.root_span().ok().and_then(|root| json.member(root, "call_ids"));
     let list = list.filter(|list| json.kind(*list) == JsonKind::Array);
@@ -103,9 +153,12 @@ pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
     let mut is_good = true;
     // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
     let walked = json.for_each_element(list, |id| {
-        is_good &= json.kind(id) == JsonKind::String && ids.len() < IDS_MAX && id.len() <= ID_BYTES_MAX;
+        is_good &= json.kind(id) == JsonKind::String && ids.len() < IDS_MAX;
         if is_good {
-            ids.push(json.decode_string(id).to_vec());
+            let id = json.decode_string(id);
+            // The decoded bytes count, as in a path: quotes and escapes are no part of an id.
+            is_good = id.len() <= ID_BYTES_MAX;
+            ids.push(id.to_vec());
         }
     });
     if walked.is_err() || !is_good || ids.is_empty() {
@@ -123,4 +176,68 @@ fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
     let json = Json::new(body);
     let is_object = json.root_span().is_ok_and(|root| json.kind(root) == JsonKind::Object);
     is_object.then_some(json).ok_or(ApiRefusal::malformed(OBJECT))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use utoipa::{PartialSchema, openapi::RefOr};
+
+    use super::*;
+
+    /// Returns the members of a documented body, with the types of each. No types mean any JSON.
+    fn documented_members<T: PartialSchema>() -> Vec<(String, Vec<String>)> {
+        let RefOr::T(schema) = T::schema() else {
+            panic!("the schema is a reference");
+        };
+        let schema = serde_json::to_value(schema).unwrap();
+        let parts = schema["allOf"].as_array().cloned().unwrap_or_else(|| vec![schema]);
+        let members = parts.iter().filter_map(|part| part["properties"].as_object()).flatten();
+        let types = |schema: &Value| match &schema["type"] {
+            Value::Array(types) => types.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
+            Value::String(name) => vec![name.clone()],
+            _ => Vec::new(),
+        };
+        members.map(|(name, schema)| (name.clone(), types(schema))).collect()
+    }
+
+    #[test]
+    fn members_have_the_documented_types() {
+        let samples = [
+            ("null", json!(null)),
+            ("boolean", json!(true)),
+            ("number", json!(7)),
+            ("string", json!("0123456789abcdef0123456789abcdef")),
+            ("array", json!([])),
+            ("object", json!({})),
+        ];
+        let mut members = documented_members::<NamedCallBody>();
+        members.extend(documented_members::<ResultBody>());
+        let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+        let read = [
+            "call_id", "owner", "session", "tool", "input", "content", "is_error", "replaces",
+        ];
+        assert_eq!(names.len(), read.len(), "{names:?}");
+        assert!(read.iter().all(|name| names.contains(name)), "{names:?}");
+        for (name, types) in members {
+            for (kind, sample) in &samples {
+                let sample = if name == "replaces" && *kind == "string" {
+                    json!("a".repeat(64))
+                } else {
+                    sample.clone()
+                };
+                let is_documented = types.is_empty() || types.iter().any(|one| one == kind);
+                let is_read = read_service_body(json!({ &name: sample }).to_string().as_bytes()).is_ok();
+                assert_eq!(is_read, is_documented, "{name}: {sample}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_a_lookup_are_as_long_as_those_of_paths() {
+        let read = |id: &str| read_call_ids(json!({ "call_ids": [id] }).to_string().as_bytes());
+        let longest = "\u{1}".repeat(ID_BYTES_MAX);
+        assert_eq!(read(&longest).unwrap(), [longest.as_bytes()]);
+        assert!(read(&"a".repeat(ID_BYTES_MAX + 1)).is_err());
+    }
 }

@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use http::{
     HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE},
 };
 use http_body_util::{BodyExt, Full};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::{ToSchema, openapi::schema::Object};
 
-use super::LedgerBody;
+use super::{
+    LedgerBody,
+    answers::{name_schema, write_json},
+};
 use crate::{late::LateError, ledger::LedgerError, wire::CONTENT_DEPTH_MAX};
 
 /// The error code of a refused request.
@@ -108,6 +111,28 @@ impl ApiErrorCode {
     }
 }
 
+/// The answer to a refused request.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(super) struct RefusalView<'r> {
+    error: RefusalDetail<'r>,
+}
+
+/// The content of the answer to a refused request.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ErrorDetail)]
+struct RefusalDetail<'r> {
+    #[schema(schema_with = code_schema)]
+    code: &'static str,
+    /// The text for people, which may change: the fault, and what to do
+    message: &'r str,
+}
+
+fn code_schema() -> Object {
+    let description = "The stable name of the error, for programs";
+    name_schema(description, ApiErrorCode::ALL.map(ApiErrorCode::label))
+}
+
 /// A refused request.
 #[derive(Clone, Debug)]
 pub(super) struct ApiRefusal {
@@ -159,10 +184,11 @@ impl ApiRefusal {
 
     /// Builds the response.
     pub(super) fn into_response(self) -> Response<LedgerBody> {
-        let message = self.detail.as_deref().unwrap_or_else(|| self.code.message());
-        let body = json!({ "error": { "code": self.code.label(), "message": message } });
-        // Services depend on the code; the message may change.
-        let mut answer = json_response(self.code.status(), &body);
+        let error = RefusalDetail {
+            code: self.code.label(),
+            message: self.detail.as_deref().unwrap_or_else(|| self.code.message()),
+        };
+        let mut answer = json_response(self.code.status(), &RefusalView { error });
         if let Some(method) = self.allow.and_then(|method| method.as_str().try_into().ok()) {
             answer.headers_mut().insert(ALLOW, method);
         }
@@ -185,14 +211,9 @@ impl From<LateError> for ApiRefusal {
 }
 
 /// Builds a JSON response.
-pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<LedgerBody> {
-    raw_json_response(status, body.to_string().into())
-}
-
-/// Builds a response from finished JSON.
-pub(super) fn raw_json_response(status: StatusCode, body: Bytes) -> Response<LedgerBody> {
-    let mut answer = Response::new(Full::new(body).boxed_unsync());
-    *answer.status_mut() = status;
+pub(super) fn json_response(status: StatusCode, answer: &impl Serialize) -> Response<LedgerBody> {
+    let mut response = Response::new(Full::new(write_json(answer).into()).boxed_unsync());
+    *response.status_mut() = status;
     // Results are private to a caller, so no cache may store them, and no browser may guess another type.
     let plain = [
         (CONTENT_TYPE, "application/json"),
@@ -200,7 +221,7 @@ pub(super) fn raw_json_response(status: StatusCode, body: Bytes) -> Response<Led
         (HeaderName::from_static("x-content-type-options"), "nosniff"),
     ];
     for (name, value) in plain {
-        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    answer
+    response
 }

@@ -1,12 +1,14 @@
 //! Requests of tool services: authentication, posted results, heartbeats.
 
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::json;
 
 use super::{
-    LedgerApi, LedgerBody, LedgerOperation,
-    request_body::{self, ID_BYTES_MAX, ServiceBody},
+    LedgerApi, LedgerBody,
+    answers::{ExtendedView, ParkedView, SettledView, WithdrawnView},
+    refusals::ServiceRefusals,
+    request_body::{self, ID_BYTES_MAX, NamedCallBody, ResultBody, ServiceBody},
     response::{ApiErrorCode, ApiRefusal, json_response},
+    routes::LedgerOperation,
     single_header,
 };
 use crate::{
@@ -16,7 +18,7 @@ use crate::{
     late::{
         HeartbeatOutcome, PostOutcome, WithdrawOutcome,
         matching::{NamedCall, Service},
-        records::{PostRefusal, RecordedCallState},
+        records::PostRefusal,
     },
     telemetry::events::ResultPosted,
     wire::{CONTENT_DEPTH_MAX, json::deeper_than},
@@ -107,10 +109,7 @@ pub(super) async fn answer_service(
             // The content of a heartbeat is ignored.
             match (once, said.content.filter(|_| is_result)) {
                 (Err(refusal), _) => Err(refusal),
-                (Ok(()), Some(content)) => {
-                    let posting = api.late.post_result(&named, content, said.is_error, said.replaces);
-                    posting.await.map_err(ApiRefusal::from).and_then(answer_post)
-                }
+                (Ok(()), Some(content)) => post_result(api, &named, content, said.is_error, said.replaces).await,
                 (Ok(()), None) if matches!(ask, LedgerOperation::Withdraw(_)) => {
                     return withdraw_result(api, &named).await;
                 }
@@ -185,25 +184,53 @@ fn check_replay(
     Err(ApiRefusal::from_code(ApiErrorCode::Replayed))
 }
 
+/// Posts the result of a call
+///
+/// The same result may be posted again, also after it was settled. An id that identifies no single call needs `owner`,
+/// and a reusable id such as `call_0` also `session`, or `tool` and `input`.
+#[utoipa::path(post, path = "/ledger/v1/calls/{call_id}/result", operation_id = "result", tag = "services",
+    params(("call_id" = String, Path,
+        description = "the call id, percent-encoded, at most 1024 bytes. Only its letters and digits are compared, so a \
+            character that a path cannot have (a slash, a backslash, a percent sign, control characters) may be left out",
+        min_length = 1, max_length = 1024, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$",
+        example = "toolu_01A09q90qw90lq917835lq9")),
+    request_body(content = ResultBody, description = "8 MiB at most"),
+    security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
+    responses(
+    (status = 200, description = "stored with its call; the service can forget it", body = SettledView),
+    (status = 202, description = "stored: no such call is recorded yet, or it cannot be told yet whose it is",
+        body = ParkedView),
+    ServiceRefusals,
+))]
+async fn post_result(
+    api: &LedgerApi,
+    named: &NamedCall<'_>,
+    content: String,
+    is_error: bool,
+    replaces: Option<[u8; 32]>,
+) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
+    let posting = api.late.post_result(named, content, is_error, replaces);
+    posting.await.map_err(ApiRefusal::from).and_then(answer_post)
+}
+
 /// Returns the answer to a posted result, with its metric label.
 fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBody>), ApiRefusal> {
     Ok(match outcome {
-        PostOutcome::Settled {
-            state,
-            is_new: first,
-            digest,
-        } => {
-            let digest = blake3::Hash::from_bytes(digest).to_hex();
-            let body = json!({ "state": state.label(), "first": first, "digest": digest.as_str() });
+        PostOutcome::Settled { state, is_new, digest } => {
+            let view = SettledView {
+                state: state.label(),
+                first: is_new,
+                digest: blake3::Hash::from_bytes(digest).to_hex().to_string(),
+            };
             (
-                if first { "settled" } else { "repeated" },
-                json_response(StatusCode::OK, &body),
+                if is_new { "settled" } else { "repeated" },
+                json_response(StatusCode::OK, &view),
             )
         }
-        PostOutcome::Parked { until } => {
-            let body = json!({ "state": "parked", "expires_at": until.as_secs() });
-            ("parked", json_response(StatusCode::ACCEPTED, &body))
-        }
+        PostOutcome::Parked { until } => (
+            "parked",
+            json_response(StatusCode::ACCEPTED, &ParkedView::until(until.as_secs())),
+        ),
         PostOutcome::Refused(PostRefusal::Conflict) => return Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
         PostOutcome::Refused(PostRefusal::Ambiguous) => return Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
         PostOutcome::Refused(PostRefusal::Expired | PostRefusal::Cancelled | PostRefusal::Unclaimed) => {
@@ -213,25 +240,41 @@ fn answer_post(outcome: PostOutcome) -> Result<(&'static str, Response<LedgerBod
     })
 }
 
-/// Withdraws a posted result.
+/// Withdraws a posted result that no request contains yet; the call waits again
+#[utoipa::path(post, path = "/ledger/v1/calls/{call_id}/withdraw", operation_id = "withdraw", tag = "services",
+    params(("call_id" = String, Path, description = "the call id, as for a result",
+        min_length = 1, max_length = 1024, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$",
+        example = "toolu_01A09q90qw90lq917835lq9")),
+    request_body(content = NamedCallBody, description = "64 KiB at most; may be empty"),
+    security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
+    responses(
+    (status = 200, description = "the call waits again", body = WithdrawnView),
+    ServiceRefusals,
+))]
 async fn withdraw_result(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
     match api.late.withdraw_result(named).await? {
-        WithdrawOutcome::Withdrawn => {
-            let body = json!({ "state": RecordedCallState::Open.label() });
-            Ok(json_response(StatusCode::OK, &body))
-        }
+        WithdrawOutcome::Withdrawn => Ok(json_response(StatusCode::OK, &WithdrawnView::OPEN)),
         WithdrawOutcome::Refused => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
         WithdrawOutcome::Ambiguous => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall)),
         WithdrawOutcome::Unknown => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 
-/// Extends the deadline of a call.
+/// Reports that the tool still runs, and extends the deadline of its call
+#[utoipa::path(post, path = "/ledger/v1/calls/{call_id}/heartbeat", operation_id = "heartbeat", tag = "services",
+    params(("call_id" = String, Path, description = "the call id, as for a result",
+        min_length = 1, max_length = 1024, pattern = "^(?!\\.{1,2}(;|$))[^/\\\\%\\x00-\\x1f\\x7f]+$",
+        example = "toolu_01A09q90qw90lq917835lq9")),
+    request_body(content = NamedCallBody, description = "64 KiB at most; may be empty"),
+    security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
+    responses(
+    (status = 200, description = "the call waits longer", body = ExtendedView),
+    ServiceRefusals,
+))]
 async fn send_heartbeat(api: &LedgerApi, named: &NamedCall<'_>) -> Result<Response<LedgerBody>, ApiRefusal> {
     match api.late.extend_deadline(named).await? {
         HeartbeatOutcome::Extended { deadline } => {
-            let body = json!({ "state": RecordedCallState::Open.label(), "deadline": deadline.as_secs() });
-            Ok(json_response(StatusCode::OK, &body))
+            Ok(json_response(StatusCode::OK, &ExtendedView::until(deadline.as_secs())))
         }
         HeartbeatOutcome::Terminal => Err(ApiRefusal::from_code(ApiErrorCode::Conflict)),
         HeartbeatOutcome::Expired => Err(ApiRefusal::from_code(ApiErrorCode::Expired)),

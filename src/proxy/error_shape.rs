@@ -3,6 +3,7 @@
 use http::HeaderMap;
 
 use crate::{
+    ledger_api::is_ledger_path,
     provider::{ProviderKind, Route, is_gemini},
     wire::ErrorShape,
 };
@@ -22,6 +23,10 @@ pub(super) fn shape_for_route(route: &Route<'_>) -> ErrorShape {
 
 /// Guesses the shape before a route is known.
 pub fn guess_shape(path: &str, headers: &HeaderMap) -> ErrorShape {
+    if is_ledger_path(path) {
+        // Its errors have `error.code` and `error.message` as well, whichever credential the request contains.
+        return ErrorShape::OpenAi;
+    }
     // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
     if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages") {
         ErrorShape::Anthropic

@@ -88,11 +88,16 @@ pub(super) enum Admission {
     Preflight,
 }
 
-/// Checks the head of a request.
+/// Checks the head of a request to a provider.
 pub(super) fn admit_request<B>(path: &DataPath, request: &Request<B>) -> Result<Admission, RequestRefusal> {
     if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
         return Err(RequestRefusal::Method);
     }
+    admit_any_method(path, request)
+}
+
+/// Checks the head of a request apart from its method.
+pub(super) fn admit_any_method<B>(path: &DataPath, request: &Request<B>) -> Result<Admission, RequestRefusal> {
     let http2 = request.version() >= Version::HTTP_2;
     // HTTP/2 has frames of its own: hyper checks them, and no length is ambiguous.
     if !http2 {

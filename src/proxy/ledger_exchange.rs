@@ -6,7 +6,7 @@ use super::{
     caller,
     data_path::DataPath,
     error::ProxyError,
-    guard::{Admission, RequestRefusal, admit_request},
+    guard::{Admission, RequestRefusal, admit_any_method},
 };
 use crate::{ledger_api::LedgerBody, provider::is_unambiguous, upstream::BoxedBody};
 
@@ -15,7 +15,8 @@ pub(super) async fn answer_ledger_request(
     path: &DataPath,
     request: Request<BoxedBody>,
 ) -> Result<Option<Response<LedgerBody>>, ProxyError> {
-    let admission = admit_request(path, &request).map_err(ProxyError::Refused)?;
+    // The API refuses wrong methods itself, because only it knows which one the path takes.
+    let admission = admit_any_method(path, &request).map_err(ProxyError::Refused)?;
     // A path with two readings is refused, as on the way to a provider.
     if !is_unambiguous(request.uri().path()) {
         return Err(ProxyError::Refused(RequestRefusal::Path));

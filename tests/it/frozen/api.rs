@@ -27,6 +27,15 @@ async fn the_admin_api_document_is_pinned() {
 }
 
 #[tokio::test]
+async fn the_ledger_api_document_is_pinned() {
+    let (_upstream, app) = ledger::world().await;
+    let mut document = ledger::get(&app, "openapi.json", &[]).await.json();
+    // The version changes with each release.
+    document["info"]["version"] = json!("*");
+    same("ledger-openapi.json", &without_prose(document));
+}
+
+#[tokio::test]
 async fn health_answers_are_pinned() {
     let readiness = Readiness::new();
     let router = admin_router(admin(readiness.clone()));

@@ -22,6 +22,7 @@ const FILES: &[&str] = &[
     "headers-relayed.txt",
     "health.txt",
     "ledger-api.txt",
+    "ledger-openapi.json",
     "ledger-v1-bodies.txt",
     "ledger-v1-records.txt",
     "ledger-v1-written.txt",

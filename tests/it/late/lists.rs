@@ -193,6 +193,9 @@ async fn a_known_path_refuses_other_methods() {
         ("POST", "outstanding", "GET"),
         ("DELETE", "calls/x/result", "POST"),
         ("PUT", "deliveries/x/ack", "POST"),
+        ("POST", "outstanding?limit=0", "GET"),
+        ("HEAD", "openapi.json", "GET"),
+        ("TRACE", "me", "GET"),
     ] {
         let request = format!("{method} /ledger/v1/{path} HTTP/1.1\r\nHost: localhost\r\ncontent-length: 0\r\n\r\n");
         let answer = world.ask(request).await;

@@ -7,6 +7,7 @@ pub(crate) mod compactions;
 pub(crate) mod content_table;
 pub(crate) mod contents;
 pub(crate) mod delivery_walk;
+pub(crate) mod document;
 pub(crate) mod entries;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;

@@ -1,0 +1,151 @@
+//! The refusals of each operation, for the `OpenAPI` document: statuses and texts are those of the error codes.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _};
+
+use http::StatusCode;
+use utoipa::{
+    IntoResponses, PartialSchema, ToSchema,
+    openapi::{
+        Content, Ref, RefOr, Response, ResponseBuilder,
+        schema::{ObjectBuilder, Schema, Type},
+    },
+};
+
+use super::response::{ApiErrorCode, RefusalView};
+
+/// The error that the proxy returns for the head of a request, before the API reads it.
+pub(super) struct HeadRefusal;
+
+impl PartialSchema for HeadRefusal {
+    fn schema() -> RefOr<Schema> {
+        let text = |description| {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            text.description(Some(description))
+        };
+        let detail = ObjectBuilder::new()
+            .property("code", text("The stable name of the error, for programs"))
+            .property("message", text("The text for people, which may change"))
+            .required("code")
+            .required("message");
+        let refusal = ObjectBuilder::new().property("error", detail).required("error");
+        refusal.description(Some("The answer to a refused head.")).into()
+    }
+}
+
+impl ToSchema for HeadRefusal {
+    fn name() -> Cow<'static, str> {
+        "HeadError".into()
+    }
+}
+
+/// The statuses that the proxy returns for the head of a request, whatever its path.
+const HEAD_REFUSALS: [(StatusCode, &str); 4] = [
+    (
+        StatusCode::BAD_REQUEST,
+        "the path, the host or the length of the body can be read in two ways",
+    ),
+    (
+        StatusCode::FORBIDDEN,
+        "the host or the web page's origin is not configured",
+    ),
+    (StatusCode::EXPECTATION_FAILED, "the expectation is not `100-continue`"),
+    (StatusCode::UPGRADE_REQUIRED, "WebSockets are not supported"),
+];
+
+/// The refusals of the document itself.
+pub(super) struct DocumentRefusals;
+
+impl IntoResponses for DocumentRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[ApiErrorCode::NotFound])
+    }
+}
+
+/// The refusals of a tool service's request.
+pub(super) struct ServiceRefusals;
+
+impl IntoResponses for ServiceRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::Conflict,
+            ApiErrorCode::AmbiguousCall,
+            ApiErrorCode::Replayed,
+            ApiErrorCode::Expired,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Busy,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// The refusals of a caller's request that reads.
+pub(super) struct ReaderRefusals;
+
+impl IntoResponses for ReaderRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// The refusals of a feed.
+pub(super) struct FeedRefusals;
+
+impl IntoResponses for FeedRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Busy,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// The refusals of an acknowledgement.
+pub(super) struct AckRefusals;
+
+impl IntoResponses for AckRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// Returns the responses of an operation with these error codes, one for each status, and those of refused heads.
+fn refusal_responses(codes: &[ApiErrorCode]) -> BTreeMap<String, RefOr<Response>> {
+    let mut texts: BTreeMap<StatusCode, String> = BTreeMap::new();
+    for code in codes {
+        let text = texts.entry(code.status()).or_default();
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "`{}`: {}", code.label(), code.message());
+    }
+    let api = texts
+        .into_iter()
+        .map(|(status, text)| (status, text, RefusalView::name()));
+    let head = HEAD_REFUSALS.map(|(status, text)| (status, text.to_owned(), HeadRefusal::name()));
+    let described = |(status, text, schema): (StatusCode, String, _)| {
+        let content = Content::new(Some(Ref::from_schema_name(schema)));
+        let response = ResponseBuilder::new()
+            .description(text)
+            .content("application/json", content);
+        (status.as_str().to_owned(), response.build().into())
+    };
+    api.chain(head).map(described).collect()
+}
