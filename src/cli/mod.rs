@@ -19,6 +19,7 @@ mod run;
 mod serve;
 mod signals;
 mod store;
+mod store_list;
 
 use std::{
     ffi::OsString,

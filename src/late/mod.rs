@@ -13,17 +13,21 @@ mod error;
 mod feed;
 mod jobs;
 pub mod matching;
+mod operator_list;
 mod parking;
 mod pending;
 mod posting;
+mod printable_name;
 mod queries;
 mod record_bytes;
 mod record_names;
+mod record_summary;
 mod recording;
 pub mod records;
 mod settings;
 mod settle_queue;
 mod settling;
+mod wait_reason;
 mod worker;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -35,10 +39,14 @@ pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
+pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
+pub use printable_name::printable_name;
 pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
+pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
+pub use wait_reason::WaitReason;
 pub use worker::{LateWorker, LateWriter};
 
 use crate::{
