@@ -35,7 +35,7 @@ def main():
     token, digest = made.stdout.strip(), re.search(r'"(sha256:[^"]+)"', made.stderr).group(1)
     service = f'[services.runner]\ntoken = "{digest}"\nprincipals = ["*"]\ntools = ["*"]\n'
     failed = passed = 0
-    with provider() as upstream, antiphon(binary, ["anthropic"], upstream, service) as (base, _):
+    with provider() as upstream, antiphon(binary, ["anthropic"], upstream, service) as (base, admin):
         owner = ask(base, "call_Hello0000000000000000ab")
         for number, (language, code) in enumerate(blocks):
             command = COMMANDS[language]
@@ -44,12 +44,13 @@ def main():
                 continue
             call = f"call_Docs{number:02}kJ8sQ2mZx4LwP9vB7t"
             ask(base, call)
-            given = {"ANTIPHON": base, "CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token, "API_KEY": KEY}
+            given = {"ANTIPHON": base, "ADMIN": admin, "API_KEY": KEY}
+            given |= {"CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token}
             done = subprocess.run(
                 command, input=code, text=True, capture_output=True, env=os.environ | given, timeout=60, check=False
             )
             is_good = done.returncode == 0 and '"error"' not in done.stdout
-            is_good = is_good and ("settled" in done.stdout or owner in done.stdout)
+            is_good = is_good and any(word in done.stdout for word in ("settled", owner, '"reason"'))
             passed, failed = passed + is_good, failed + (not is_good)
             if not is_good:
                 print(f"FAILED: block {number} ({language})\n{done.stdout}{done.stderr}")
