@@ -9,7 +9,7 @@ use std::{
 use antiphon::{
     admin::{AdminState, Readiness, admin_router, control::ActiveConfig},
     auth::{ClientTokens, TokenHash},
-    late::LateSettings,
+    late::{LateSettings, ToolSettings},
     ledger::{CommitStep, Ledger, RecordKey, RecordKind},
 };
 use axum::{Router, http::StatusCode};
@@ -48,6 +48,10 @@ fn strict(body: &[u8]) -> Vec<Step> {
 }
 
 fn world_over(ledger: &Arc<dyn Ledger>) -> World {
+    world_with(ledger, |_| {})
+}
+
+fn world_with(ledger: &Arc<dyn Ledger>, change: impl FnOnce(&mut LateSettings)) -> World {
     let world = World::with(|builder| {
         builder.ledger = Arc::clone(ledger);
         let token = |name: &str| (name.to_owned(), TokenHash::hash_token(name.as_bytes()));
@@ -56,6 +60,7 @@ fn world_over(ledger: &Arc<dyn Ledger>) -> World {
             services: vec![late::service("renderer", None, None)],
             ..LateSettings::default()
         };
+        change(&mut builder.late);
     });
     world.otherwise(|message| strict(&message.body));
     world
@@ -205,6 +210,59 @@ async fn each_list_has_the_call_its_caller_and_the_reason() {
     assert!(row["caller"].as_str().is_some_and(|caller| caller.len() == 8), "{row}");
     assert!(row["explanation"].as_str().unwrap().contains("no request"), "{row}");
     assert!(row["until"].as_str().unwrap().starts_with("20"), "{row}");
+}
+
+/// Returns the reason of the only row of a list.
+async fn reason(world: &World, state: &str) -> String {
+    let page = page(&router(world), &format!("?state={state}")).await;
+    assert_eq!(page["results"].as_array().unwrap().len(), 1, "{page}");
+    page["results"][0]["reason"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_tells_what_the_wait_depends_on() {
+    let ledger = durable();
+    let at_once = ToolSettings {
+        max_duration: Some(Duration::ZERO),
+        ..ToolSettings::default()
+    };
+    let world = world_with(&ledger, |late| drop(late.tools.insert("render".to_owned(), at_once)));
+    emits(&world, "ann", "s1", 1).await;
+    assert_eq!(reason(&world, "running").await, "overdue");
+    // With a second caller, the owner of a result for a new call cannot be told yet.
+    emits(&world, "ben", "s2", 2).await;
+    assert_eq!(posts(&world, &id(1), CANARY).await.status(), 202);
+    assert_eq!(reason(&world, "parked").await, "unsettled_match");
+    drop(world);
+    let another = world_with(&ledger, |late| {
+        late.services = vec![late::service("another", None, None)]
+    });
+    assert_eq!(reason(&another, "parked").await, "no_service");
+
+    // A ledger in memory appends nothing.
+    let world = world_over(&late::memory());
+    let mut log = emits(&world, "ann", "s1", 1).await;
+    log.push(says("hurry"));
+    ask(&world, "ann", "s1", &log).await;
+    assert_eq!(posts(&world, &id(1), CANARY).await.status(), 200);
+    assert_eq!(reason(&world, "waiting").await, "never_appended");
+
+    let world = world_over(&durable());
+    let mut log = emits(&world, "ann", "s1", 1).await;
+    assert_eq!(posts(&world, &id(1), CANARY).await.status(), 200);
+    log.push(says("is it done?"));
+    world.script(still::json(401, "{}"));
+    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+    let fields = [
+        ("x-api-key", "sk-one"),
+        ("x-antiphon-client-token", "ann"),
+        ("x-antiphon-session", "s1"),
+    ];
+    let refused = world
+        .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+        .await;
+    assert_eq!(refused.status(), 401);
+    assert_eq!(reason(&world, "waiting").await, "in_request");
 }
 
 #[tokio::test(start_paused = true)]
