@@ -226,7 +226,7 @@ async fn a_reason_tells_what_the_wait_depends_on() {
         max_duration: Some(Duration::ZERO),
         ..ToolSettings::default()
     };
-    let world = world_with(&ledger, |late| drop(late.tools.insert("render".to_owned(), at_once)));
+    let world = world_with(&ledger, |late| late.tools = [("render".to_owned(), at_once)].into());
     emits(&world, "ann", "s1", 1).await;
     assert_eq!(reason(&world, "running").await, "overdue");
     // With a second caller, the owner of a result for a new call cannot be told yet.
@@ -235,7 +235,7 @@ async fn a_reason_tells_what_the_wait_depends_on() {
     assert_eq!(reason(&world, "parked").await, "unsettled_match");
     drop(world);
     let another = world_with(&ledger, |late| {
-        late.services = vec![late::service("another", None, None)]
+        late.services = vec![late::service("another", None, None)];
     });
     assert_eq!(reason(&another, "parked").await, "no_service");
 
