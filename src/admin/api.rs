@@ -4,6 +4,8 @@
 
 #![expect(unused_qualifications, reason = "the macros expand to full paths")]
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::{Path, State, rejection::JsonRejection},
@@ -24,6 +26,7 @@ use super::{
     problem::{AdminProblem, QueryParams},
     views::{
         late::{self, LatePage},
+        late_results::{self, LateResultsPage, LateStateView},
         profiles::{self, ProfilesPage},
         repairs::{self, RepairView, RepairsPage},
         series::{self, SeriesPage},
@@ -31,11 +34,16 @@ use super::{
         status::{self, StatusView},
     },
 };
+use crate::late::list_for_operator;
 
 /// Default number of repairs on a page.
 const ROWS_DEFAULT: usize = 50;
 /// Limit of rows on a page.
 const ROWS_MAX: usize = 500;
+/// Timeout of a list that is read from the ledger.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(3);
+/// The message for a cursor that is none.
+const BAD_CURSOR: &str = "`after` must be the value of `next` from the page before";
 /// Default number of lanes on a page.
 const LANES_DEFAULT: usize = 200;
 
@@ -76,6 +84,7 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(list_profiles))
         .routes(routes!(clear_profile))
         .routes(routes!(show_late))
+        .routes(routes!(list_late_results))
         .routes(routes!(events::stream_events))
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))
@@ -173,7 +182,7 @@ async fn list_sessions(
             .parse()
             .ok()
             .filter(|_| is_cursor(text))
-            .ok_or_else(|| bad_query("`after` must be the value of `next` from the page before"))?,
+            .ok_or_else(|| bad_query(BAD_CURSOR))?,
     };
     Ok(Json(sessions::sessions_page(&parts.sessions, skip, limit)))
 }
@@ -223,6 +232,50 @@ async fn clear_profile(
 ))]
 async fn show_late(State(parts): State<AdminState>) -> Json<LatePage> {
     Json(late::late_page(&parts.telemetry, &parts.late))
+}
+
+/// The query of `/admin/v1/late/results`.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct LateResultsQuery {
+    /// The list; `waiting` without this parameter
+    #[param(inline)]
+    state: Option<LateStateView>,
+    /// Limit of rows
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<usize>,
+    /// The value of `next` from the page before, or the `cursor` of a row
+    #[param(pattern = "^[0-9a-f]{64}-[0-9]{1,19}$")]
+    after: Option<String>,
+}
+
+/// Lists calls and posted results: what waits, for whom and why
+#[utoipa::path(get, path = "/admin/v1/late/results", tag = "watch", params(LateResultsQuery), responses(
+    (status = 200, description = "by caller, then the oldest first; never content", body = LateResultsPage),
+    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+))]
+async fn list_late_results(
+    State(parts): State<AdminState>,
+    QueryParams(query): QueryParams<LateResultsQuery>,
+) -> Result<Json<LateResultsPage>, AdminProblem> {
+    let limit = check_limit(query.limit, ROWS_DEFAULT)?;
+    let cursor = |text: &str| late_results::parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    let state = query.state.unwrap_or_default();
+    let list = list_for_operator(&parts.late, state.to_list(), after, limit);
+    let unavailable = |text: &str| AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ledger_unavailable", text);
+    let page = match tokio::time::timeout(LEDGER_TIMEOUT, list).await {
+        Ok(Ok(page)) => page,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "failed to list late results for an operator");
+            return Err(unavailable("the ledger failed; the log has the reason; retry later"));
+        }
+        Err(_) => return Err(unavailable("the ledger did not answer within 3 s; retry later")),
+    };
+    let clients = &parts.control.active_config().clients;
+    Ok(Json(late_results::late_results_page(&parts.late, state, page, clients)))
 }
 
 /// Returns the configuration in force, without secrets

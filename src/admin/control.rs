@@ -37,6 +37,8 @@ pub struct ActiveConfig {
     pub profiles: Profiles,
     /// Host names that the admin listener accepts besides loopback and literal addresses, without a port.
     pub hosts: Vec<String>,
+    /// The names of the client tokens.
+    pub clients: Vec<String>,
     /// The time of the load, since 1970.
     pub loaded_at: Duration,
     /// The number of successful reloads since the start.
@@ -75,6 +77,7 @@ impl ActiveConfig {
             upstreams: routes.upstreams().iter().map(view).collect(),
             profiles,
             hosts,
+            clients: Vec::new(),
             // A reload builds a new description, so this is the time of the last load.
             loaded_at: clock::unix_time(),
             reloads: 0,

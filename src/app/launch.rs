@@ -78,7 +78,10 @@ pub async fn launch_proxy(
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
-    let in_force = ActiveConfig::new(shown.path, shown.effective, &routes, profiles.clone(), hosts);
+    let in_force = ActiveConfig {
+        clients: config.proxy.client_tokens.names().map(str::to_owned).collect(),
+        ..ActiveConfig::new(shown.path, shown.effective, &routes, profiles.clone(), hosts)
+    };
     let (control, reloads) = AdminControl::new(in_force, shown.log);
     let admin = admin::admin_router(admin::AdminState {
         telemetry: telemetry.clone(),

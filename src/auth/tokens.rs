@@ -76,6 +76,11 @@ impl ClientTokens {
         self.entries.is_empty()
     }
 
+    /// Returns the names of all tokens.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Returns the name of a presented token; `None` if it is unknown. Compares every entry, so that the time reveals
     /// nothing.
     pub fn find_name(&self, presented: &[u8]) -> Option<&str> {

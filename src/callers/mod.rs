@@ -79,7 +79,7 @@ impl Callers {
         if self.verified.iter().take(2).count() > 1 {
             return false;
         }
-        let list = self.ledger.list_principals(RecordKind::Principal, 2);
+        let list = self.ledger.list_principals(RecordKind::Principal, None, 2);
         let found = tokio::time::timeout(READ_TIMEOUT, list).await;
         let Ok(Ok(found)) = found else { return false };
         // A caller in memory may not be written yet.

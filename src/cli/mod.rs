@@ -20,6 +20,8 @@ mod run;
 mod serve;
 mod signals;
 mod store;
+mod store_list;
+mod time_format;
 
 use std::{
     ffi::OsString,

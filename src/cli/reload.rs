@@ -69,6 +69,7 @@ impl Reloader {
         settings.principals.clone_from(&before.principals);
         settings.policy.tiers.clone_from(&before.policy.tiers);
         let hosts = settings.allow_hosts.clone();
+        let clients = settings.client_tokens.names().map(str::to_owned).collect();
         running.replace_settings(routes.clone(), settings, config.upstream, profiles.clone())?;
         self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
@@ -79,6 +80,7 @@ impl Reloader {
         }
         self.control.set_active_config(ActiveConfig {
             reloads: old.reloads.saturating_add(1),
+            clients,
             ..ActiveConfig::new(old.path.clone(), effective, &routes, profiles, hosts)
         });
         self.loaded = loaded;

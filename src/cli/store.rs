@@ -1,25 +1,25 @@
 //! `antiphon store ls | verify | gc`: inspects and cleans the file of the ledger.
 
 use std::{
-    collections::BTreeMap,
     io::{self, BufWriter, Write},
+    ops::ControlFlow,
     path::PathBuf,
     process::ExitCode,
-    time::Duration,
 };
 
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{check::ReportFormat, success_if};
+use super::{
+    check::ReportFormat,
+    store_list::{self, ListFlags, format_count, kind_label},
+    success_if,
+};
 use crate::{
     clock,
     config::{self, default_ledger_path},
-    ledger::{
-        InspectedRow, Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment, RecordKind,
-        SqliteLedger,
-    },
+    ledger::{Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment, SqliteLedger},
     upstream::random_bytes,
 };
 
@@ -45,13 +45,22 @@ pub(super) struct Args {
 enum StoreAction {
     /// List the records without their content, newest last; works while a proxy has the store open
     #[command(after_help = AFTER_HELP)]
-    Ls(StoreFlags),
+    Ls(ListArgs),
     /// Read every record and check the whole file; exit 1 if anything is damaged
     #[command(after_help = AFTER_HELP)]
     Verify(StoreFlags),
     /// Remove expired and damaged records; no proxy may have the store open
     #[command(after_help = AFTER_HELP)]
     Gc(StoreFlags),
+}
+
+/// Arguments of `antiphon store ls`.
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    store: StoreFlags,
+    #[command(flatten)]
+    list: ListFlags,
 }
 
 /// Flags of every subcommand.
@@ -105,7 +114,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // A ledger may have many records, and stdout would be flushed after each line.
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.action {
-        StoreAction::Ls(store) => list_records(&mut out, store, clock::unix_time()),
+        StoreAction::Ls(ListArgs { store, list }) => {
+            let store_file = store.open_inspector()?;
+            store_list::list_records(&mut out, &store_file, list, store.output, clock::unix_time())
+                .map(|()| ExitCode::SUCCESS)
+        }
         StoreAction::Verify(store) => verify_store(&mut out, store),
         StoreAction::Gc(store) => remove_unusable(&mut out, store, clock::unix_time()),
     }?;
@@ -113,64 +126,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Number of records, and bytes of their values.
-#[derive(Clone, Copy, Debug, Default)]
-struct RecordSum {
-    records: u64,
-    bytes: u64,
-}
-
-/// Lists the records, then the totals by kind.
-fn list_records(out: &mut impl Write, store: &StoreFlags, now: Moment) -> anyhow::Result<ExitCode> {
-    let survey = store.open_inspector()?;
-    let mut sums: BTreeMap<&str, RecordSum> = BTreeMap::new();
-    let mut records = Vec::new();
-    survey.for_each_row(|entry| {
-        let sum = sums.entry(kind_or_damaged(&entry)).or_default();
-        sum.records = sum.records.saturating_add(1);
-        sum.bytes = sum.bytes.saturating_add(entry.bytes);
-        match store.output {
-            ReportFormat::Text => write_line(out, &entry, now)?,
-            // One JSON document needs all records at once. Text is written while reading.
-            ReportFormat::Json => records.push(record_document(&entry)),
-        }
-        anyhow::Ok(())
-    })?;
-    match store.output {
-        ReportFormat::Text => {
-            for (kind, sum) in &sums {
-                writeln!(
-                    out,
-                    "total: {kind}: {}, {} bytes",
-                    format_count(sum.records, "record"),
-                    sum.bytes
-                )?;
-            }
-            if sums.is_empty() {
-                writeln!(out, "total: no records")?;
-            }
-        }
-        ReportFormat::Json => {
-            let of = |(kind, sum): (&&str, &RecordSum)| {
-                ((*kind).to_owned(), json!({"records": sum.records, "bytes": sum.bytes}))
-            };
-            let totals: serde_json::Map<String, Value> = sums.iter().map(of).collect();
-            writeln!(out, "{:#}", json!({ "records": records, "totals": totals }))?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Checks every record and the whole file.
 fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<ExitCode> {
     let survey = store.open_inspector()?;
     let (mut records, mut damaged) = (0_u64, Vec::new());
-    let read: Result<(), LedgerError> = survey.for_each_row(|entry| {
+    let read: Result<(), LedgerError> = survey.for_each_row(None, |entry, _| {
         records = records.saturating_add(1);
         if !entry.is_sound {
             damaged.push(entry);
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     });
     // Even if reading the records fails, the check of the file may tell why.
     let mut flaws: Vec<String> = read.err().iter().map(format_error).collect();
@@ -199,7 +164,7 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
             writeln!(out, "{}: {verdict}", format_count(records, "record"))?;
         }
         ReportFormat::Json => {
-            let damaged: Vec<Value> = damaged.iter().map(record_document).collect();
+            let damaged: Vec<Value> = damaged.iter().map(store_list::row_document).collect();
             let report = json!({ "records": records, "damaged": damaged, "flaws": flaws });
             writeln!(out, "{report:#}")?;
         }
@@ -228,68 +193,6 @@ fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> any
         ReportFormat::Json => writeln!(out, "{:#}", json!({ "cleared": cleared, "left": left.records }))?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes one record as a line.
-fn write_line(out: &mut impl Write, entry: &InspectedRow, now: Moment) -> io::Result<()> {
-    let ends = match entry.expires_at.checked_sub(now) {
-        Some(left) if !left.is_zero() => format!("expires in {}", format_time(left)),
-        // A running proxy removes expired records only once an hour.
-        _ => "expired".to_owned(),
-    };
-    writeln!(
-        out,
-        "{:<9} {} {} {:>9} bytes, {} old, {ends}",
-        kind_or_damaged(entry),
-        entry.principal,
-        entry.name,
-        entry.bytes,
-        format_time(now.saturating_sub(entry.made_at)),
-    )
-}
-
-/// Returns the kind of a record, or `damaged`.
-fn kind_or_damaged(entry: &InspectedRow) -> &'static str {
-    // The kind of a damaged record may be wrong as well.
-    if entry.is_sound { kind_label(entry) } else { "damaged" }
-}
-
-/// Returns the kind of a record.
-fn kind_label(entry: &InspectedRow) -> &'static str {
-    entry.kind.map_or("unknown", RecordKind::label)
-}
-
-/// Returns a record as JSON, without its content.
-fn record_document(entry: &InspectedRow) -> Value {
-    json!({
-        "row": entry.place,
-        "sound": entry.is_sound,
-        "kind": entry.kind.map(RecordKind::label),
-        "principal": entry.principal.to_string(),
-        "name": entry.name.to_string(),
-        "bytes": entry.bytes,
-        "made_at": entry.made_at.as_secs(),
-        "expires_at": entry.expires_at.as_secs(),
-    })
-}
-
-/// Formats a number with its noun.
-fn format_count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        number => format!("{number} {what}s"),
-    }
-}
-
-/// Formats a time in its largest unit.
-pub(super) fn format_time(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 /// Formats an error with its source.

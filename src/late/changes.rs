@@ -5,6 +5,7 @@ use super::{
     calls::CallQuery,
     matching,
     pending::delivery_value,
+    printable_name::call_label,
     queries,
     records::{RecordedCall, RecordedCallState},
 };
@@ -30,7 +31,8 @@ pub(super) async fn acknowledge_call(
     };
     // A repeated acknowledgement succeeds too, but is counted once.
     if changed {
-        late.0.telemetry.record_late_event("acked");
+        let label = call_label(&call.id, Some(&call.tool));
+        late.0.telemetry.record_late_event_of("acked", label);
     }
     Ok(call.state == RecordedCallState::Acked)
 }
@@ -76,8 +78,9 @@ pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: 
         let is_put_in = call.posted.is_some() && !call.is_withheld;
         is_put_in.then(|| call.is_withheld = true).is_some()
     });
-    if let Some((_, true)) = withheld.await? {
-        late.0.telemetry.record_late_event("withheld");
+    if let Some((call, true)) = withheld.await? {
+        let label = call_label(&call.id, Some(&call.tool));
+        late.0.telemetry.record_late_event_of("withheld", label);
         tracing::warn!("a provider refused a posted result: no request gets it until its service corrects it");
     }
     Ok(())
@@ -97,7 +100,8 @@ pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name:
         && let Some(posted) = call.posted
     {
         let age = clock::unix_time().saturating_sub(posted.posted_at);
-        late.0.telemetry.record_late_delivery(age);
+        let label = call_label(&call.id, Some(&call.tool));
+        late.0.telemetry.record_late_delivery(age, Some(label));
     }
     Ok(())
 }

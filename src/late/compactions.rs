@@ -6,7 +6,7 @@ use bytes::Bytes;
 use moka::ops::compute::Op;
 use tokio::time::Instant;
 
-use super::{CHANGE_TRIES_MAX, LateError, LateStore, ONE_WAY_FACTOR, jobs::LateJob};
+use super::{CHANGE_TRIES_MAX, LateError, LateStore, jobs::LateJob, retention::longest_retention};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -101,7 +101,7 @@ pub(super) async fn store_compacted(
         let stored = standing.as_ref().and_then(|record| decode_names(&record.value));
         let value = encode_names(&merge_names(&stored.unwrap_or_default(), calls));
         // As long as any of their results may wait.
-        let expires_at = now + late.0.settings.ttl * ONE_WAY_FACTOR;
+        let expires_at = longest_retention(now, late.0.settings.ttl);
         let step = match standing {
             Some(record) => CommitStep::Replace {
                 key,

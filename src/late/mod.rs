@@ -14,17 +14,22 @@ mod error;
 mod feed;
 mod jobs;
 pub mod matching;
+mod operator_list;
 mod parking;
 mod pending;
 mod posting;
+mod printable_name;
 mod queries;
 mod record_bytes;
 mod record_names;
+mod record_summary;
 mod recording;
 pub mod records;
+mod retention;
 mod settings;
 mod settle_queue;
 mod settling;
+mod wait_reason;
 mod worker;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -37,10 +42,14 @@ pub use compactions::Compactions;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
+pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
+pub use printable_name::printable_name;
 pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
+pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
+pub use wait_reason::WaitReason;
 pub use worker::{LateWorker, LateWriter};
 
 use crate::{
@@ -51,7 +60,6 @@ use crate::{
         CommitStep, Ledger, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName, RecordOwners,
         Unread, flush_queue, job_queue,
     },
-    repair::Tier,
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
@@ -66,11 +74,6 @@ const CACHE_ENTRIES_MAX: u64 = 100_000;
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Tries of a change whose record other writers change at the same time.
 const CHANGE_TRIES_MAX: usize = 32;
-/// Time that a record outlives its call, so that a result that comes too late gets "expired" and not "unknown".
-const RETENTION_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Factor on the retention of calls whose effect cannot be undone: their results must reach the conversation.
-const ONE_WAY_FACTOR: u32 = 4;
-
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
 pub struct LateStore(Arc<LateStoreInner>);
@@ -457,6 +460,11 @@ impl LateStore {
         }
     }
 
+    /// Builds the step that writes a changed call.
+    fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
+        retention::replace_step(record, call, self.0.settings.ttl)
+    }
+
     /// Counts a lost job.
     fn note_lost(&self, job: &LateJob) {
         self.0.telemetry.record_late_event("lost");
@@ -465,25 +473,6 @@ impl LateStore {
             for new in new_records {
                 self.0.recorded.invalidate(&new.observed);
             }
-        }
-    }
-
-    /// Returns the time until which the record of a call is stored.
-    fn retained_until(&self, call: &RecordedCall) -> Moment {
-        let ttl = self.0.settings.ttl;
-        let factor = if call.tier == Tier::OneWay { ONE_WAY_FACTOR } else { 1 };
-        let since = call.posted.as_ref().map_or(call.opened_at, |posted| posted.posted_at);
-        // Heartbeats may have extended the call beyond its usual retention.
-        (since + ttl * factor).max(call.expires_at) + RETENTION_GRACE
-    }
-
-    /// Builds the step that writes a changed call.
-    fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
-        CommitStep::Replace {
-            key: record.key,
-            version: record.version,
-            value: call.encode(),
-            expires_at: record.expires_at.max(self.retained_until(call)),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{
     LateError, LateStore, LateStoreInner,
     jobs::LateJob,
     matching::{NamedCall, Service},
+    printable_name::call_label,
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
     settling::{self, Post, PostOutcome, SettleOutcome},
@@ -52,7 +53,7 @@ pub(super) async fn park_result(
         index: Some(record_names::call_index(named.call_id)),
         value: parked.encode(),
         // Longer than it waits, so that its expiry is noticed.
-        expires_at: parked_until(late, now) + super::RETENTION_GRACE,
+        expires_at: parked_until(late, now) + super::retention::RETENTION_GRACE,
     };
     let mut made_at = now;
     if let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
@@ -65,7 +66,9 @@ pub(super) async fn park_result(
             return settling::store_refused(late, service, named, why, &parked.posted, None).await;
         }
     } else {
-        late.0.telemetry.record_late_event("parked");
+        let tool = named.described.map(|(tool, _)| tool);
+        let label = call_label(named.call_id, tool);
+        late.0.telemetry.record_late_event_of("parked", label);
     }
     // The worker may have recorded the call just before, and then looked for parked results too early.
     let remove = CommitStep::Remove { key, version: 1 };
@@ -197,7 +200,7 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
 }
 
 /// Returns the time until which a result that was parked at `made_at` waits for its call.
-fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
+pub(super) fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
     made_at + late.0.settings.ttl
 }
 

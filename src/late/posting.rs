@@ -4,6 +4,7 @@ use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     matching::{self, NamedCall},
     parking,
+    printable_name::call_label,
     records::{PostedResult, RecordedCallState},
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
@@ -101,7 +102,8 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
             late.0
                 .posted
                 .forget(Principal::from_bytes(record.key.principal), &record.key.name);
-            late.0.telemetry.record_late_event("withdrawn");
+            let label = call_label(&call.id, Some(&call.tool));
+            late.0.telemetry.record_late_event_of("withdrawn", label);
             return Ok(WithdrawOutcome::Withdrawn);
         }
     }

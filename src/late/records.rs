@@ -122,18 +122,23 @@ pub struct PostedResult {
 impl PostedResult {
     /// Creates a result, not attached to a turn yet.
     pub fn new(content: String, failed: bool, service: &str, posted_at: Moment) -> Self {
-        let mut hash = blake3::Hasher::new();
-        // One byte of fixed length goes first, so that flag and content cannot run into each other.
-        hash.update(&[u8::from(failed)]);
-        hash.update(content.as_bytes());
         Self {
-            digest: hash.finalize().into(),
+            digest: Self::digest_of(&content, failed),
             content: StoredContent::Inline(content),
             failed,
             posted_at,
             service: service.to_owned(),
             attached: false,
         }
+    }
+
+    /// Returns the digest of a result.
+    fn digest_of(content: &str, failed: bool) -> [u8; 32] {
+        let mut hash = blake3::Hasher::new();
+        // One byte of fixed length goes first, so that flag and content cannot run into each other.
+        hash.update(&[u8::from(failed)]);
+        hash.update(content.as_bytes());
+        hash.finalize().into()
     }
 
     /// Appends the result to a record.
@@ -409,6 +414,15 @@ pub struct RefusedResult {
 }
 
 impl RefusedResult {
+    /// Returns the length of the content in bytes. `None` if only its digest is stored.
+    pub fn content_len(&self) -> Option<u64> {
+        let StoredContent::Inline(content) = &self.posted.content else {
+            return Some(self.posted.content.byte_len());
+        };
+        let is_whole = PostedResult::digest_of(content, self.posted.failed) == self.posted.digest;
+        is_whole.then_some(content.len() as u64)
+    }
+
     /// Returns the bytes of the record.
     pub fn encode(&self) -> Bytes {
         let mut to = RecordWriter::new(VERSION, EVIDENCE);

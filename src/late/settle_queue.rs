@@ -1,7 +1,7 @@
 //! Parked results whose matches settle at a known time.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -34,6 +34,11 @@ impl SettleQueue {
         let later = due.split_off(&(now, [u8::MAX; 16]));
         let taken = std::mem::replace(&mut *due, later);
         taken.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// Returns the indexes of the results whose match settles by itself.
+    pub(super) fn queued_indexes(&self) -> HashSet<Index> {
+        self.lock_due().iter().map(|(_, index)| *index).collect()
     }
 
     /// Returns the time of the first index.

@@ -4,11 +4,13 @@
 //! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, RETENTION_GRACE, feed,
+    CHANGE_TRIES_MAX, LateError, LateStore, feed,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
     pending::delivery_value,
+    printable_name::call_label,
     record_names,
     records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
+    retention::{RETENTION_GRACE, retained_until},
 };
 use crate::{
     auth::Principal,
@@ -161,7 +163,7 @@ async fn write_result(
     let content = stored.content.split_long();
     call.posted = Some(stored);
     call.is_withheld = false;
-    let until = record.expires_at.max(late.retained_until(&call));
+    let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
     let principal = Principal::from_bytes(record.key.principal);
     let content = content_step(late, record, content, until).await?;
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
@@ -184,13 +186,13 @@ async fn write_result(
     {
         return Ok(false);
     }
+    let label = call_label(&call.id, Some(&call.tool));
     if is_correction {
-        late.0.telemetry.record_late_event("corrected");
+        late.0.telemetry.record_late_event_of("corrected", label);
         return Ok(true);
     }
-    late.0
-        .telemetry
-        .record_late_event(if attached { "attached" } else { "detached" });
+    let event = if attached { "attached" } else { "detached" };
+    late.0.telemetry.record_late_event_of(event, label);
     if is_pushed {
         late.0.posted.add(principal, settled.name, until);
         late.0.feed.send_settled(principal, settled);
@@ -302,7 +304,9 @@ pub(super) async fn store_refused(
         // The service gets the same refusal all the same. A parked result stays until it expires.
         Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
     }
-    late.0.telemetry.record_late_event(why.label());
+    let tool = named.described.map(|(tool, _)| tool);
+    let label = call_label(named.call_id, tool);
+    late.0.telemetry.record_late_event_of(why.label(), label);
     Ok(PostOutcome::Refused(why))
 }
 

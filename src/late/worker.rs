@@ -7,6 +7,7 @@ use super::{
     jobs::{LateJob, NewCall},
     matching, parking, record_names,
     records::RecordedCall,
+    retention::retained_until,
 };
 use crate::{
     clock,
@@ -181,6 +182,6 @@ fn insert_step(late: &LateStore, key: RecordKey, call: &RecordedCall) -> CommitS
         key,
         index: Some(record_names::call_index(&call.id)),
         value: call.encode(),
-        expires_at: late.retained_until(call),
+        expires_at: retained_until(call, late.0.settings.ttl),
     }
 }

@@ -75,8 +75,13 @@ impl Ledger for MeasuredLedger {
         self.measure_op("list", self.ledger.list_after(kind, principal, after, limit, now))
     }
 
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
-        self.measure_op("list", self.ledger.list_principals(kind, limit))
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.measure_op("list", self.ledger.list_principals(kind, after, limit))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

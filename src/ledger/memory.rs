@@ -125,9 +125,9 @@ impl MemoryRecords {
         found.take(limit.min(ROWS_MAX)).collect()
     }
 
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> Vec<PrincipalHash> {
+    fn list_principals(&self, kind: RecordKind, after: Option<PrincipalHash>, limit: usize) -> Vec<PrincipalHash> {
         let mut found: Vec<PrincipalHash> = Vec::new();
-        let mut first = Some([0; 32]);
+        let mut first = after.map_or(Some([0; 32]), next_hash);
         // Each step skips the rest of one principal's records.
         while let Some(from) = first.filter(|_| found.len() < limit) {
             let mut later = self.by_principal.range((kind, from, 0)..);
@@ -287,8 +287,13 @@ impl Ledger for MemoryLedger {
         Box::pin(ready(Ok(found)))
     }
 
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
-        let found = self.lock_records().list_principals(kind, limit);
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        let found = self.lock_records().list_principals(kind, after, limit);
         Box::pin(ready(Ok(found)))
     }
 

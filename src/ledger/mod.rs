@@ -25,7 +25,7 @@ pub use expiry::remove_expired_hourly;
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use record_owners::RecordOwners;
-pub use sqlite::{HashPrefix, InspectedRow, LedgerInspector, SqliteLedger};
+pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
 pub use write_behind::{
     BackgroundWriter, CommitWriter, QueueWorker, QueuedJob, WriteBehind, WriteBehindWorker, flush_queue, job_queue,
     write_behind,
@@ -392,9 +392,14 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         now: Moment,
     ) -> LedgerReply<'_, Vec<PlacedRecord>>;
 
-    /// Returns the principals that have records of this kind, `limit` at most and each once. Records that have expired
-    /// and were not removed yet count too.
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>>;
+    /// Returns the first `limit` principals behind `after` that have records of this kind, each once and in the order of
+    /// their hashes. `None` begins with the first. Records that have expired and were not removed yet count too.
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>>;
 
     /// Returns the latest `limit` records of one kind under this index, in the order of their inserts.
     ///

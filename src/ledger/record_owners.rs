@@ -63,7 +63,7 @@ impl RecordOwners {
         let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner).kinds;
         for kind in kinds {
             let found = loop {
-                match ledger.list_principals(*kind, PRINCIPALS_MAX).await {
+                match ledger.list_principals(*kind, None, PRINCIPALS_MAX).await {
                     Ok(found) => break found,
                     Err(error) => {
                         tracing::debug!(%error, "failed to list the callers with records: trying again");

@@ -29,7 +29,7 @@ pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSour
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::session_table::{DetachReason, EnteredLane, RepeatedCall};
-use dashboard::{DashboardFeed, DashboardUpdate, StructureJob};
+use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
 use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
 use metrics::Metrics;
 use traces::Tracer;
@@ -242,14 +242,20 @@ impl Telemetry {
     /// Records an event in the life of a posted result: one of [`LATE_RESULT_EVENTS`].
     pub fn record_late_event(&self, event: &'static str) {
         self.metrics.ledger.late_results.count([event]);
-        self.dashboard.record_late_result(event, None);
+        self.dashboard.record_late_result(event, None, None);
+    }
+
+    /// Records an event in the life of the posted result of a call.
+    pub fn record_late_event_of(&self, event: &'static str, call: LateCallLabel) {
+        self.metrics.ledger.late_results.count([event]);
+        self.dashboard.record_late_result(event, None, Some(call));
     }
 
     /// Records the delivery of a posted result to its owner, and the time since its post.
-    pub fn record_late_delivery(&self, age: Duration) {
+    pub fn record_late_delivery(&self, age: Duration, call: Option<LateCallLabel>) {
         self.metrics.ledger.late_results.count(["delivered"]);
         self.metrics.ledger.late_result_age.observe(age.as_secs_f64());
-        self.dashboard.record_late_result("delivered", Some(age));
+        self.dashboard.record_late_result("delivered", Some(age), call);
     }
 
     /// Returns the events of late results so far.

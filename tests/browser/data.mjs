@@ -183,14 +183,80 @@ export function profiles(now, cleared, hostile) {
 
 /** Late results. */
 export function late(now, busy) {
-  if (!busy) return { detached: {}, events: {}, outstanding: 0, recent: [] };
-  const event = (seconds, event, age_seconds) => ({ at: iso(now - seconds * 1000), event, age_seconds });
+  if (!busy) return { detached: {}, events: {}, outstanding: 0, services: 1, recent: [] };
+  const event = (seconds, event, age_seconds, tool = "render") => ({ at: iso(now - seconds * 1000), event, age_seconds, call_id: `toolu_01${String(seconds).padStart(22, "A")}`, tool });
   return {
     detached: { stream_dropped: 14, went_on: 6, silent: 2, closed: 5 },
     events: { attached: 4, detached: 21, parked: 5, delivered: 17, acked: 12, conflict: 1, ambiguous: 0, expired: 0, cancelled: 0, unread: 0, lost: 0 },
-    outstanding: 3,
-    recent: [event(14, "delivered", 130), event(48, "detached", null), event(95, "delivered", 42), event(180, "parked", null), event(260, "delivered", 2210), event(700, "conflict", null)],
+    outstanding: 8,
+    services: 2,
+    recent: [event(14, "delivered", 130), event(48, "detached", null), event(95, "delivered", 42), event(180, "parked", null, null), event(260, "delivered", 2210), event(700, "conflict", null)],
   };
+}
+
+const EXPLANATIONS = {
+  no_request: "no request of this conversation has come since the post; the next one gets the result in its place",
+  no_user_message: "the conversation had gone on before the post; the next message of its user gets the result",
+  in_request: "a request contained the result, and no provider has accepted that request yet",
+  withheld: "a provider refused the request that contained the result; no request gets it until its service corrects it",
+  running: "no service has posted the result yet",
+  overdue: "the deadline of the tool has passed, and no service has posted the result",
+  no_call: "no such call is recorded yet",
+  unsettled_match: "it cannot be told yet whose result it is; this settles by itself within seconds",
+  conflict: "the call has another result already; the first one stays",
+  unclaimed: "the result was parked, and no call claimed it in time",
+};
+
+/** Calls and results one by one: reason, tool, caller, session, age, and the size of the result. */
+const WAITING = {
+  waiting: [
+    ["no_user_message", "render_video", "team-a", "nightly-report", 5_400, 18_240],
+    ["no_request", "mcp__github__create_pull_request", "team-a", "issue-4711", 43, 512],
+    ["withheld", "screenshot", "ci", "ui-review", 900, 2_310_400],
+    ["in_request", "run_tests", "ci", null, 12, 7_100],
+    ["no_user_message", "transcribe", null, "podcast", 190_000, 88_000],
+    ["no_user_message", "transcribe", null, "podcast", 181_000, 64_000],
+    ["no_request", "bash", null, null, 7, 64],
+    ["no_request", "bash", null, null, 6, 64],
+  ],
+  running: [
+    ["overdue", "render_video", "team-a", "nightly-report", 9_000, null],
+    ["running", "deploy", "ci", "release-12", 320, null],
+  ],
+  parked: [
+    ["no_call", null, null, null, 180, 4_096],
+    ["unsettled_match", null, "team-a", "issue-4711", 4, 900],
+  ],
+  withheld: [["withheld", "screenshot", "ci", "ui-review", 900, 2_310_400]],
+  evidence: [
+    ["conflict", null, "ci", null, 700, 120],
+    ["unclaimed", null, null, null, 600_000, null],
+  ],
+};
+
+/** A page of calls and results. */
+export function lateResults(now, query, busy, hostile) {
+  const [state, limit, after] = [query.get("state") ?? "waiting", Number(query.get("limit") ?? 50), query.get("after")];
+  const all = (busy ? WAITING[state] : []).map(([reason, tool, caller, session, age, bytes], at) => ({
+    cursor: `${"0".repeat(64)}-${at + 1}`,
+    state: reason === "withheld" ? "withheld" : state,
+    call_id: `toolu_01${`${state}${at}`.padEnd(22, "Q")}`,
+    tool: hostile ? HOSTILE : tool,
+    caller: state === "parked" || reason === "unclaimed" ? null : `${at}b84f0c2`.slice(0, 8),
+    caller_name: hostile ? HOSTILE : caller,
+    session: hostile ? HOSTILE : session,
+    service: state === "running" ? null : hostile ? HOSTILE : "runner",
+    age_seconds: age,
+    bytes,
+    reason,
+    explanation: EXPLANATIONS[reason],
+    until: iso(now + (state === "waiting" ? 29 * 86_400_000 : 3_600_000)),
+  }));
+  // As the proxy does it, a page may end before its limit: this one reads three records.
+  const from = after === null ? 0 : Number(after.split("-")[1]);
+  const results = all.slice(from, from + Math.min(limit, 3));
+  const end = from + results.length;
+  return { results, next: end < all.length ? `${"0".repeat(64)}-${end}` : null };
 }
 
 /** The status of a proxy that was started a while ago. */

@@ -1,7 +1,7 @@
 // An admin server that is none: the page's own files, and made-up answers of the admin API. By hand: `node mock.mjs live 4799`.
 //
 // Scenarios: `empty`, `live`, `hostile` (every name is markup), `crowd` (10,000 lanes), `token` (the token is "sesame"), `refused` (the last
-// reload failed), `hang` (nothing is ever answered).
+// reload failed), `ledger` (the ledger does not answer), `services` (no tool service is configured), `hang` (nothing is ever answered).
 
 import { readFile } from "node:fs/promises";
 import http from "node:http";
@@ -95,13 +95,14 @@ export class Mock {
   async answer(request, response) {
     const url = new URL(request.url, "http://mock");
     response.setHeader("content-security-policy", POLICY);
-    this.asked.push(`${request.method} ${url.pathname}`);
+    this.asked.push(`${request.method} ${url.pathname}${url.pathname.endsWith("/late/results") ? url.search : ""}`);
     if (!url.pathname.startsWith("/admin/v1/")) return this.file(url.pathname, response);
     if (this.scenario === "hang") return;
     if (this.scenario === "token" && request.headers.authorization !== "Bearer sesame") return refuse(response, 401, "unauthorized", "a token is needed");
     const path = url.pathname.slice("/admin/v1/".length);
     if (path === "events") return this.feed(response);
     if (request.method === "POST") return this.clear(path, response);
+    if (path === "late/results" && this.scenario === "ledger") return refuse(response, 503, "ledger_unavailable", "the ledger did not answer within 3 s; retry later");
     const body = this.body(path, url.searchParams);
     if (body === undefined) return refuse(response, 404, "not_found", "there is no such thing");
     response.setHeader("content-type", "application/json").end(JSON.stringify(body));
@@ -140,7 +141,8 @@ export class Mock {
     if (path.startsWith("repairs/")) return this.repairs.find(({ id }) => id === decodeURIComponent(path.slice(8)));
     if (path === "sessions") return this.sessions(Number(query.get("limit") ?? 200), Number(query.get("after") ?? 0));
     if (path === "profiles") return this.busy ? data.profiles(now, this.cleared, this.hostile) : { profiles: [], breakers: [] };
-    if (path === "late") return data.late(now, this.busy);
+    if (path === "late") return { ...data.late(now, this.busy), ...(this.scenario === "services" && { services: 0 }) };
+    if (path === "late/results") return data.lateResults(now, query, this.busy, this.hostile);
     return undefined;
   }
 

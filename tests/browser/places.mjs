@@ -1,9 +1,11 @@
 // Where the page is served: by the mock, or by the proxy itself with traffic through it. Both are driven alike:
-// `traffic()` sends a few requests of which two are broken, `hostile()` one whose tool has markup for a name.
+// `traffic()` sends a few requests of which two are broken, `hostile()` one whose tool has markup for a name, and `late()`
+// posts a result for a call that waits, and one for a call that nobody knows.
 
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +13,9 @@ import { join } from "node:path";
 import { HOSTILE } from "./data.mjs";
 import { Mock } from "./mock.mjs";
 import { provider } from "./provider.mjs";
+
+/** The token of the tool service. */
+const TOKEN = "antiphon_of_the_runner";
 
 /** The mock, in one of its scenarios. */
 export async function mocked(scenario) {
@@ -21,7 +26,7 @@ export async function mocked(scenario) {
     mock.repair();
     mock.hostile = scenario === "hostile";
   };
-  return { url, mock, traffic: async () => mock.repair(), hostile, stop: () => mock.stop() };
+  return { url, mock, traffic: async () => mock.repair(), hostile, late: async () => {}, stop: () => mock.stop() };
 }
 
 /** The binary, before a provider of our own. */
@@ -30,7 +35,9 @@ export async function served(binary) {
   const home = mkdtempSync(join(tmpdir(), "antiphon-browser-"));
   const [port, admin] = await free(2);
   const target = `http://127.0.0.1:${upstream.port}`;
-  const options = ["serve", "--listen", `127.0.0.1:${port}`, "--admin-listen", `127.0.0.1:${admin}`];
+  const config = join(home, "antiphon.toml");
+  writeFileSync(config, `[services.runner]\ntoken = "sha256:${createHash("sha256").update(TOKEN).digest("hex")}"\nprincipals = ["*"]\ntools = ["*"]\n`);
+  const options = ["serve", "-c", config, "--listen", `127.0.0.1:${port}`, "--admin-listen", `127.0.0.1:${admin}`];
   for (const name of ["anthropic", "openai"]) options.push("--upstream", `${name}=${target}`);
   const env = { PATH: process.env.PATH, HOME: home, XDG_STATE_HOME: home };
   const child = spawn(binary, options, { env, cwd: home, stdio: ["ignore", "pipe", "pipe"] });
@@ -47,7 +54,7 @@ export async function served(binary) {
     rmSync(home, { recursive: true, force: true });
     if (code !== 0) throw new Error(`the proxy ended with ${code}:\n${said}`);
   };
-  return { url, traffic: () => traffic(base), hostile: () => send(`${base}/anthropic/v1/messages`, unanswered(HOSTILE, "toolu_hostile")), stop };
+  return { url, traffic: () => traffic(base), hostile: () => send(`${base}/anthropic/v1/messages`, unanswered(HOSTILE, "toolu_hostile")), late: () => late(base), stop };
 }
 
 /** Free ports of this machine. */
@@ -96,8 +103,22 @@ async function send(url, body, session) {
   const headers = { "content-type": "application/json", authorization: "Bearer sk-test", "anthropic-version": "2023-06-01", "x-api-key": "sk-test" };
   if (session) headers["x-antiphon-session"] = session;
   const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
-  await answer.text();
+  const text = await answer.text();
   if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
+  return text;
+}
+
+/** Posts a result for a call of the tool `render_video`, and one for a call that nobody knows. */
+async function late(base) {
+  const body = { model: "claude-sonnet-4-5", max_tokens: 64, tools: [{ name: "render_video", input_schema: { type: "object" } }], messages: [{ role: "user", content: "Render." }] };
+  // Nothing is recorded for a caller before the first answer.
+  await send(`${base}/anthropic/v1/messages`, { ...body, tools: undefined }, "nightly-report");
+  const [{ id }] = JSON.parse(await send(`${base}/anthropic/v1/messages`, body, "nightly-report")).content;
+  for (const [call, wanted] of [[id, 200], [`toolu_01${"U".repeat(11)}nKnown12345`, 202]]) {
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    const answer = await fetch(`${base}/ledger/v1/calls/${call}/result`, { method: "POST", headers, body: JSON.stringify({ content: "the film" }) });
+    if (answer.status !== wanted) throw new Error(`the post answered ${answer.status}: ${await answer.text()}`);
+  }
 }
 
 let sent = 0;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 
 import { PICTURES, live, open } from "./browser.mjs";
 import { HOSTILE } from "./data.mjs";
-import { accessible, fits } from "./live.mjs";
+import { accessible, fits, until } from "./live.mjs";
 import { mocked } from "./places.mjs";
 
 /** A place in a scenario, a page of it, and both gone afterwards. */
@@ -25,7 +25,7 @@ const refusals = (status) => ({ allow: (fault) => fault.startsWith("console: Fai
 export const emptyTellsHowToBegin = (browser) =>
   at(browser, "empty", { look: "dark" }, async (page) => {
     await page.getByText("ANTHROPIC_BASE_URL=http://127.0.0.1:4747/anthropic").waitFor();
-    for (const text of ["No request needed a repair so far.", "No sessions yet", "No profiles", "No late results so far."]) {
+    for (const text of ["No request needed a repair so far.", "No sessions yet", "No profiles", "No result waits for its caller.", "No late results so far."]) {
       assert.ok(await page.getByText(text).isVisible(), text);
     }
     await accessible(page);
@@ -75,7 +75,7 @@ export const tenThousandLanes = (browser) =>
 export const hostileEverywhere = (browser) =>
   at(browser, "hostile", { look: "narrow" }, async (page) => {
     await live(page);
-    for (const part of ["#repairs", "#sessions-busy", "#profiles"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
+    for (const part of ["#repairs", "#sessions-busy", "#profiles", "#late-rows"]) await page.locator(part).getByText(HOSTILE).first().waitFor();
     await page.locator(".repair").first().click();
     assert.equal(await page.locator("img:not(.brand img)").count(), 0);
     await fits(page);
@@ -141,4 +141,62 @@ export const readingIsNotDisturbed = (browser) =>
     assert.equal(await page.locator("#repairs > li").first().getAttribute("data-key"), first);
     await page.getByRole("button", { name: /newer repair/ }).click();
     assert.notEqual(await page.locator("#repairs > li").first().getAttribute("data-key"), first);
+  });
+
+const lateRows = (page) => page.locator("#late-rows > li");
+const shownLists = (page) => page.locator("#late-lists label:visible").allTextContents();
+
+export const lateResultsAreListed = (browser) =>
+  at(browser, "live", {}, async (page, mock) => {
+    await live(page);
+    await page.locator("#late-lists label", { hasText: "Refused 2" }).waitFor();
+    assert.deepEqual(await shownLists(page), ["Waiting 5+", "Running 2", "Parked 2", "Withheld 1", "Refused 2"]);
+    assert.equal(await lateRows(page).count(), 5);
+    const first = await lateRows(page).first().innerText();
+    for (const wanted of ["render_video", "team-a", "nightly-report", "runner", "18.2 kB", "1 h 30 min", "The conversation had gone on", "until"]) {
+      assert.ok(first.includes(wanted), `a row says “${wanted}”:\n${first}`);
+    }
+    await page.locator("#late-more").click();
+    await lateRows(page).nth(7).waitFor();
+    assert.ok(await page.locator("#late-more").isHidden(), "there is no more");
+    // By keyboard: the arrow keys go from list to list.
+    await page.locator("#late-lists input").first().focus();
+    for (const [list, words] of [["Running", "overdue"], ["Parked", "No such call is recorded yet"], ["Withheld", "withheld"], ["Refused", "conflict"]]) {
+      await page.keyboard.press("ArrowRight");
+      assert.equal(await page.locator("#late-rows").getAttribute("aria-label"), list);
+      await lateRows(page).filter({ hasText: words }).first().waitFor();
+      await accessible(page);
+      await page.locator(".side > section", { has: page.locator("#late-lists") }).screenshot({ path: `${PICTURES}late-${list.toLowerCase()}.png` });
+    }
+    // Only the list that is shown is read often.
+    const asked = () => mock.asked.filter((line) => line.includes("/late/results"));
+    const before = asked().length;
+    const since = await until(async () => asked().slice(before), (lines) => lines.length > 0, "the list is read again");
+    assert.ok(since.every((line) => line.includes("state=evidence")), since.join("\n"));
+  });
+
+export const rareListsAreHidden = (browser) =>
+  at(browser, "empty", { look: "narrow" }, async (page) => {
+    await live(page);
+    await page.getByText("No result waits for its caller.").waitFor();
+    assert.deepEqual(await shownLists(page), ["Waiting", "Running", "Parked"]);
+    await page.locator("#late-lists label", { hasText: "Parked" }).click();
+    await page.getByText("No result is parked").waitFor();
+    await fits(page);
+  });
+
+export const slowLedgerIsSaid = (browser) =>
+  at(browser, "ledger", refusals("503"), async (page) => {
+    await live(page);
+    await page.locator("#late-problem").getByText("The ledger did not answer within 3 s; retry later.").waitFor();
+    assert.ok(await page.locator("#late-empty").isHidden());
+    await accessible(page);
+  });
+
+export const withoutServicesNothingIsRead = (browser) =>
+  at(browser, "services", {}, async (page, mock) => {
+    await live(page);
+    await page.getByText("No tool service is configured").waitFor();
+    assert.ok(await page.locator("#late-lists").isHidden());
+    assert.ok(!mock.asked.some((line) => line.includes("/late/results")), "the ledger is left alone");
   });

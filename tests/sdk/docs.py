@@ -47,19 +47,20 @@ def blocks_of(document, kind):
     return found
 
 
-def check_run(command, code, base, token):
+def check_run(command, code, base, admin, token):
     """Runs a block with an open call of its own."""
     call, owner = order(base, KEY)
-    given = {"ANTIPHON": base, "CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token, "API_KEY": KEY}
+    given = {"ANTIPHON": base, "ADMIN": admin, "API_KEY": KEY}
+    given |= {"CALL_ID": call, "OWNER": owner, "RUNNER_TOKEN": token}
     done = subprocess.run(
         [*command, code], text=True, capture_output=True, env=os.environ | given, timeout=SECONDS, check=False
     )
     is_good = done.returncode == 0 and '"error"' not in done.stdout
-    if not (is_good and ("settled" in done.stdout or owner in done.stdout)):
+    if not (is_good and any(word in done.stdout for word in ("settled", owner, '"reason"'))):
         raise Failed(done.stdout + done.stderr)
 
 
-def checks(proxy):
+def checks(proxy, admin):
     """Yields each block's name and its check."""
     base, token, _ = proxy
     for name, language, code in blocks_of("late-results.md", "run"):
@@ -67,7 +68,7 @@ def checks(proxy):
         if not shutil.which(command[0]):
             print(f"skipped: {name}: {command[0]} is not installed")
             continue
-        yield name, lambda command=command, code=code: check_run(command, code, base, token)
+        yield name, lambda command=command, code=code: check_run(command, code, base, admin, token)
 
     [(name, _, service_code)] = blocks_of(FRAMEWORKS, "service")
     yield name, lambda: check_service(service_code)
@@ -102,8 +103,8 @@ def main():
     # Blocks call `antiphon` by its name.
     os.environ["PATH"] = f"{binary.resolve().parent}{os.pathsep}{os.environ['PATH']}"
     failed = passed = 0
-    with CallingProvider() as provider, antiphon(binary, ["anthropic", "openai"], provider, config) as (base, _):
-        for name, check in checks((base, token, provider)):
+    with CallingProvider() as provider, antiphon(binary, ["anthropic", "openai"], provider, config) as (base, admin):
+        for name, check in checks((base, token, provider), admin):
             try:
                 check()
                 passed += 1

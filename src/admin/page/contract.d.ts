@@ -122,12 +122,36 @@ declare namespace Api {
     at: string;
     event: string;
     age_seconds: number | null;
+    call_id: string | null;
+    tool: string | null;
+  }
+
+  interface LateResult {
+    cursor: string;
+    state: string;
+    call_id: string;
+    tool: string | null;
+    caller: string | null;
+    caller_name: string | null;
+    session: string | null;
+    service: string | null;
+    age_seconds: number;
+    bytes: number | null;
+    reason: string;
+    explanation: string;
+    until: string;
+  }
+
+  interface LateResults {
+    results: LateResult[];
+    next: string | null;
   }
 
   interface Late {
     detached: Counts;
     events: Counts;
     outstanding: number;
+    services: number;
     recent: LateEvent[];
   }
 

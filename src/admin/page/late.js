@@ -3,7 +3,7 @@
 
 import { EVENTS, WHYS } from "./charts.js";
 import { fill, h, say, the } from "./dom.js";
-import { capital, clock, count, dateTime, duration, word } from "./format.js";
+import { capital, clock, count, dateTime, duration, shortId, word } from "./format.js";
 
 
 const SHOWN = 8;
@@ -18,12 +18,12 @@ export function showLate(late) {
 	say(the("late-note"), late.outstanding === 0 ? "none waiting" : `${count(late.outstanding)} waiting for delivery`);
 	const recent = late.recent
 		.slice(0, SHOWN)
-		.map(({ at, event, age_seconds }) =>
+		.map(({ at, event, age_seconds, call_id, tool }) =>
 			h(
 				"li",
 				{},
 				h("span", { class: "time", title: dateTime(at) }, clock(at)),
-				h("span", {}, capital(word(event))),
+				h("span", {}, capital(word(event)), call_id !== null && [" ", h("bdi", { class: tool === null ? "id" : "tool", title: call_id }, tool ?? shortId(call_id))]),
 				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after the post`),
 			),
 		);

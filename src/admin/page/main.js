@@ -11,9 +11,12 @@ import { Feed } from "./live.js";
 import { Profiles } from "./profiles.js";
 import { Repairs } from "./repairs.js";
 import { Sessions } from "./sessions.js";
+import { Waiting } from "./waiting.js";
 
 /** What the feed does not carry is asked for in these steps, while somebody looks. */
 const OFTEN_MS = 2_000;
+/** What is read from the ledger. */
+const NOW_AND_THEN_MS = 10_000;
 /** What changes seldom, and repairs whose shape came after the news of them. */
 const SELDOM_MS = 30_000;
 
@@ -24,6 +27,7 @@ const charts = new Charts(hour);
 const repairs = new Repairs();
 const sessions = new Sessions();
 const profiles = new Profiles(loadProfiles);
+const waiting = new Waiting(quietly);
 const feed = new Feed({ opened, event, lost, unauthorized });
 
 /** Whether anything ever went through. */
@@ -49,6 +53,7 @@ async function loadLate() {
 	const answer = await get("late");
 	showLate(answer);
 	headline.lates(answer);
+	waiting.take(answer);
 }
 
 async function loadSessions() {
@@ -66,6 +71,8 @@ async function loadRepairs() {
 async function opened() {
 	const rest = [loadRepairs(), loadProfiles(), loadLate(), loadSessions()].map(quietly);
 	await Promise.all([loadStatus(), loadSeries(), ...rest]);
+	// A slow ledger must not hold up the rest.
+	quietly(waiting.loadAll());
 	live = true;
 	state("live");
 	notice("lost", null);
@@ -180,5 +187,6 @@ the("welcome-copy").addEventListener("click", async () => {
 });
 
 every(() => Promise.all([loadSessions(), loadProfiles(), loadLate()]), OFTEN_MS);
-every(() => Promise.all([loadStatus(), repairs.open === null && loadRepairs()]), SELDOM_MS);
+every(() => waiting.load(), NOW_AND_THEN_MS);
+every(() => Promise.all([waiting.loadAll(), loadStatus(), repairs.open === null && loadRepairs()]), SELDOM_MS);
 feed.connect();

@@ -20,6 +20,8 @@ pub(in crate::admin) struct LatePage {
     events: BTreeMap<&'static str, u64>,
     /// Posted results that wait for delivery to callers that were seen since the start.
     outstanding: usize,
+    /// Tool services that may post results. Without any, no call is recorded.
+    services: usize,
     /// The latest events of posted results, the newest first.
     recent: Vec<LateEventView>,
 }
@@ -33,6 +35,10 @@ pub(in crate::admin) struct LateEventView {
     event: &'static str,
     /// Seconds since the result was posted; null unless it was delivered.
     age_seconds: Option<f64>,
+    /// The call id; null if the event is of no single call. An odd id is escaped, a long one shortened.
+    call_id: Option<String>,
+    /// The tool; null if it is not known.
+    tool: Option<String>,
 }
 
 /// Returns the page of late results.
@@ -42,6 +48,7 @@ pub(in crate::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) -> La
         detached: telemetry.detached_calls().into_iter().collect(),
         events: telemetry.late_result_counts().into_iter().collect(),
         outstanding: late.waiting_total(),
+        services: late.services().len(),
         recent: telemetry
             .dashboard_feed()
             .late_results()
@@ -53,9 +60,12 @@ pub(in crate::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) -> La
 
 /// Converts one event.
 pub(in crate::admin) fn late_event_view(change: LateResultChange) -> LateEventView {
+    let (call_id, tool) = change.call.map(|call| (call.call_id, call.tool)).unzip();
     LateEventView {
         at: rfc3339_date(change.at),
         event: change.event,
         age_seconds: change.age.map(|age| age.as_secs_f64()),
+        call_id,
+        tool: tool.flatten(),
     }
 }

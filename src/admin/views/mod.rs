@@ -1,6 +1,8 @@
-//! The JSON answers of `/admin/v1`: labels, counts, times and structure; never content, keys or session names.
+//! The JSON answers of `/admin/v1`: labels, counts, times and structure; never content or keys. Session names are only
+//! in the list of late results.
 
 pub(super) mod late;
+pub(super) mod late_results;
 pub(super) mod profiles;
 pub(super) mod repairs;
 pub(super) mod series;

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use super::{client::LedgerRefusal, printable::printable_text, rows::ListedRow, table::describe_state};
-use crate::cli::store::format_time;
+use crate::cli::time_format::format_time;
 
 /// The request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{printable::printable_text, rows::ListedRow};
-use crate::cli::store::format_time;
+use crate::cli::time_format::format_time;
 
 /// Names of the columns.
 const COLUMNS: [&str; 6] = ["CALL", "TOOL", "SESSION", "STATE", "AGE", "DELIVERY"];

@@ -2,7 +2,7 @@
 //!
 //! It is read-only, and another process may use the store at the same time.
 
-use std::{fmt, path::Path};
+use std::{fmt, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, Row};
 
@@ -10,7 +10,7 @@ use super::{
     rows::{self, StoredRow, select},
     schema, store_error,
 };
-use crate::ledger::{LedgerError, LedgerOpenError, Moment, RecordKind};
+use crate::ledger::{LedgerError, LedgerOpenError, Moment, Record, RecordKey, RecordKind};
 
 /// The most problems that SQLite's own check reports.
 const FILE_PROBLEMS_MAX: u8 = 50;
@@ -19,6 +19,17 @@ const FILE_PROBLEMS_MAX: u8 = 50;
 #[derive(Debug)]
 pub struct LedgerInspector {
     connection: Connection,
+}
+
+/// The rows of one kind in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindTotal {
+    /// The kind, or `None` if the number of the kind is damaged.
+    pub kind: Option<RecordKind>,
+    /// The number of rows.
+    pub records: u64,
+    /// The length of their values in bytes.
+    pub bytes: u64,
 }
 
 /// A row without its content. Any field may be wrong in a damaged row.
@@ -65,22 +76,57 @@ impl LedgerInspector {
         schema::open_read_only(path).map(|connection| Self { connection })
     }
 
-    /// Calls `show` with every row, in the order of inserts. Reads each value and compares the row with its checksum.
+    /// Calls `show` with every row behind the place `after`, in the order of inserts, until it breaks. `None` begins with
+    /// the first row.
+    ///
+    /// Reads each value and compares the row with its checksum. A row that differs comes without its record.
     pub fn for_each_row<E: From<LedgerError>>(
         &self,
-        mut show: impl FnMut(InspectedRow) -> Result<(), E>,
+        after: Option<i64>,
+        mut show: impl FnMut(InspectedRow, Option<Record>) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let failed = |error: rusqlite::Error| store_error(&error);
         // Without an index: a damaged one could hide rows.
         let mut statement = self
             .connection
-            .prepare(select!("NOT INDEXED ORDER BY place"))
+            .prepare(select!("NOT INDEXED WHERE place > ?1 ORDER BY place"))
             .map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
+        // No row has the lowest place that a number can have.
+        let mut rows = statement.query([after.unwrap_or(i64::MIN)]).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
-            show(inspect_row(row).map_err(failed)?)?;
+            let (row, record) = inspect_row(row).map_err(failed)?;
+            if show(row, record)?.is_break() {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Returns the record of a key. `None` if there is none, or if it is damaged.
+    pub fn find_record(&self, key: &RecordKey) -> Result<Option<Record>, LedgerError> {
+        let found = rows::find_by_key(&self.connection, key).map_err(|error| store_error(&error))?;
+        Ok(found.and_then(|found| found.record))
+    }
+
+    /// Returns the totals of each kind in the whole store. Reads no value and compares no checksum.
+    pub fn kind_totals(&self) -> Result<Vec<KindTotal>, LedgerError> {
+        let ask = || {
+            let mut statement = self.connection.prepare(
+                "SELECT kind, count(*), coalesce(sum(length(value)), 0) FROM records NOT INDEXED GROUP BY kind",
+            )?;
+            let total = |row: &Row<'_>| {
+                let number = |at: usize| Ok::<_, rusqlite::Error>(rows::cell_number(row.get_ref(at)?));
+                Ok(KindTotal {
+                    kind: number(0)?.and_then(rows::kind_from_number),
+                    records: number(1)?.unwrap_or_default(),
+                    bytes: number(2)?.unwrap_or_default(),
+                })
+            };
+            statement
+                .query_map([], total)?
+                .collect::<rusqlite::Result<Vec<KindTotal>>>()
+        };
+        ask().map_err(|error| store_error(&error))
     }
 
     /// Returns the problems that SQLite's own check of the whole file finds, at most 50.
@@ -99,14 +145,14 @@ impl LedgerInspector {
     }
 }
 
-fn inspect_row(row: &Row<'_>) -> rusqlite::Result<InspectedRow> {
+fn inspect_row(row: &Row<'_>) -> rusqlite::Result<(InspectedRow, Option<Record>)> {
     // A damaged row may contain any type: it is shown with zeros, and must not end the inspection.
     let found = StoredRow::read_row(row)?;
     let number = |at: usize| Ok::<_, rusqlite::Error>(rows::cell_number(row.get_ref(at)?));
     let moment = |at: usize| number(at).map(|nanoseconds| Moment::from_nanos(nanoseconds.unwrap_or_default()));
     let short =
         |at: usize| Ok::<_, rusqlite::Error>(HashPrefix::from_bytes(row.get_ref(at)?.as_blob().unwrap_or_default()));
-    Ok(InspectedRow {
+    let inspected = InspectedRow {
         place: found.place,
         is_sound: found.record.is_some(),
         kind: number(1)?.and_then(rows::kind_from_number),
@@ -115,5 +161,6 @@ fn inspect_row(row: &Row<'_>) -> rusqlite::Result<InspectedRow> {
         bytes: row.get_ref(5)?.as_blob().unwrap_or_default().len() as u64,
         made_at: moment(7)?,
         expires_at: moment(8)?,
-    })
+    };
+    Ok((inspected, found.record))
 }

@@ -35,7 +35,7 @@ use shutdown_latch::{ShutdownLatch, shutdown_latch};
 use table::{GcScope, RecordTable};
 use writer::{CommitRequest, ReplySender, SqliteWriter, WriteRequest};
 
-pub use inspector::{HashPrefix, InspectedRow, LedgerInspector};
+pub use inspector::{HashPrefix, InspectedRow, KindTotal, LedgerInspector};
 
 /// The requests that may wait for a thread. Further callers wait for room in the queue.
 const QUEUED_REQUESTS_MAX: usize = 128;
@@ -190,8 +190,13 @@ impl Ledger for SqliteLedger {
         self.ask_reader(move |connection| reader::list_after(connection, kind, principal, after, limit, now))
     }
 
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
-        self.ask_reader(move |connection| reader::list_principals(connection, kind, limit))
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.ask_reader(move |connection| reader::list_principals(connection, kind, after, limit))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

@@ -97,16 +97,18 @@ pub(super) fn list_after(
     Ok(found)
 }
 
-/// Lists the principals that have records of one kind.
+/// Lists the principals behind `after` that have records of one kind.
 pub(super) fn list_principals(
     connection: &Connection,
     kind: RecordKind,
+    after: Option<PrincipalHash>,
     limit: usize,
 ) -> rusqlite::Result<Vec<PrincipalHash>> {
     let mut statement = connection.prepare_cached(
         "SELECT min(principal) FROM records INDEXED BY by_principal WHERE kind = ?1 AND principal > ?2",
     )?;
-    let (mut found, mut last) = (Vec::new(), Vec::new());
+    // No hash is empty, so each comes behind the empty text.
+    let (mut found, mut last) = (Vec::new(), after.map_or_else(Vec::new, Vec::from));
     // One search for each principal: the number of its records does not matter.
     while found.len() < limit {
         let next: Option<Vec<u8>> = statement.query_row((kind as u8, &last), |row| row.get(0))?;

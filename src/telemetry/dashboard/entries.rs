@@ -85,8 +85,17 @@ impl RepairEntry {
     }
 }
 
+/// The call of a late result, ready to be shown: escaped and shortened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateCallLabel {
+    /// The call id.
+    pub call_id: String,
+    /// The tool; `None` if it is not known.
+    pub tool: Option<String>,
+}
+
 /// An event in the life of a late result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateResultChange {
     /// The time of the event, since 1970.
     pub at: Duration,
@@ -94,6 +103,8 @@ pub struct LateResultChange {
     pub event: &'static str,
     /// The time since the result was posted; `None` unless it was delivered.
     pub age: Option<Duration>,
+    /// The call; `None` if the event is of no single call.
+    pub call: Option<LateCallLabel>,
 }
 
 /// An update that subscribers receive as it happens.

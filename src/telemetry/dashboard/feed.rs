@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::{broadcast, mpsc};
 
 use super::{
-    entries::{DashboardUpdate, LateResultChange, RepairEntry},
+    entries::{DashboardUpdate, LateCallLabel, LateResultChange, RepairEntry},
     history::{CountHistory, HistoryStep},
     structure::{StructureChange, StructureJob},
 };
@@ -101,7 +101,7 @@ impl DashboardFeed {
 
     /// Returns the last events of late results, the newest first.
     pub fn late_results(&self) -> Vec<LateResultChange> {
-        self.lock_entries().late_results.iter().copied().collect()
+        self.lock_entries().late_results.iter().cloned().collect()
     }
 
     /// Returns the steps of the last hour in which anything was counted, the oldest first.
@@ -131,12 +131,17 @@ impl DashboardFeed {
     }
 
     /// Records an event of a late result.
-    pub(in crate::telemetry) fn record_late_result(&self, event: &'static str, age: Option<Duration>) {
+    pub(in crate::telemetry) fn record_late_result(
+        &self,
+        event: &'static str,
+        age: Option<Duration>,
+        call: Option<LateCallLabel>,
+    ) {
         let at = clock::unix_time();
         self.lock_history().add_count(at, ("late", event), 1);
-        let change = LateResultChange { at, event, age };
+        let change = LateResultChange { at, event, age, call };
         let mut entries = self.lock_entries();
-        entries.late_results.push_front(change);
+        entries.late_results.push_front(change.clone());
         entries.late_results.truncate(LATE_RESULTS_MAX);
         // Unlocked first, so that a subscriber which reads the lists at once does not wait.
         drop(entries);

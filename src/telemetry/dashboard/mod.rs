@@ -6,7 +6,7 @@ mod feed;
 mod history;
 mod structure;
 
-pub use entries::{DashboardUpdate, LateResultChange, RepairEntry};
+pub use entries::{DashboardUpdate, LateCallLabel, LateResultChange, RepairEntry};
 pub use feed::DashboardFeed;
 pub use history::{CountName, HISTORY_STEP, HistoryStep};
 pub use structure::{BlockStructure, BodyStructure, MessageStructure, StructureChange, StructureJob};

@@ -1,5 +1,6 @@
 //! The admin listener and reloads.
 
 pub(crate) mod api;
+pub(crate) mod late_results;
 pub(crate) mod listener;
 pub(crate) mod reload;

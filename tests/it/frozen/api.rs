@@ -160,6 +160,7 @@ async fn admin_pages_have_the_documented_keys() {
         ("/admin/v1/sessions", "SessionsPage"),
         ("/admin/v1/profiles", "ProfilesPage"),
         ("/admin/v1/late", "LatePage"),
+        ("/admin/v1/late/results", "LateResultsPage"),
         ("/admin/v1/log-level", "LogLevel"),
     ] {
         let (_, _, text) = answer(&router, get(path, &[])).await;

@@ -132,7 +132,7 @@ fn calls(telemetry: &Telemetry) {
         forks: 1,
         ..EnteredLane::default()
     });
-    telemetry.record_late_delivery(Duration::from_secs(1));
+    telemetry.record_late_delivery(Duration::from_secs(1), None);
     for row in ["moved", "restored", "placeholder"] {
         telemetry.record_pinned_answer(row);
     }

@@ -246,7 +246,7 @@ async fn a_call_is_recorded_before_the_last_event_of_its_answer() {
             assert_eq!(counted(&world, "unrecorded"), u64::from(slow == Some(3000)));
             if slow != Some(3000) {
                 let now = antiphon::clock::unix_time();
-                let callers = shared.list_principals(RecordKind::Call, 9).await.unwrap();
+                let callers = shared.list_principals(RecordKind::Call, None, 9).await.unwrap();
                 assert_eq!(callers.len(), 1, "recorded");
                 let calls = shared.list_records(RecordKind::Call, callers[0], 9, now).await.unwrap();
                 assert_eq!(calls.len(), 1);

@@ -528,7 +528,15 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
         }
         let whole = ledger.list_records(kind, principal, 999, now).await.unwrap();
         assert_eq!(paged, whole, "{}", at(store));
-        let owners = ledger.list_principals(kind, 99).await.unwrap();
+        let owners = ledger.list_principals(kind, None, 99).await.unwrap();
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let page = ledger.list_principals(kind, after, 2).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(*last);
+            pages.extend(page);
+        }
+        assert_eq!(pages, owners, "{}", at(store));
         let is_live = |record: &&Record| record.expires_at > now && record.key.kind == kind;
         let is_listed = |record: &Record| owners.contains(&record.key.principal);
         assert!(model.0.iter().filter(is_live).all(is_listed), "{}", at(store));

@@ -11,6 +11,7 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
+    ops::ControlFlow,
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -175,11 +176,11 @@ async fn check(path: &Path, done: &BTreeSet<u64>) {
     let mut seen = BTreeSet::new();
     let mut count = [0_u64; 2];
     survey
-        .for_each_row(|entry| {
+        .for_each_row(None, |entry, _| {
             assert!(entry.is_sound, "{entry:?}");
             seen.insert(entry.place);
             count[usize::from(entry.kind == Some(RecordKind::PinnedAnswer))] += 1;
-            Ok::<_, LedgerError>(())
+            Ok::<_, LedgerError>(ControlFlow::Continue(()))
         })
         .unwrap();
     assert_eq!(count[0], count[1], "half a commit");

@@ -9,6 +9,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,9 +31,9 @@ fn open(path: &Path) -> Result<SqliteLedger, LedgerOpenError> {
 
 fn entries(path: &Path) -> Result<Vec<InspectedRow>, LedgerError> {
     let mut entries = Vec::new();
-    LedgerInspector::open(path).unwrap().for_each_row(|entry| {
+    LedgerInspector::open(path).unwrap().for_each_row(None, |entry, _| {
         entries.push(entry);
-        Ok::<_, LedgerError>(())
+        Ok::<_, LedgerError>(ControlFlow::Continue(()))
     })?;
     Ok(entries)
 }

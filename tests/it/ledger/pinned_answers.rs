@@ -305,8 +305,13 @@ impl Ledger for SwitchableLedger {
         self.through(self.inner.list_after(kind, principal, after, limit, now))
     }
 
-    fn list_principals(&self, kind: RecordKind, limit: usize) -> LedgerReply<'_, Vec<PrincipalHash>> {
-        self.through(self.inner.list_principals(kind, limit))
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        self.through(self.inner.list_principals(kind, after, limit))
     }
 
     fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {

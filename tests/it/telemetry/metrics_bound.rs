@@ -104,7 +104,7 @@ impl Fleet {
                 telemetry.record_ledger_op(op, Duration::from_micros(90), Some(kind));
             }
         }
-        telemetry.record_late_delivery(Duration::from_secs(5));
+        telemetry.record_late_delivery(Duration::from_secs(5), None);
         self.publish(telemetry);
     }
 }
