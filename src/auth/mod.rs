@@ -6,6 +6,7 @@ pub mod principal;
 pub mod profile;
 pub mod rotation;
 pub mod secret;
+pub mod shared_keys;
 pub mod tokens;
 pub mod webhook;
 

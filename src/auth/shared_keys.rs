@@ -40,7 +40,9 @@ pub fn is_shared_key(secret: &[u8]) -> bool {
     // `x`, `xxx` and `sk-xxx` too.
     let rest = secret.strip_prefix(b"sk-").unwrap_or(secret);
     rest.iter().all(|letter| letter.eq_ignore_ascii_case(&b'x'))
-        || SHARED_KEYS.iter().any(|key| secret.eq_ignore_ascii_case(key.as_bytes()))
+        || SHARED_KEYS
+            .iter()
+            .any(|key| secret.eq_ignore_ascii_case(key.as_bytes()))
 }
 
 #[cfg(test)]

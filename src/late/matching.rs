@@ -124,8 +124,11 @@ pub fn choose_call(
                 .is_none_or(|owner| owner == Owner::of_principal(owners, candidate.principal))
     };
     // The ledger's index is a truncated hash, so the letters are compared again.
+    // Frameworks change inputs, and a maker's id needs no description.
+    let is_described =
+        |candidate: &CandidateCall<'_>| has_makers_form(&candidate.call.id) || named.describes(candidate);
     let fits = |candidate: &CandidateCall<'_>| {
-        id_letters(&candidate.call.id) == wanted && is_open_to(candidate) && named.describes(candidate)
+        id_letters(&candidate.call.id) == wanted && is_open_to(candidate) && is_described(candidate)
     };
     let found: Vec<(usize, &CandidateCall<'_>)> = candidates
         .iter()

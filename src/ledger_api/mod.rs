@@ -61,6 +61,17 @@ pub fn is_ledger_path(path: &str) -> bool {
     path == "/ledger" || path.starts_with("/ledger/")
 }
 
+/// The sender of a request, by the credential of callers.
+#[derive(Clone, Copy, Debug)]
+pub enum LedgerReader {
+    /// This caller.
+    Known(Caller),
+    /// Anybody: many clients send this key.
+    SharedKey,
+    /// No caller. Tool services authenticate in their own way.
+    Unknown,
+}
+
 /// The ledger API. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LedgerApi {
@@ -92,8 +103,8 @@ impl LedgerApi {
         }
     }
 
-    /// Answers a request. `reader` is the caller whom the credential identifies, or `None`.
-    pub async fn answer_request(&self, request: Request<BoxedBody>, reader: Option<Caller>) -> Response<LedgerBody> {
+    /// Answers a request.
+    pub async fn answer_request(&self, request: Request<BoxedBody>, reader: LedgerReader) -> Response<LedgerBody> {
         let (head, body) = request.into_parts();
         // Boxed, because the future of all operations is large, and `timeout` would move it.
         let answered = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(self.run_request(&head, body, reader))).await;
@@ -108,7 +119,7 @@ impl LedgerApi {
         &self,
         head: &Parts,
         body: BoxedBody,
-        reader: Option<Caller>,
+        reader: LedgerReader,
     ) -> Result<Response<LedgerBody>, ApiRefusal> {
         // Without a service the API does not exist.
         if !self.late.is_used() {
@@ -136,8 +147,12 @@ impl LedgerApi {
     }
 
     /// Returns the caller if it is verified: a provider has answered it with success.
-    async fn verified_reader(&self, reader: Option<Caller>) -> Result<Caller, ApiRefusal> {
-        let reader = reader.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    async fn verified_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
+        let reader = match reader {
+            LedgerReader::Known(reader) => reader,
+            LedgerReader::SharedKey => return Err(ApiRefusal::from_code(ApiErrorCode::SharedKey)),
+            LedgerReader::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        };
         if self.late.callers().is_verified(reader).await {
             return Ok(reader);
         }

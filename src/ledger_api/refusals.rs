@@ -88,6 +88,7 @@ impl IntoResponses for ReaderRefusals {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         refusal_responses(&[
             ApiErrorCode::NotFound,
+            ApiErrorCode::SharedKey,
             ApiErrorCode::TooLarge,
             ApiErrorCode::Malformed,
             ApiErrorCode::Unavailable,
@@ -102,6 +103,7 @@ impl IntoResponses for FeedRefusals {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         refusal_responses(&[
             ApiErrorCode::NotFound,
+            ApiErrorCode::SharedKey,
             ApiErrorCode::TooLarge,
             ApiErrorCode::Malformed,
             ApiErrorCode::Busy,
@@ -117,6 +119,7 @@ impl IntoResponses for AckRefusals {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         refusal_responses(&[
             ApiErrorCode::NotFound,
+            ApiErrorCode::SharedKey,
             ApiErrorCode::TooLarge,
             ApiErrorCode::Malformed,
             ApiErrorCode::Full,
@@ -136,16 +139,23 @@ fn refusal_responses(codes: &[ApiErrorCode]) -> BTreeMap<String, RefOr<Response>
         // Writing to a string cannot fail.
         let _ = write!(text, "`{}`: {}", code.label(), code.message());
     }
-    let api = texts
+    let mut refusals: BTreeMap<StatusCode, (String, Cow<'static, str>)> = texts
         .into_iter()
-        .map(|(status, text)| (status, text, RefusalView::name()));
-    let head = HEAD_REFUSALS.map(|(status, text)| (status, text.to_owned(), HeadRefusal::name()));
-    let described = |(status, text, schema): (StatusCode, String, _)| {
+        .map(|(status, text)| (status, (text, RefusalView::name())))
+        .collect();
+    for (status, text) in HEAD_REFUSALS {
+        let (texts, schema) = refusals.entry(status).or_default();
+        // The head's schema permits every code.
+        *schema = HeadRefusal::name();
+        texts.push_str(if texts.is_empty() { "" } else { "; " });
+        texts.push_str(text);
+    }
+    let described = |(status, (text, schema)): (StatusCode, (String, _))| {
         let content = Content::new(Some(Ref::from_schema_name(schema)));
         let response = ResponseBuilder::new()
             .description(text)
             .content("application/json", content);
         (status.as_str().to_owned(), response.build().into())
     };
-    api.chain(head).map(described).collect()
+    refusals.into_iter().map(described).collect()
 }

@@ -21,6 +21,8 @@ use crate::{late::LateError, ledger::LedgerError, wire::CONTENT_DEPTH_MAX};
 pub enum ApiErrorCode {
     /// The path, the credential or the record is unknown, or the record belongs to another caller.
     NotFound,
+    /// The key of the reader is one that many clients send.
+    SharedKey,
     /// The call has a different result, or no longer waits for one.
     Conflict,
     /// The id does not identify one call.
@@ -45,8 +47,9 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NotFound,
+        Self::SharedKey,
         Self::Conflict,
         Self::AmbiguousCall,
         Self::Expired,
@@ -63,6 +66,7 @@ impl ApiErrorCode {
     pub const fn label(self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
+            Self::SharedKey => "shared_key",
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
             Self::Expired => "expired",
@@ -80,6 +84,7 @@ impl ApiErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::SharedKey => StatusCode::FORBIDDEN,
             Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -94,6 +99,9 @@ impl ApiErrorCode {
     pub const fn message(self) -> &'static str {
         match self {
             Self::NotFound => "not found, or not available with this credential",
+            Self::SharedKey => {
+                "many clients send this key, so it identifies nobody: send a client token in x-antiphon-client-token"
+            }
             Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {
                 "the call id is ambiguous: send the owner from the response header x-antiphon-owner, and for a reusable \

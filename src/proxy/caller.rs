@@ -1,6 +1,8 @@
 //! The caller of an exchange, identified by the credential that it presents. Only `BodyRepair` may narrow it later, to
 //! the user that a trusted body names.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderValue, Request};
 
 use super::{
@@ -14,7 +16,9 @@ use crate::{
     auth::{
         Caller, Principal,
         principal::{USER_BYTES_MAX, presented_secrets},
+        shared_keys::is_shared_key,
     },
+    ledger_api::LedgerReader,
     provider::Route,
 };
 
@@ -32,11 +36,29 @@ pub(super) fn identify_caller<B>(
     add_header_user(path, account.principal, request.headers()).map_err(ProxyError::Refused)
 }
 
-/// Identifies the caller of a request to the ledger API, by the client token wherever it is presented.
-///
-/// Returns `None` if the request identifies no caller.
-pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
+/// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.
+pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> LedgerReader {
     let (head, query) = (request.headers(), request.uri().query());
+    let Some(caller) = named_reader(path, head, query) else {
+        return LedgerReader::Unknown;
+    };
+    let settings = &path.settings;
+    let is_local = path.own_address.is_some_and(|address| address.is_loopback());
+    // A user of a shared key is told apart by name, and on one machine all clients may be one person's.
+    let is_account = caller.is_authenticated()
+        && caller.principal() == caller.account()
+        && !settings.principals.is_single
+        && !is_local;
+    let is_shared =
+        |secret: Cow<'_, [u8]>| is_shared_key(&secret) && settings.client_tokens.find_name(&secret).is_none();
+    if is_account && !head.contains_key(headers::CLIENT_TOKEN) && presented_secrets(head, query).all(is_shared) {
+        return LedgerReader::SharedKey;
+    }
+    LedgerReader::Known(caller)
+}
+
+/// Returns the caller that the credential of a request to the ledger API names.
+fn named_reader(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> Option<Caller> {
     // The proxy has no secret to verify a signature with.
     if is_signed(head) {
         return None;

@@ -24,7 +24,6 @@ pub(super) async fn answer_ledger_request(
     if admission == Admission::Preflight {
         return Ok(None);
     }
-    // No caller is no error here: tool services authenticate in their own way.
     let reader = caller::identify_reader(path, &request);
     Ok(Some(path.ledger_api.answer_request(request, reader).await))
 }

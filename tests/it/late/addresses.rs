@@ -114,6 +114,16 @@ async fn a_reusable_id_is_addressed_by_its_session_or_its_input() {
     }
 }
 
+/// Frameworks add default values to inputs. An id that its maker has made needs no description.
+#[tokio::test(start_paused = true)]
+async fn a_makers_id_is_found_whatever_its_service_says_of_the_input() {
+    let world = world().await;
+    let id = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
+    emits(&world, "s1", id, &json!({"of": 1})).await;
+    let body = json!({"content": "X", "tool": "render", "input": {"of": 1, "quality": "high"}, "session": "other"});
+    assert_eq!(post(&world, id, &body).await.status(), 200);
+}
+
 /// C2: two open calls fit the address.
 #[tokio::test(start_paused = true)]
 async fn an_address_that_fits_two_open_calls_is_ambiguous() {

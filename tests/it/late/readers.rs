@@ -67,3 +67,34 @@ async fn a_user_that_bodies_name_reads_its_own_results() {
         );
     }
 }
+
+/// M6: everybody who runs a local server has such a key. Off this machine its results would be everybody's.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_many_clients_send_reads_nothing_off_this_machine() {
+    for (listen, wanted) in [
+        ("127.0.0.1:0", 200),
+        ("[::1]:0", 200),
+        ("0.0.0.0:0", 403),
+        ("10.0.0.7:0", 403),
+    ] {
+        let ledger = durable();
+        let world = World::with(|builder| {
+            builder.ledger = ledger;
+            builder.late.services = vec![late::service("tools", None, None)];
+            builder.server.listen = listen.parse().unwrap();
+        });
+        world.otherwise(|_| still::json(200, FINE));
+        let body = json!({"model": "m", "max_tokens": 99, "messages": [says("go")]}).to_string();
+        for (key, wanted) in [("EMPTY", wanted), ("sk-xxx", wanted), ("sk-one", 200)] {
+            let fields = [("authorization", &*format!("Bearer {key}"))];
+            let request = post_with("/anthropic/v1/messages", &fields, body.as_bytes());
+            assert_eq!(world.ask(request).await.status(), 200, "{listen} {key}");
+            world.settle().await;
+            let answer = world.ask(get_with("/ledger/v1/me", &fields)).await;
+            assert_eq!(answer.status(), wanted, "{listen} {key}: {}", answer.text());
+            if wanted == 403 {
+                assert_eq!(answer.json()["error"]["code"], "shared_key");
+            }
+        }
+    }
+}
