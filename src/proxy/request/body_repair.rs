@@ -360,9 +360,12 @@ impl BodyRepair<'_> {
         let is_answered_before = |call: &BodyCall| call.turns_behind > 0;
         let has_old_call = || read.paired.open_calls().any(is_answered_before);
         // Just after a start it is not known yet who has texts. A first message follows no turn, so it has none.
-        let may_have_texts =
-            || recall.survives_restart() && read.outline.messages > 1 && recall.may_have_texts(context.caller);
-        (results.late.is_used() || is_stored) && has_old_call() || recall.has_texts(context.caller) || may_have_texts()
+        let is_continued = recall.survives_restart() && read.outline.messages > 1;
+        let may_have_texts = || {
+            recall.has_texts(context.caller)
+                || results.late.is_used() && is_continued && recall.may_have_texts(context.caller)
+        };
+        (results.late.is_used() || is_stored) && has_old_call() || may_have_texts()
     }
 
     /// Writes a repair to the log, and into the header of the answer.
