@@ -71,15 +71,18 @@ enum Column {
     Read(Shape),
     /// The proxy with profiles, with bodies read.
     Keys,
+    /// The proxy with a tool service, whose calls are recorded.
+    Service,
 }
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     Column::Floor,
     Column::Unread,
     Column::Read(Shape::Balanced),
     Column::Read(Shape::Orphan),
     Column::Read(Shape::Displaced),
     Column::Keys,
+    Column::Service,
 ];
 
 impl Column {
@@ -90,6 +93,7 @@ impl Column {
             Self::Unread => (Who::Ours, Shape::Balanced),
             Self::Read(shape) => (Who::Ours, shape),
             Self::Keys => (Who::Keys, Shape::Balanced),
+            Self::Service => (Who::Service, Shape::Balanced),
         };
         let body = sized(format, shape, bytes);
         verify(stage, who, format, shape, &body);
@@ -109,6 +113,7 @@ fn processor(options: Options, stage: &Stage) {
         "orphan : healthy",
         "displaced : healthy",
         "with profiles : without",
+        "with a service : without",
     ];
     let title = "Processor time of a request: times as long as the floor, or as a healthy one";
     let mut ratios = Table::new(title, head);
@@ -120,6 +125,7 @@ fn processor(options: Options, stage: &Stage) {
         "orphan",
         "displaced",
         "with profiles",
+        "with a service",
     ];
     let mut times = Table::new("Processor time of a request", head);
     let (rounds, sizes) = if options.quick {
@@ -146,7 +152,7 @@ fn processor(options: Options, stage: &Stage) {
                 number(median(pairs.map(|(one, other)| one / other).collect()))
             };
             let name = format!("{} {size}", format.label());
-            ratios.row(&name, [(2, 0), (1, 0), (3, 2), (4, 2), (5, 2)].map(ratio));
+            ratios.row(&name, [(2, 0), (1, 0), (3, 2), (4, 2), (5, 2), (6, 2)].map(ratio));
             times.row(&name, costs.map(|costs| number(median(costs) * 1e6)));
         }
     }

@@ -57,6 +57,17 @@ impl Child {
     /// Starts the shipped proxy with its defaults. Its log goes to a file. Each upstream also exists with three
     /// profiles, as `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
+        Self::antiphon_with(upstream, "")
+    }
+
+    /// Starts the proxy with a tool service that may post results of all calls.
+    pub fn antiphon_with_service(upstream: SocketAddr) -> Self {
+        let token = "0".repeat(64);
+        let service = format!("[services.tools]\ntoken = \"sha256:{token}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n");
+        Self::antiphon_with(upstream, &service)
+    }
+
+    fn antiphon_with(upstream: SocketAddr, sections: &str) -> Self {
         let (listen, admin) = (free(), free());
         let profiles = |name: &str| {
             ["a", "b", "c"]
@@ -72,8 +83,12 @@ impl Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
-        let said = format!("[ledger]\npath = \"{}\"\n{}", ledger.display(), upstreams.concat());
-        fs::write(&file, said).unwrap();
+        let config = format!(
+            "[ledger]\npath = \"{}\"\n{}{sections}",
+            ledger.display(),
+            upstreams.concat()
+        );
+        fs::write(&file, config).unwrap();
         let child = Self::spawn(command.arg("--config").arg(&file), listen);
         fs::remove_file(file).unwrap();
         child

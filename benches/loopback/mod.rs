@@ -25,6 +25,8 @@ pub enum Who {
     Ours,
     /// The proxy, on an upstream with profiles.
     Keys,
+    /// The proxy, with a tool service.
+    Service,
 }
 
 /// The proxy and the floor in front of one mock provider.
@@ -32,21 +34,29 @@ pub struct Stage {
     pub upstream: Child,
     pub floor: Child,
     pub ours: Child,
+    pub service: Child,
 }
 
 impl Stage {
-    /// Starts all three.
+    /// Starts all four.
     pub fn start() -> Self {
         let upstream = Child::upstream();
         let (floor, ours) = (Child::floor(upstream.address), Child::antiphon(upstream.address));
-        Self { upstream, floor, ours }
+        let service = Child::antiphon_with_service(upstream.address);
+        Self {
+            upstream,
+            floor,
+            ours,
+            service,
+        }
     }
 
-    /// Returns one of the two.
+    /// Returns one of them.
     pub fn child(&self, who: Who) -> &Child {
         match who {
             Who::Floor => &self.floor,
             Who::Ours | Who::Keys => &self.ours,
+            Who::Service => &self.service,
         }
     }
 
