@@ -221,20 +221,35 @@ async fn a_placeholder_stays_as_long_as_the_ledger() {
 /// A ledger that can be made to stall or to fail.
 #[derive(Debug)]
 pub(crate) struct SwitchableLedger {
-    inner: MemoryLedger,
+    inner: Arc<MemoryLedger>,
     /// Milliseconds that every operation takes.
-    delay: AtomicU64,
-    pub(crate) stalls: AtomicBool,
-    pub(crate) fails: AtomicBool,
+    delay: Arc<AtomicU64>,
+    pub(crate) stalls: Arc<AtomicBool>,
+    pub(crate) fails: Arc<AtomicBool>,
+    /// `true` once the process of this handle was killed: none of its operations ends any more.
+    is_killed: AtomicBool,
 }
 
 impl SwitchableLedger {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            inner: MemoryLedger::new(LedgerSettings::default(), [7; 32]),
-            delay: AtomicU64::new(0),
-            stalls: AtomicBool::new(false),
-            fails: AtomicBool::new(false),
+            inner: Arc::new(MemoryLedger::new(LedgerSettings::default(), [7; 32])),
+            delay: Arc::default(),
+            stalls: Arc::default(),
+            fails: Arc::default(),
+            is_killed: AtomicBool::new(false),
+        })
+    }
+
+    /// Kills the process that has this handle. Returns the handle of the next one.
+    pub(crate) fn restart(&self) -> Arc<Self> {
+        self.is_killed.store(true, Ordering::Relaxed);
+        Arc::new(Self {
+            inner: Arc::clone(&self.inner),
+            delay: Arc::clone(&self.delay),
+            stalls: Arc::clone(&self.stalls),
+            fails: Arc::clone(&self.fails),
+            is_killed: AtomicBool::new(false),
         })
     }
 
@@ -249,15 +264,22 @@ impl SwitchableLedger {
         self.delay.load(Ordering::Relaxed) > 0 || self.stalls.load(Ordering::Relaxed)
     }
 
+    async fn take_time(&self) {
+        let delay = self.delay.load(Ordering::Relaxed);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        if self.is_killed.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+
     fn through<'l, T: Send + 'l>(&'l self, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
         Box::pin(async move {
             if self.stalls.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
-            let delay = self.delay.load(Ordering::Relaxed);
-            if delay > 0 {
-                tokio::time::sleep(Duration::from_millis(delay)).await;
-            }
+            self.take_time().await;
             if self.fails.load(Ordering::Relaxed) {
                 return Err(LedgerError::Store("no space left".into()));
             }
@@ -272,10 +294,7 @@ impl Ledger for SwitchableLedger {
             return self.through(Box::pin(std::future::pending()));
         }
         Box::pin(async move {
-            let delay = self.delay.load(Ordering::Relaxed);
-            if delay > 0 {
-                tokio::time::sleep(Duration::from_millis(delay)).await;
-            }
+            self.take_time().await;
             self.inner.commit(steps, now).await
         })
     }
