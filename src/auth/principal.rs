@@ -40,6 +40,8 @@ impl PrincipalSettings {
 pub struct Caller {
     principal: Principal,
     account: Principal,
+    /// `true` if many clients send the credential, so that it identifies nobody.
+    is_shared: bool,
 }
 
 impl Caller {
@@ -48,7 +50,19 @@ impl Caller {
         Self {
             principal,
             account: principal,
+            is_shared: false,
         }
+    }
+
+    /// Returns the same caller, whose credential many clients send if `is_shared` is set.
+    #[must_use]
+    pub const fn with_shared_credential(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
+    }
+
+    /// Returns `true` if many clients send this credential: neither a session's name nor a user's tells them apart.
+    pub const fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the owner of everything that is stored for this caller.

@@ -1,9 +1,9 @@
 //! Calls that a compaction has removed from the history of their lane. Their results still belong to the conversation.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
-use moka::ops::compute::Op;
+use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::Instant;
 
 use super::{CHANGE_TRIES_MAX, LateError, LateStore, jobs::LateJob, retention::longest_retention};
@@ -18,14 +18,38 @@ use crate::{
 const VERSION: u8 = 1;
 /// Calls of one lane that are stored. The oldest are forgotten first, and their results wait to be read by their owner.
 const CALLS_MAX: usize = 512;
-const NAME_BYTES: usize = 32;
+/// A flag and a name.
+const CALL_BYTES: usize = 33;
 
-/// The names of a lane's calls that a compaction may have removed, in the order of their history.
+/// A call that stood in a history which was compacted, or could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotedCall {
+    /// The name of its record.
+    pub name: RecordName,
+    /// `true` if the client asked for a summary of the history. Otherwise only a compaction in a later body proves one.
+    pub by_client: bool,
+}
+
+/// The calls of a lane that compactions may have removed, in the order of their history.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CompactedCalls {
-    names: Arc<[RecordName]>,
+pub(super) struct NotedCalls {
+    calls: Arc<[NotedCall]>,
     /// `true` if these include what the ledger has.
     is_read: bool,
+}
+
+/// Memory for the noted calls of all lanes. A forgotten lane is read from the ledger again.
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that a lane counts in addition to its calls.
+const LANE_BYTES: usize = 256;
+
+/// Creates the cache of noted calls.
+pub(super) fn new_cache() -> Cache<(Principal, LaneId), NotedCalls> {
+    let weigh = |_: &(Principal, LaneId), noted: &NotedCalls| {
+        let bytes = noted.calls.len().saturating_mul(CALL_BYTES).saturating_add(LANE_BYTES);
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    };
+    Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build()
 }
 
 /// Access to the calls that compactions have removed.
@@ -33,22 +57,22 @@ pub(super) struct CompactedCalls {
 pub struct Compactions<'l>(pub(super) &'l LateStore);
 
 impl Compactions<'_> {
-    /// Notes the calls of a history that its client or its provider compacts. Does not wait.
+    /// Notes the calls of a history that its client compacts, or lets the provider compact. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
     /// Returns `true` if a write was queued.
-    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[RecordName]) -> bool {
-        if !self.0.is_used() || calls.is_empty() || !self.0.0.callers.is_verified_in_memory(caller) {
+    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> bool {
+        // Clients with one key may choose the same session names.
+        let is_known = !caller.is_shared() && self.0.0.callers.is_verified_in_memory(caller);
+        if !self.0.is_used() || calls.is_empty() || !is_known {
             return false;
         }
         let (principal, mut is_changed) = (caller.principal(), false);
         // In memory first: the next request of the lane may come before the write.
         self.change(principal, lane, |known| {
-            is_changed = calls.iter().any(|call| !known.names.contains(call));
-            is_changed.then(|| CompactedCalls {
-                names: merge_names(&known.names, calls),
-                ..known
-            })
+            let merged = merge_calls(&known.calls, calls);
+            is_changed = merged != known.calls;
+            is_changed.then(|| NotedCalls { calls: merged, ..known })
         });
         if is_changed {
             self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
@@ -57,31 +81,34 @@ impl Compactions<'_> {
         is_changed
     }
 
-    /// Returns the names of the lane's calls that a compaction may have removed.
-    pub async fn find_calls(self, caller: Caller, lane: LaneId, by: Instant) -> Result<Arc<[RecordName]>, Unread> {
+    /// Returns the lane's calls that a compaction may have removed.
+    pub async fn find_calls(self, caller: Caller, lane: LaneId, by: Instant) -> Result<Arc<[NotedCall]>, Unread> {
         let principal = caller.principal();
+        if caller.is_shared() {
+            return Ok(Arc::default());
+        }
         let known = self.0.0.compacted.get(&(principal, lane)).unwrap_or_default();
         if known.is_read || !self.0.0.record_owners.may_have(RecordKind::CompactedCalls, principal) {
-            return Ok(known.names);
+            return Ok(known.calls);
         }
         let read = read_by(&*self.0.0.ledger, vec![lane_key(principal, lane)], by).await;
         let records = self.0.count_unread(read)?;
-        let stored = records.iter().flatten().map(|record| decode_names(&record.value));
-        let stored: Vec<RecordName> = stored.flatten().flatten().collect();
+        let stored = records.iter().flatten().map(|record| decode_calls(&record.value));
+        let stored: Vec<NotedCall> = stored.flatten().flatten().collect();
         self.change(principal, lane, |known| {
-            Some(CompactedCalls {
+            Some(NotedCalls {
                 // Those in memory are newer.
-                names: merge_names(&stored, &known.names),
+                calls: merge_calls(&stored, &known.calls),
                 is_read: true,
             })
         });
-        Ok(self.0.0.compacted.get(&(principal, lane)).unwrap_or_default().names)
+        Ok(self.0.0.compacted.get(&(principal, lane)).unwrap_or_default().calls)
     }
 
-    fn change(self, principal: Principal, lane: LaneId, change: impl FnOnce(CompactedCalls) -> Option<CompactedCalls>) {
+    fn change(self, principal: Principal, lane: LaneId, change: impl FnOnce(NotedCalls) -> Option<NotedCalls>) {
         let entry = self.0.0.compacted.entry((principal, lane));
         drop(entry.and_compute_with(|known| {
-            let known = known.map_or_else(CompactedCalls::default, moka::Entry::into_value);
+            let known = known.map_or_else(NotedCalls::default, moka::Entry::into_value);
             change(known).map_or(Op::Nop, Op::Put)
         }));
     }
@@ -92,14 +119,14 @@ pub(super) async fn store_compacted(
     late: &LateStore,
     principal: Principal,
     lane: LaneId,
-    calls: &[RecordName],
+    calls: &[NotedCall],
 ) -> Result<(), LateError> {
     let key = lane_key(principal, lane);
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let standing = late.0.ledger.read(vec![key], now).await?.into_iter().next().flatten();
-        let stored = standing.as_ref().and_then(|record| decode_names(&record.value));
-        let value = encode_names(&merge_names(&stored.unwrap_or_default(), calls));
+        let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
+        let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), calls));
         // As long as any of their results may wait.
         let expires_at = longest_retention(now, late.0.settings.ttl);
         let step = match standing {
@@ -123,54 +150,77 @@ fn lane_key(principal: Principal, lane: LaneId) -> RecordKey {
     RecordKey::new(RecordKind::CompactedCalls, principal, *lane.as_bytes())
 }
 
-/// Returns the names of both lists, each once, without the oldest above the limit.
-fn merge_names(older: &[RecordName], newer: &[RecordName]) -> Arc<[RecordName]> {
-    let kept = older.iter().filter(|name| !newer.contains(name));
-    let names: Vec<RecordName> = kept.chain(newer).copied().collect();
-    let surplus = names.len().saturating_sub(CALLS_MAX);
-    names.get(surplus..).unwrap_or_default().into()
+/// Returns the calls of both lists, each once, without the oldest above the limit.
+fn merge_calls(older: &[NotedCall], newer: &[NotedCall]) -> Arc<[NotedCall]> {
+    let in_newer: HashSet<&RecordName> = newer.iter().map(|call| &call.name).collect();
+    let by_client: HashSet<&RecordName> = older
+        .iter()
+        .filter(|call| call.by_client)
+        .map(|call| &call.name)
+        .collect();
+    let older_only = older.iter().filter(|call| !in_newer.contains(&call.name)).copied();
+    let newer = newer.iter().map(|call| NotedCall {
+        // What one compaction has proven, a later turn does not undo.
+        by_client: call.by_client || by_client.contains(&call.name),
+        ..*call
+    });
+    let calls: Vec<NotedCall> = older_only.chain(newer).collect();
+    let surplus = calls.len().saturating_sub(CALLS_MAX);
+    calls.get(surplus..).unwrap_or_default().into()
 }
 
-fn encode_names(names: &[RecordName]) -> Bytes {
+fn encode_calls(calls: &[NotedCall]) -> Bytes {
     let mut bytes = vec![VERSION];
-    bytes.extend(names.iter().flatten());
+    for call in calls {
+        bytes.push(u8::from(call.by_client));
+        bytes.extend(call.name);
+    }
     bytes.into()
 }
 
-/// Decodes the names of a record. Returns `None` for another version.
-fn decode_names(bytes: &[u8]) -> Option<Vec<RecordName>> {
+/// Decodes the calls of a record. Returns `None` for another version.
+fn decode_calls(bytes: &[u8]) -> Option<Vec<NotedCall>> {
     let (VERSION, rest) = bytes.split_first().map(|(version, rest)| (*version, rest))? else {
         return None;
     };
-    let (names, rest) = rest.as_chunks::<NAME_BYTES>();
-    rest.is_empty().then(|| names.to_vec())
+    let (calls, rest) = rest.as_chunks::<CALL_BYTES>();
+    let decode = |[by_client, name @ ..]: &[u8; CALL_BYTES]| NotedCall {
+        name: *name,
+        by_client: *by_client == 1,
+    };
+    rest.is_empty().then(|| calls.iter().map(decode).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_oldest_names_are_forgotten_first() {
-        let name = |number: usize| {
-            let mut name = [0; 32];
-            name[..8].copy_from_slice(&number.to_le_bytes());
-            name
-        };
-        let older: Vec<RecordName> = (0..CALLS_MAX).map(name).collect();
-        let merged = merge_names(&older, &[name(1), name(CALLS_MAX)]);
-        assert_eq!(merged.len(), CALLS_MAX);
-        assert!(!merged.contains(&name(0)));
-        assert_eq!(merged[CALLS_MAX - 2..], [name(1), name(CALLS_MAX)]);
+    fn noted(number: usize, by_client: bool) -> NotedCall {
+        let mut name = [0; 32];
+        name[..8].copy_from_slice(&number.to_le_bytes());
+        NotedCall { name, by_client }
     }
 
     #[test]
-    fn stored_names_are_read_as_a_whole_or_not_at_all() {
-        let names = [[1; 32], [2; 32]];
-        let bytes = encode_names(&names);
-        assert_eq!(decode_names(&bytes), Some(names.to_vec()));
+    fn the_oldest_calls_are_forgotten_first() {
+        let older: Vec<NotedCall> = (0..CALLS_MAX).map(|number| noted(number, number == 1)).collect();
+        let merged = merge_calls(&older, &[noted(1, false), noted(CALLS_MAX, false)]);
+        assert_eq!(merged.len(), CALLS_MAX);
+        assert!(!merged.contains(&noted(0, false)));
+        assert_eq!(merged[CALLS_MAX - 2..], [noted(1, true), noted(CALLS_MAX, false)]);
+        // A long history that is noted again changes nothing.
+        let long: Vec<NotedCall> = (0..CALLS_MAX + 90).map(|number| noted(number, false)).collect();
+        let merged = merge_calls(&[], &long);
+        assert_eq!(merge_calls(&merged, &long), merged);
+    }
+
+    #[test]
+    fn stored_calls_are_read_as_a_whole_or_not_at_all() {
+        let calls = [noted(1, true), noted(2, false)];
+        let bytes = encode_calls(&calls);
+        assert_eq!(decode_calls(&bytes), Some(calls.to_vec()));
         for bytes in [&bytes[..bytes.len() - 1], &[], &[VERSION + 1]] {
-            assert_eq!(decode_names(bytes), None);
+            assert_eq!(decode_calls(bytes), None);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{calls::CallQuery, records::RecordedCall};
+use super::{calls::CallQuery, compactions::NotedCall, records::RecordedCall};
 use crate::{
     auth::Principal,
     ledger::{Index, RecordKey, RecordName},
@@ -35,7 +35,7 @@ pub enum LateJob {
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
     /// Stores calls that a compaction may have removed from the history of their lane.
-    Compacted(Principal, LaneId, Box<[RecordName]>),
+    Compacted(Principal, LaneId, Box<[NotedCall]>),
 }
 
 impl fmt::Debug for LateJob {

@@ -38,7 +38,7 @@ use moka::sync::Cache;
 use tokio::{sync::mpsc, time::Instant};
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
-pub use compactions::Compactions;
+pub use compactions::{Compactions, NotedCall};
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use jobs::{LateJob, NewCall};
@@ -100,7 +100,7 @@ struct LateStoreInner {
     /// Calls whose posted results were put into a request.
     given: Cache<RecordKey, ()>,
     /// Calls that compactions may have removed from the history of their lane.
-    compacted: Cache<(Principal, LaneId), compactions::CompactedCalls>,
+    compacted: Cache<(Principal, LaneId), compactions::NotedCalls>,
     /// Parked results whose matches settle at a known time.
     settle_queue: Arc<SettleQueue>,
     jobs: mpsc::Sender<QueuedJob<LateJob>>,
@@ -138,7 +138,7 @@ impl LateStore {
             feed: feed::FeedSender::default(),
             load_cooldowns: bounded_cache(),
             given: bounded_cache(),
-            compacted: bounded_cache(),
+            compacted: compactions::new_cache(),
             settle_queue: Arc::default(),
             jobs,
         }));
@@ -468,11 +468,16 @@ impl LateStore {
     /// Counts a lost job.
     fn note_lost(&self, job: &LateJob) {
         self.0.telemetry.record_late_event("lost");
-        if let LateJob::Record(new_records) = job {
+        match job {
             // The next request that shows these calls must record them.
-            for new in new_records {
-                self.0.recorded.invalidate(&new.observed);
+            LateJob::Record(new_records) => {
+                for new in new_records {
+                    self.0.recorded.invalidate(&new.observed);
+                }
             }
+            // The next compaction must note its calls.
+            LateJob::Compacted(principal, lane, _) => self.0.compacted.invalidate(&(*principal, *lane)),
+            _ => {}
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The caller of an exchange, identified by the credential that it presents. Only `BodyRepair` may narrow it later, to
 //! the user that a trusted body names.
 
-use std::borrow::Cow;
-
 use http::{HeaderMap, HeaderValue, Request};
 
 use super::{
@@ -33,28 +31,27 @@ pub(super) fn identify_caller<B>(
     let (tokens, query) = (&path.settings.client_tokens, request.uri().query());
     let account = credential::authenticate_client(tokens, &path.principal_key, request.headers(), query, has_profiles);
     let account = account.map_err(ProxyError::Refused)?;
-    add_header_user(path, account.principal, request.headers()).map_err(ProxyError::Refused)
+    let is_shared = account.token.is_none() && has_shared_key(path, request.headers(), query);
+    let caller = Caller::of_account(account.principal).with_shared_credential(is_shared);
+    add_header_user(path, caller, request.headers()).map_err(ProxyError::Refused)
 }
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.
 pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> LedgerReader {
     let (head, query) = (request.headers(), request.uri().query());
-    let Some(caller) = named_reader(path, head, query) else {
-        return LedgerReader::Unknown;
-    };
-    let settings = &path.settings;
-    let is_local = path.own_address.is_some_and(|address| address.is_loopback());
-    // A user of a shared key is told apart by name, and on one machine all clients may be one person's.
-    let is_account = caller.is_authenticated()
-        && caller.principal() == caller.account()
-        && !settings.principals.is_single
-        && !is_local;
-    let is_shared =
-        |secret: Cow<'_, [u8]>| is_shared_key(&secret) && settings.client_tokens.find_name(&secret).is_none();
-    if is_account && !head.contains_key(headers::CLIENT_TOKEN) && presented_secrets(head, query).all(is_shared) {
-        return LedgerReader::SharedKey;
+    match named_reader(path, head, query) {
+        Some(caller) if caller.is_shared() => LedgerReader::SharedKey,
+        Some(caller) => LedgerReader::Known(caller),
+        None => LedgerReader::Unknown,
     }
-    LedgerReader::Known(caller)
+}
+
+/// Returns `true` if the only keys of a request are ones that many clients send.
+fn has_shared_key(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> bool {
+    // On one machine all clients may be one person's.
+    let is_local = path.own_address.is_some_and(|address| address.is_loopback());
+    let mut secrets = presented_secrets(head, query).peekable();
+    !is_local && secrets.peek().is_some() && secrets.all(|secret| is_shared_key(&secret))
 }
 
 /// Returns the caller that the credential of a request to the ledger API names.
@@ -67,11 +64,11 @@ fn named_reader(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> Optio
     let account = credential::authenticate_client(tokens, &path.principal_key, head, query, false).ok()?;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
     let token = || presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
-    let principal = match account.token {
-        None => token().map_or(account.principal, |name| Principal::of_token(&path.principal_key, name)),
-        Some(_) => account.principal,
-    };
-    let caller = add_header_user(path, principal, head).ok()?;
+    let token = account.token.or_else(token);
+    let principal = token.map_or(account.principal, |name| Principal::of_token(&path.principal_key, name));
+    let is_shared = token.is_none() && has_shared_key(path, head, query);
+    let caller = Caller::of_account(principal).with_shared_credential(is_shared);
+    let caller = add_header_user(path, caller, head).ok()?;
     // A read has no body that could name its user.
     let mut users = head.get_all(headers::USER).iter();
     match (users.next(), users.next()) {
@@ -88,20 +85,23 @@ fn is_user_name(value: &HeaderValue) -> bool {
 }
 
 /// Re-scopes an account to the user that the trusted header names, if such a header is configured.
-fn add_header_user(path: &DataPath, account: Principal, headers: &HeaderMap) -> Result<Caller, RequestRefusal> {
+fn add_header_user(path: &DataPath, caller: Caller, headers: &HeaderMap) -> Result<Caller, RequestRefusal> {
     let settings = &path.settings.principals;
     if settings.is_single {
         // The operator has declared that all clients on this machine are one.
         return Ok(Caller::of_account(Principal::of_all_clients(&path.principal_key)));
     }
-    let caller = Caller::of_account(account);
     let Some(name) = &settings.user_header else {
         return Ok(caller);
     };
     let mut users = headers.get_all(name).iter();
     match (users.next(), users.next()) {
         (None, _) => Ok(caller),
-        (Some(user), None) if is_user_name(user) => Ok(caller.with_user(&path.principal_key, user.as_bytes())),
+        (Some(user), None) if is_user_name(user) => {
+            let user = caller.with_user(&path.principal_key, user.as_bytes());
+            // The gateway that names the user has authenticated it.
+            Ok(user.with_shared_credential(false))
+        }
         // Empty, too long or repeated: a guess could mix the records of two users.
         _ => Err(RequestRefusal::User),
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::late_results::LateResults;
 use crate::{
     digest::digest_of,
-    late::{LateStore, NamedResult, matching::is_call_of_body, records::RecordedCall},
+    late::{LateStore, NamedResult, NotedCall, matching::is_call_of_body, records::RecordedCall},
     ledger::{RecordName, Unread},
     recall::APPENDED_CALLS_MAX,
     repair::{
@@ -22,8 +22,8 @@ pub(super) struct BodyCalls<'v> {
     plain: &'v Bytes,
     calls: &'v [BodyCall],
     by_name: HashMap<RecordName, &'v BodyCall>,
-    /// Calls that a compaction has removed from the body.
-    compacted: HashSet<RecordName>,
+    /// Calls that a compaction has removed from the body, in the order of their history.
+    compacted: Vec<RecordName>,
 }
 
 /// Calls with a posted result which the body may lack.
@@ -35,12 +35,14 @@ pub(super) struct LackingCalls<'v> {
 }
 
 impl<'v> BodyCalls<'v> {
-    /// Indexes the calls of a body. `compacted` are the calls that a compaction of the lane may have removed.
+    /// Indexes the calls of a body. `noted` are those of its lane that a compaction may have removed. A body that contains
+    /// a compaction by the provider has `has_compaction` set.
     pub(super) fn new(
         results: &'v LateResults,
         plain: &'v Bytes,
         calls: &'v [BodyCall],
-        compacted: &[RecordName],
+        noted: &[NotedCall],
+        has_compaction: bool,
     ) -> Self {
         let lane = results.lane.map(|lane| lane.id);
         let mut by_name = HashMap::new();
@@ -52,12 +54,13 @@ impl<'v> BodyCalls<'v> {
             }
         }
         // A compaction removes the oldest calls. A history that lacks later ones is another branch.
-        let is_gone = |name: &&RecordName| !by_name.contains_key(*name);
+        let gone = noted.iter().take_while(|call| !by_name.contains_key(&call.name));
+        let removed = gone.filter(|call| call.by_client || has_compaction);
         Self {
             results,
             plain,
             calls,
-            compacted: compacted.iter().take_while(is_gone).copied().collect(),
+            compacted: removed.map(|call| call.name).collect(),
             by_name,
         }
     }

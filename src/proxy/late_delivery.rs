@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{catch_core_panic::catch_core_panic, lacking_results::BodyCalls, late_results::LateResults};
 use crate::{
-    conversation::Outline,
+    conversation::{BodyField, Outline},
     late::NamedResult,
     ledger::{RecordName, Unread},
     recall::AppendedText,
@@ -44,8 +44,7 @@ pub(super) struct LateTexts {
 #[derive(Clone, Debug)]
 pub(super) struct LastText {
     pub(super) anchor: Anchor,
-    /// Calls whose results it contains.
-    pub(super) calls: Vec<RecordName>,
+    pub(super) appended: Arc<AppendedText>,
     /// The body without it.
     pub(super) body_without: Bytes,
 }
@@ -64,15 +63,15 @@ struct PlacedTexts {
     texts: Vec<(usize, LateText)>,
     /// Calls whose results they are.
     calls: HashSet<RecordName>,
-    /// The anchor and the calls of the last text. `None` if a turn of the assistant follows it.
-    last: Option<(Anchor, Vec<RecordName>)>,
+    /// The last text with its anchor. `None` if a turn of the assistant follows it.
+    last: Option<(Anchor, Arc<AppendedText>)>,
 }
 
 impl PlacedTexts {
-    fn add(&mut self, place: &LatePlace, anchor: Anchor, appended: &AppendedText) {
+    fn add(&mut self, place: &LatePlace, anchor: Anchor, appended: &Arc<AppendedText>) {
         self.texts.push((place.message, appended.late.clone()));
         self.calls.extend(&appended.calls);
-        self.last = (!place.is_answered).then(|| (anchor, appended.calls.clone()));
+        self.last = (!place.is_answered).then(|| (anchor, Arc::clone(appended)));
     }
 
     /// Returns the body with the texts. `None` if there are none.
@@ -80,7 +79,7 @@ impl PlacedTexts {
         let append = |texts: &[(usize, LateText)]| catch_core_panic(|| append_texts(paired, plain, texts).ok());
         let (_, others) = self.texts.split_last()?;
         let body = append(&self.texts)?;
-        let last = self.last.and_then(|(anchor, calls)| {
+        let last = self.last.and_then(|(anchor, appended)| {
             let body_without = if others.is_empty() {
                 Some(plain.clone())
             } else {
@@ -88,7 +87,7 @@ impl PlacedTexts {
             };
             Some(LastText {
                 anchor,
-                calls,
+                appended,
                 body_without: body_without?,
             })
         });
@@ -122,7 +121,7 @@ impl LateDelivery<'_> {
         // What stays unknown is noticed, and counted, where it is needed.
         drop(tokio::join!(
             results.recall.load_texts(caller, deadline),
-            results.compacted_calls(deadline),
+            results.noted_calls(deadline),
             results.pinned_answers(&open, deadline),
             results.late.load_posted(caller, deadline),
         ));
@@ -149,7 +148,8 @@ impl LateDelivery<'_> {
             return Ok(None);
         }
         // Boxed, because it is rare and the future of every exchange would be larger otherwise.
-        Box::pin(self.find_and_insert(plain, paired, may_add)).await
+        let declares_tools = outline.field(BodyField::Tools).is_some();
+        Box::pin(self.find_and_insert(plain, paired, may_add, declares_tools)).await
     }
 
     /// Does the work of [`LateDelivery::insert_late_texts`]. New results are put in if `may_add` is set.
@@ -158,6 +158,7 @@ impl LateDelivery<'_> {
         plain: &Bytes,
         paired: &Paired<'_>,
         may_add: bool,
+        declares_tools: bool,
     ) -> Result<Option<WithLateTexts>, Unread> {
         let caller = self.results.caller;
         let LedgerWait { deadline, is_patient } = self.wait;
@@ -165,7 +166,7 @@ impl LateDelivery<'_> {
         if !self.results.late.callers().verify(caller, deadline).await? {
             return Ok(None);
         }
-        let compacted = self.results.compacted_calls(deadline).await?;
+        let noted = self.results.noted_calls(deadline).await?;
         let lane = self.results.certain_lane();
         let options = PlaceOptions {
             in_loops: self.results.late.delivers_in_loops(),
@@ -175,7 +176,9 @@ impl LateDelivery<'_> {
         else {
             return Ok(None);
         };
-        let calls = BodyCalls::new(self.results, plain, &calls, &compacted);
+        // A request without tools is none of the conversation: clients ask for titles and topics under the same session.
+        let noted = if declares_tools { &noted[..] } else { &[] };
+        let calls = BodyCalls::new(self.results, plain, &calls, noted, paired.has_compaction());
         let in_lane = |place: &LatePlace| Some(place.anchor_in_lane(lane?.as_bytes()));
         let anchors: Vec<Anchor> = places
             .iter()

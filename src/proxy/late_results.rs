@@ -3,12 +3,12 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use http::HeaderValue;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, FoundResult, LateStore, ObservedCall},
+    late::{CallQuery, FoundResult, LateStore, NotedCall, ObservedCall},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
     repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong},
@@ -16,7 +16,7 @@ use crate::{
     wire::{Format, json::Json, watch::EmittedCalls},
 };
 
-/// Longest time that the end of an answer waits for its calls to be recorded.
+/// Longest time that the end of an answer, or a compaction, waits for its calls to be recorded.
 const RECORDING_MAX: Duration = Duration::from_millis(50);
 
 /// The recording of the calls of one answer. It ends with the write, or after 50 ms.
@@ -133,20 +133,20 @@ impl LateResults {
     /// Notes the calls of a history that its client compacts, or lets the provider compact.
     ///
     /// A later history of the lane may lack them, and is still the same conversation. A guessed lane proves nothing.
-    pub(super) async fn note_compaction(&self, calls: &[BodyCall], by: Instant) {
+    pub(super) async fn note_compaction(&self, calls: &[BodyCall], by_client: bool) {
         let Some(lane) = self.certain_lane() else { return };
         let names = calls
             .iter()
             .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
-        let names: Vec<RecordName> = names.collect();
-        if self.late.compactions().note_calls(self.caller, lane, &names) {
+        let noted: Vec<NotedCall> = names.map(|name| NotedCall { name, by_client }).collect();
+        if self.late.compactions().note_calls(self.caller, lane, &noted) {
             // Stored before the provider summarises them. A slow ledger stores them later.
-            drop(timeout_at(by, self.late.flush_jobs()).await);
+            drop(timeout(RECORDING_MAX, self.late.flush_jobs()).await);
         }
     }
 
-    /// Returns the names of the lane's calls that a compaction may have removed from the body.
-    pub(super) async fn compacted_calls(&self, by: Instant) -> Result<Arc<[RecordName]>, Unread> {
+    /// Returns the lane's calls that a compaction may have removed from the body.
+    pub(super) async fn noted_calls(&self, by: Instant) -> Result<Arc<[NotedCall]>, Unread> {
         match self.certain_lane() {
             Some(lane) => self.late.compactions().find_calls(self.caller, lane, by).await,
             None => Ok(Arc::default()),

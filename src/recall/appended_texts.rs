@@ -2,12 +2,7 @@
 //!
 //! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
@@ -29,6 +24,10 @@ const TEXT_OVERHEAD_BYTES: usize = 192;
 const LEDGER_COOLDOWN: Duration = Duration::from_secs(5);
 /// Callers in a cooldown. A forgotten one waits once more.
 const COOLDOWNS_MAX: u64 = 10_000;
+/// Texts of requests that wait for their provider. One that was forgotten stays, whatever becomes of its request.
+const UNACCEPTED_MAX: u64 = 10_000;
+/// Time for which such a text is known: longer than any exchange.
+const UNACCEPTED_TTL: Duration = Duration::from_secs(2 * 60 * 60);
 /// The first byte of a record without media: the rest is the text.
 const VERSION: u8 = 1;
 /// The first byte of a record with media: the text and each block begin with their length.
@@ -119,8 +118,6 @@ type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
 #[derive(Clone, Debug)]
 struct TextsOfCaller {
     by_anchor: TextsByAnchor,
-    /// The anchors of texts that no provider has accepted yet.
-    unaccepted: HashSet<Anchor>,
     /// `true` if these are all: no other anchor of this caller has a text.
     is_complete: bool,
 }
@@ -132,6 +129,17 @@ pub(super) struct AppendedTexts {
     /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
     /// failed ledger one after the other.
     cooldowns: Cache<Caller, Instant>,
+    /// The texts of requests that no provider has accepted yet.
+    unaccepted: Cache<(Caller, Anchor), RequestState>,
+}
+
+/// The state of the request that has stored a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestState {
+    /// The request waits for its provider.
+    Sent,
+    /// The request has failed, and its text was removed.
+    Failed,
 }
 
 impl AppendedTexts {
@@ -148,6 +156,10 @@ impl AppendedTexts {
         Self {
             by_caller: cache.time_to_live(lasts).build(),
             cooldowns: Cache::new(COOLDOWNS_MAX),
+            unaccepted: Cache::builder()
+                .max_capacity(UNACCEPTED_MAX)
+                .time_to_live(UNACCEPTED_TTL)
+                .build(),
         }
     }
 
@@ -207,6 +219,8 @@ pub(super) async fn read_texts(
         if !own.is_complete {
             find_older_texts(store, caller, anchors, &mut found, deadline).await?;
         }
+        // Their removal may still be on its way to the ledger.
+        found.retain(|anchor, _| texts.unaccepted.get(&(caller, *anchor)) != Some(RequestState::Failed));
         Ok(found)
     };
     let read = store.count_unread(read.await);
@@ -234,7 +248,6 @@ async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant)
     let records = listed.map_err(|_| Unread)?.map_err(|_| Unread)?;
     let read = TextsOfCaller {
         by_anchor: records.iter().filter_map(decode_text).collect(),
-        unaccepted: HashSet::new(),
         is_complete: records.len() < ROWS_MAX,
     };
     Ok(store.appended_texts.cache_texts(caller, read))
@@ -296,42 +309,45 @@ pub(super) async fn store_text(
         }
     };
     let stored = Arc::new(stored);
-    store.appended_texts.change_texts(caller, |own| {
-        own.by_anchor.insert(anchor, Arc::clone(&stored));
-        if is_new {
-            own.unaccepted.insert(anchor);
-        }
-    });
+    let texts = &store.appended_texts;
+    let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
+    texts.change_texts(caller, add);
+    if is_new {
+        texts.unaccepted.insert((caller, anchor), RequestState::Sent);
+    }
     Some((stored, is_new))
 }
 
 /// Notes that a provider has accepted a text: it stays in its message.
-pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    if is_unaccepted(store, caller, anchor) {
-        store.appended_texts.change_texts(caller, |own| {
-            own.unaccepted.remove(&anchor);
-        });
+pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
+    let texts = &store.appended_texts;
+    // Another request stored the text, and has removed it when it failed.
+    if texts.unaccepted.remove(&(caller, anchor)) == Some(RequestState::Failed)
+        && let Some(value) = appended.encode()
+    {
+        let expires_at = clock::unix_time() + store.settings.record_ttl;
+        let insert = CommitStep::insert_record(anchor_key(caller, anchor), value, expires_at);
+        // Behind the removal, which may still be on its way.
+        store.write_behind.queue_write(insert);
+        let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(appended)));
+        texts.change_texts(caller, add);
     }
 }
 
 /// Removes a text whose request has failed, unless a provider has accepted it in another request.
 pub(super) fn roll_back_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    if is_unaccepted(store, caller, anchor) {
+    let texts = &store.appended_texts;
+    if texts.unaccepted.get(&(caller, anchor)) == Some(RequestState::Sent) {
+        texts.unaccepted.insert((caller, anchor), RequestState::Failed);
         remove_text(store, caller, anchor);
     }
 }
 
-fn is_unaccepted(store: &AnswerStoreState, caller: Caller, anchor: Anchor) -> bool {
-    let own = store.appended_texts.by_caller.get(&caller);
-    own.is_some_and(|own| own.unaccepted.contains(&anchor))
-}
-
 /// Removes a text that no provider has accepted.
 pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    store.appended_texts.change_texts(caller, |own| {
-        own.by_anchor.remove(&anchor);
-        own.unaccepted.remove(&anchor);
-    });
+    store
+        .appended_texts
+        .change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
     // These records are never replaced, so they all have the first version.
     store.write_behind.queue_write(CommitStep::Remove {
         key: anchor_key(caller, anchor),

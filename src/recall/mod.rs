@@ -437,8 +437,8 @@ impl AnswerStore {
     }
 
     /// Notes that a provider has accepted a text. Does not wait.
-    pub fn accept_text(&self, caller: Caller, anchor: Anchor) {
-        appended_texts::accept_text(&self.0, caller, anchor);
+    pub fn accept_text(&self, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
+        appended_texts::accept_text(&self.0, caller, anchor, appended);
     }
 
     /// Removes a text whose request has failed, unless a provider has accepted it in another request. Does not wait.

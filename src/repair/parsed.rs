@@ -362,6 +362,12 @@ impl<'b> Paired<'b> {
         self.histories.iter().flat_map(PairedHistory::answered_calls).collect()
     }
 
+    /// Returns `true` if the only history contains a compaction by the provider.
+    pub fn has_compaction(&self) -> bool {
+        self.only_conversation()
+            .is_some_and(|conversation| conversation.compaction.is_some())
+    }
+
     /// Describes every call of the only history. Empty for a batch.
     pub fn all_calls(&self) -> Vec<BodyCall> {
         let whole = self.only_history();

@@ -79,13 +79,18 @@ pub async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
 /// As [`ask`], with other headers.
 pub async fn ask_with(world: &World, fields: &[(&str, &str)], log: &[Value]) -> Answer {
     let fields = [&[("x-api-key", "sk-one")], fields].concat();
-    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+    let body = json!({"model": "m", "max_tokens": 99, "messages": log, "tools": tools()}).to_string();
     let answer = world
         .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
         .await;
     world.settle().await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
     answer
+}
+
+/// Returns the tools that the conversations declare.
+pub fn tools() -> Value {
+    json!([{"name": "render", "input_schema": {"type": "object"}}])
 }
 
 /// Posts a result as the service `tools`, without an owner.

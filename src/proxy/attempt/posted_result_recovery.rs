@@ -74,7 +74,7 @@ pub(super) fn plan_resend(
     }
     let resend = catch_core_panic(|| recovery.resend_without(&calls, text.as_ref(), context))?;
     let left_out = restored.into_iter().map(|(_, name)| name);
-    let in_text = text.iter().flat_map(|text| text.calls.iter().copied());
+    let in_text = text.iter().flat_map(|text| text.appended.calls.iter().copied());
     Some(ResendWithout {
         left_out: left_out.chain(in_text).collect(),
         resend,

@@ -1,5 +1,7 @@
 //! The plan of one body: what is known for its open calls is looked up, put in, and pinned before it is sent.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
@@ -43,10 +45,11 @@ pub(super) struct PreparedBody {
 }
 
 impl PreparedBody {
-    /// Returns `true` if the only edits are results that tool services have posted, in the places of their calls.
-    pub(super) fn restores_posted_results_only(&self) -> bool {
-        let mut actions = self.report.actions.keys();
-        self.appended == 0 && actions.all(|action| *action == Action::Restore) && self.sent.lookup.knows_posted_only()
+    /// Returns `true` if every finding is mended by a result that a tool service has posted, in the place of its call.
+    pub(super) fn is_completed_by_posted_results(&self) -> bool {
+        let restored = self.report.actions.get(&Action::Restore).copied().unwrap_or_default();
+        let is_restored = restored == self.report.findings.len() && self.report.actions.len() == 1;
+        is_restored && self.appended == 0 && self.sent.lookup.knows_posted_only()
     }
 }
 
@@ -73,6 +76,8 @@ pub(super) struct BodyPlanner<'x> {
     /// `true` if the request asks for the conversation's next turn. Counts, batches and compactions use what is known,
     /// but pin nothing.
     pub(super) asks_for_turn: bool,
+    /// `true` in strict mode: no late result is put at the end of a message.
+    pub(super) is_strict: bool,
 }
 
 impl BodyPlanner<'_> {
@@ -95,7 +100,7 @@ impl BodyPlanner<'_> {
         } = read;
         let (reader, caller) = (self.reader, context.caller);
         // The lane continued without results of its calls: tool services may learn that no client waits for them.
-        if self.asks_for_turn && context.has_detached_calls {
+        if self.asks_for_turn && context.has_detached_calls && !self.is_strict {
             results.detach_lane();
         }
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
@@ -103,7 +108,9 @@ impl BodyPlanner<'_> {
             paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
         }
         if (context.is_compaction || outline.may_compact) && results.late.is_used() {
-            results.note_compaction(&paired.all_calls(), deadline).await;
+            results
+                .note_compaction(&paired.all_calls(), context.is_compaction)
+                .await;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
@@ -119,9 +126,14 @@ impl BodyPlanner<'_> {
         };
         let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
         let delivery = LateDelivery { results, wait };
-        let late = delivery.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn);
+        let late = if self.is_strict {
+            Ok(None)
+        } else {
+            let inserted = delivery.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn);
+            inserted.await
+        };
         let late_body;
-        let (late, is_unread) = late.await.map_or((None, true), |late| (late, false));
+        let (late, is_unread) = late.map_or((None, true), |late| (late, false));
         if let Some(late) = late {
             late_body = late.body;
             // The bytes have changed. If they cannot be read again, late texts are left out.
@@ -198,7 +210,10 @@ impl BodyPlanner<'_> {
             answers,
             posted_calls: lookup.posted_calls.clone(),
             stored_anchor: None,
-            last_anchor: texts.last.as_ref().map(|last| last.anchor),
+            last_text: texts
+                .last
+                .as_ref()
+                .map(|last| (last.anchor, Arc::clone(&last.appended))),
             plain: plain.clone(),
             outline,
             repeat_watch,

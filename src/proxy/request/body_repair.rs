@@ -129,6 +129,7 @@ impl BodyRepair<'_> {
             reader: self.reader(),
             headers: self.headers,
             asks_for_turn: self.asks_for_turn(context),
+            is_strict: self.mode == Mode::Strict,
         }
     }
 
@@ -183,7 +184,7 @@ impl BodyRepair<'_> {
         if mode == Mode::Strict && lacks_results_only(&report) && self.path.late.is_used() {
             let before = read.plain.clone();
             let filled = self.fill_strict_body(received, read, context, ledger_budget, log);
-            if let Some(outgoing) = Box::pin(filled).await {
+            if let Some(outgoing) = Box::pin(filled).await? {
                 return Ok(outgoing);
             }
             log.queue_structure(&report, self.wire, before, None);
@@ -231,18 +232,28 @@ impl BodyRepair<'_> {
         context: RequestContext,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Option<OutgoingBody> {
+    ) -> Result<Option<OutgoingBody>, ProxyError> {
         // What the client has dropped is a finding of strict mode, and is never put back.
         read.continuity = None;
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let prepared = self.prepare_body(read, &context, &results, &mut ledger_budget).await;
-        let prepared = prepared.ok().filter(PreparedBody::restores_posted_results_only)?;
+        let Ok(prepared) = prepared else { return Ok(None) };
+        // Without the ledger it is not known whether the body is complete.
+        if prepared.is_unread && self.path.settings.on_outage != OnOutage::Degrade {
+            return Err(ProxyError::LedgerAway);
+        }
+        if !prepared.is_completed_by_posted_results() {
+            return Ok(None);
+        }
+        if self.asks_for_turn(&context) && context.has_detached_calls {
+            results.detach_lane();
+        }
         let outgoing = self.finish_repair(received, before, prepared, context, ledger_budget, log);
         // No resend: it would answer the call with a placeholder.
-        Some(OutgoingBody {
+        Ok(Some(OutgoingBody {
             sent_body: None,
             ..outgoing
-        })
+        }))
     }
 
     /// Repairs the body, and pins the answers that its calls get for the first time.
@@ -301,6 +312,9 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> OutgoingBody {
         let results = context.late_results(self.path, self.wire.format);
+        // From now on a service cannot correct or withdraw them.
+        let posted = prepared.sent.lookup.posted_calls.values();
+        results.late.note_given(results.caller, posted.copied());
         let PreparedBody {
             sent,
             mut report,

@@ -1,6 +1,6 @@
 //! Pins created for an in-flight request: committed on a 2xx, rolled back on drop.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 
@@ -33,8 +33,8 @@ pub(in crate::proxy) struct PendingPins {
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
     /// Anchor of the late text that a resend was the first to store. `None` if there is none.
     pub(in crate::proxy) stored_anchor: Option<Anchor>,
-    /// Anchor of the late text of the last message. `None` if it has none.
-    pub(in crate::proxy) last_anchor: Option<Anchor>,
+    /// Late text of the last message with its anchor. `None` if the message has none.
+    pub(in crate::proxy) last_text: Option<(Anchor, Arc<AppendedText>)>,
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
@@ -57,7 +57,7 @@ impl PendingPins {
             answers: CallAnswers::default(),
             posted_calls: HashMap::new(),
             stored_anchor: None,
-            last_anchor: None,
+            last_text: None,
             plain,
             outline,
             repeat_watch: None,
@@ -83,8 +83,8 @@ impl PendingPins {
         used.append(&mut self.answers.assigned);
         recall.commit_answers(scope, &used);
         self.stored_anchor = None;
-        if let Some(anchor) = self.last_anchor.take() {
-            recall.accept_text(scope.caller, anchor);
+        if let Some((anchor, appended)) = self.last_text.take() {
+            recall.accept_text(scope.caller, anchor, &appended);
         }
         if let Some(watch) = self.repeat_watch.take() {
             watch.note_calls();
@@ -150,10 +150,10 @@ impl Drop for PendingPins {
             .roll_back_answers(self.late_results.pin_scope(), &self.answers.assigned);
         self.remove_placed_text();
         // The user may go on from an older answer to the message, which the model gave without the text.
-        if let Some(anchor) = self.last_anchor {
+        if let Some((anchor, _)) = &self.last_text {
             self.late_results
                 .recall
-                .roll_back_text(self.late_results.caller, anchor);
+                .roll_back_text(self.late_results.caller, *anchor);
         }
     }
 }

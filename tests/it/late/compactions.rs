@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     app::post_with,
     kept::durable,
-    late::{FINE, answered, ask, ask_with, calls, last_body, outstanding, post, says, world_over},
+    late::{FINE, answered, ask, ask_with, calls, last_body, outstanding, post, says, service, tools, world_over},
     still::{self, World},
 };
 
@@ -83,7 +83,7 @@ async fn a_result_follows_its_conversation_over_a_compaction() {
         for _ in 0..2 {
             ask(&now, &session, &log).await;
             assert_eq!(films(&now), 1);
-            let (history, _) = first.rsplit_once(']').unwrap();
+            let (history, _) = first.split_once("],\"tools\"").unwrap();
             assert!(last_body(&now).starts_with(history), "{}", last_body(&now));
         }
         assert_eq!(outstanding(&now).await, json!([]), "it is acknowledged");
@@ -154,12 +154,16 @@ async fn a_compaction_by_the_provider_keeps_the_result() {
         world.settle().await;
         assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
     };
-    let messages = json!({"model": "m", "max_tokens": 99, "messages": [says("go"), calls(&id(1)), says("hurry")],
+    let messages = json!({"model": "m", "max_tokens": 99, "tools": tools(), "messages": [says("go"), calls(&id(1)), says("hurry")],
         "context_management": {"edits": [{"type": "compact_20260112"}]}});
     send("/anthropic/v1/messages", "s1", messages).await;
     assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
     let compaction = json!({"role": "assistant", "content": [{"type": "compaction", "content": "a film is rendered"}]});
-    let later = json!({"model": "m", "max_tokens": 99,
+    let rewound = json!({"model": "m", "max_tokens": 99, "tools": tools(), "messages": [says("another way")],
+        "context_management": {"edits": [{"type": "compact_20260112"}]}});
+    send("/anthropic/v1/messages", "s1", rewound).await;
+    assert_eq!(films(&world), 0, "nothing was compacted");
+    let later = json!({"model": "m", "max_tokens": 99, "tools": tools(),
         "messages": [says("go"), calls(&id(1)), says("hurry"), compaction, says("is it done?")],
         "context_management": {"edits": [{"type": "compact_20260112"}]}});
     send("/anthropic/v1/messages", "s1", later).await;
@@ -191,9 +195,57 @@ async fn a_compaction_by_the_provider_keeps_the_result() {
     send(
         "/openai/v1/responses",
         "s2",
-        json!({"model": "m", "input": [item, user("is it done?")]}),
+        json!({"model": "m", "tools": tools(), "input": [item, user("is it done?")]}),
     )
     .await;
     assert_eq!(films(&world), 1, "{}", last_body(&world));
     world.otherwise(|_| still::json(200, FINE));
+}
+
+/// Clients ask for titles and topics under the session of the conversation: such requests declare no tools.
+#[tokio::test(start_paused = true)]
+async fn a_request_without_tools_gets_no_result_of_a_compacted_conversation() {
+    let ledger = durable();
+    let world = world(&ledger).await;
+    compacted(&world, "s1", &id(1), false).await;
+    assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [says("Write a title for: a film is rendered")]});
+    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
+    let request = post_with("/anthropic/v1/messages", &fields, body.to_string().as_bytes());
+    assert_eq!(world.ask(request).await.status(), 200);
+    assert_eq!(films(&world), 0);
+    ask(&world, "s1", &summary()).await;
+    assert_eq!(films(&world), 1);
+}
+
+/// Clients with one key of everybody may choose the same session name.
+#[tokio::test(start_paused = true)]
+async fn a_session_of_a_shared_key_gets_no_result_after_a_compaction() {
+    for (listen, wanted) in [("127.0.0.1:0", 1), ("0.0.0.0:0", 0)] {
+        let ledger = durable();
+        let world = World::with(|builder| {
+            builder.ledger = ledger;
+            builder.late.services = vec![service("tools", None, None)];
+            builder.server.listen = listen.parse().unwrap();
+        });
+        world.otherwise(|_| still::json(200, FINE));
+        let send = async |fields: &[(&str, &str)], log: &[Value]| {
+            let fields = [
+                &[("authorization", "Bearer EMPTY"), ("x-antiphon-session", "job")],
+                fields,
+            ]
+            .concat();
+            let body = json!({"model": "m", "max_tokens": 99, "messages": log, "tools": tools()}).to_string();
+            let request = post_with("/anthropic/v1/messages", &fields, body.as_bytes());
+            assert_eq!(world.ask(request).await.status(), 200);
+            world.settle().await;
+        };
+        send(&[], &[says("hello")]).await;
+        let log = [says("go"), calls(&id(1)), says("hurry"), answered(), says("summarise")];
+        send(&[], &log[..3]).await;
+        send(&[("x-claude-code-compaction", "auto")], &log).await;
+        assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
+        send(&[], &summary()).await;
+        assert_eq!(films(&world), wanted, "{listen}");
+    }
 }

@@ -18,7 +18,7 @@ use crate::{
     support::{
         app::post_with,
         bodies::Rng,
-        late::{brings, calls, post_to, says, service},
+        late::{brings, calls, post_to, says, service, tools},
         seed::seed,
         still::{self, World, events::anthropic, say, sse},
     },
@@ -376,7 +376,7 @@ impl Walk {
         if compacts {
             fields.push(("x-claude-code-compaction", "auto"));
         }
-        let body = json!({"model": "m", "max_tokens": 99, "messages": branch.log}).to_string();
+        let body = json!({"model": "m", "max_tokens": 99, "messages": branch.log, "tools": tools()}).to_string();
         post_with("/anthropic/v1/messages", &fields, body.as_bytes())
     }
 

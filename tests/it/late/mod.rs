@@ -9,6 +9,7 @@ pub(crate) mod contents;
 pub(crate) mod delivery_walk;
 pub(crate) mod document;
 pub(crate) mod entries;
+pub(crate) mod failed_requests;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
 pub(crate) mod lists;
