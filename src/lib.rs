@@ -76,7 +76,7 @@
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
 //! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `wire/error_shape.rs`.
 //! * Why does a call have this answer? `repair/answers.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
-//!   result appended there? `proxy/late_results.rs`.
+//!   result appended there? `proxy/late_delivery.rs` (where) and `proxy/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.
 //! * Why was a call answered that no body contains? `repair/remote_calls.rs`, `proxy/provider_facts.rs`. Why did a
 //!   placeholder replace a result? `repair/bound_thinking.rs`.

@@ -11,7 +11,7 @@ pub enum WaitReason {
     NoUserMessage,
     /// As [`NoUserMessage`](Self::NoUserMessage), but the ledger is in memory, so nothing is appended.
     NeverAppended,
-    /// A request contained the result, and no provider has accepted it.
+    /// A request contained the result, and no later turn has confirmed it.
     InRequest,
     /// A provider refused the result.
     Withheld,
@@ -54,13 +54,16 @@ impl WaitReason {
                 "no request of this conversation has come since the post; the next one gets the result in its place"
             }
             Self::NoUserMessage => {
-                "the conversation had gone on before the post; the next message of its user gets the result"
+                "the conversation had gone on before the post; the next message of its user gets the result, or confirms \
+                 that the message before got it"
             }
             Self::NeverAppended => {
                 "the conversation had gone on before the post, and a ledger in memory appends nothing; the caller can \
                  read the result under /ledger/v1/outstanding"
             }
-            Self::InRequest => "a request contained the result, and no provider has accepted that request yet",
+            Self::InRequest => {
+                "a request contained the result; the next turn of the conversation confirms that its model has read it"
+            }
             Self::Withheld => {
                 "a provider refused the request that contained the result; no request gets it until its service \
                  corrects it"

@@ -196,7 +196,7 @@ export function late(now, busy) {
 
 const EXPLANATIONS = {
   no_request: "no request of this conversation has come since the post; the next one gets the result in its place",
-  no_user_message: "the conversation had gone on before the post; the next message of its user gets the result",
+  no_user_message: "the conversation had gone on before the post; the next message of its user gets the result, or confirms that the message before got it",
   in_request: "a request contained the result, and no provider has accepted that request yet",
   withheld: "a provider refused the request that contained the result; no request gets it until its service corrects it",
   running: "no service has posted the result yet",
