@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{calls::CallQuery, compactions::NotedCall, records::RecordedCall};
+use super::{calls::CallQuery, noted_calls::NotedCall, records::RecordedCall};
 use crate::{
     auth::Principal,
     ledger::{Index, RecordKey, RecordName},
