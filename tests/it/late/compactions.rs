@@ -1,33 +1,15 @@
 //! Results of calls that a compaction has removed from their conversation.
 
-use std::sync::Arc;
-
-use antiphon::ledger::Ledger;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::post_with,
     kept::durable,
-    late::{FINE, answered, ask, ask_with, calls, last_body, outstanding, post, says, world_over},
+    late::{
+        FILM, FINE, MESSAGES, answered, ask, ask_as, ask_with, calls, copies, last_body, numbered_id, outstanding,
+        post, says, send, verified_world,
+    },
     still::{self, World},
 };
-
-const FILM: &str = "https://e.com/film.mp4";
-
-fn id(number: usize) -> String {
-    format!("toolu_01AbC9dE3fG7hJ2kL4mN6p{number:02}")
-}
-
-async fn world(ledger: &Arc<dyn Ledger>) -> World {
-    let world = world_over(ledger, |_| ());
-    ask(&world, "s0", &[says("hello")]).await;
-    world
-}
-
-/// Returns how often the film stands in the last request upstream.
-fn films(world: &World) -> usize {
-    last_body(world).matches(FILM).count()
-}
 
 /// Sends a conversation whose call has no result, and the request that compacts it. The result comes between them if
 /// `posts` is set.
@@ -39,7 +21,7 @@ async fn compacted(world: &World, session: &str, id: &str, posts: bool) {
     }
     log.extend([answered(), says("summarise")]);
     compact(world, session, &log).await;
-    assert_eq!(films(world), 0, "a compaction gets no late result");
+    assert_eq!(copies(world, FILM), 0, "a compaction gets no late result");
 }
 
 async fn compact(world: &World, session: &str, log: &[Value]) {
@@ -57,11 +39,11 @@ async fn a_result_follows_its_conversation_over_a_compaction() {
     for (number, (is_posted_first, restarts)) in [(true, false), (false, false), (false, true)].into_iter().enumerate()
     {
         let ledger = durable();
-        let mut now = world(&ledger).await;
-        let (id, session) = (id(number), format!("s{number}"));
+        let mut now = verified_world(&ledger).await;
+        let (id, session) = (numbered_id(number), format!("s{number}"));
         compacted(&now, &session, &id, is_posted_first).await;
         if restarts {
-            now = world(&ledger).await;
+            now = verified_world(&ledger).await;
         }
         if !is_posted_first {
             assert_eq!(post(&now, &id, &json!(FILM)).await.status(), 200);
@@ -77,12 +59,12 @@ async fn a_result_follows_its_conversation_over_a_compaction() {
             "{first}"
         );
         if restarts {
-            now = world(&ledger).await;
+            now = verified_world(&ledger).await;
         }
         log.extend([answered(), says("is it done?")]);
         for _ in 0..2 {
             ask(&now, &session, &log).await;
-            assert_eq!(films(&now), 1);
+            assert_eq!(copies(&now, FILM), 1);
             let (history, _) = first.rsplit_once(']').unwrap();
             assert!(last_body(&now).starts_with(history), "{}", last_body(&now));
         }
@@ -91,7 +73,7 @@ async fn a_result_follows_its_conversation_over_a_compaction() {
         log.push(says("summarise"));
         compact(&now, &session, &log).await;
         ask(&now, &session, &[says("another summary")]).await;
-        assert_eq!(films(&now), 0);
+        assert_eq!(copies(&now, FILM), 0);
     }
 }
 
@@ -99,71 +81,69 @@ async fn a_result_follows_its_conversation_over_a_compaction() {
 #[tokio::test(start_paused = true)]
 async fn only_the_compacted_conversation_gets_the_result() {
     let ledger = durable();
-    let world = world(&ledger).await;
-    let log = [says("go"), calls(&id(1)), says("hurry")];
+    let world = verified_world(&ledger).await;
+    let log = [says("go"), calls(&numbered_id(1)), says("hurry")];
     ask(&world, "s1", &log).await;
-    assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
+    assert_eq!(post(&world, &numbered_id(1), &json!(FILM)).await.status(), 200);
     ask(&world, "s1", &summary()).await;
-    assert_eq!(films(&world), 0, "nothing was compacted");
-    compacted(&world, "s2", &id(2), false).await;
-    assert_eq!(post(&world, &id(2), &json!(FILM)).await.status(), 200);
+    assert_eq!(copies(&world, FILM), 0, "nothing was compacted");
+    compacted(&world, "s2", &numbered_id(2), false).await;
+    assert_eq!(post(&world, &numbered_id(2), &json!(FILM)).await.status(), 200);
     for fields in [&[("x-antiphon-session", "s3")][..], &[]] {
         ask_with(&world, fields, &summary()).await;
-        assert_eq!(films(&world), 0, "{fields:?}");
+        assert_eq!(copies(&world, FILM), 0, "{fields:?}");
     }
-    let other_caller = [("x-api-key", "sk-two"), ("x-antiphon-session", "s2")];
-    let body = json!({"model": "m", "max_tokens": 99, "messages": summary()}).to_string();
-    world
-        .ask(post_with("/anthropic/v1/messages", &other_caller, body.as_bytes()))
-        .await;
-    assert_eq!(films(&world), 0);
+    ask_as(&world, "sk-two", "s2", &summary()).await;
+    assert_eq!(copies(&world, FILM), 0);
     assert_eq!(outstanding(&world).await.as_array().unwrap().len(), 2);
     ask(&world, "s2", &summary()).await;
-    assert_eq!(films(&world), 1);
+    assert_eq!(copies(&world, FILM), 1);
 }
 
 /// The compaction failed, or its client went on with the whole history: the result belongs to the call that stands there.
 #[tokio::test(start_paused = true)]
 async fn a_history_that_was_not_compacted_gets_the_result_as_before() {
     let ledger = durable();
-    let world = world(&ledger).await;
-    compacted(&world, "s1", &id(1), false).await;
-    assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
+    let world = verified_world(&ledger).await;
+    compacted(&world, "s1", &numbered_id(1), false).await;
+    assert_eq!(post(&world, &numbered_id(1), &json!(FILM)).await.status(), 200);
     let log = [
         says("go"),
-        calls(&id(1)),
+        calls(&numbered_id(1)),
         says("hurry"),
         answered(),
         says("is it done?"),
     ];
     ask(&world, "s1", &log).await;
-    assert_eq!(films(&world), 1);
+    assert_eq!(copies(&world, FILM), 1);
     assert!(last_body(&world).contains("in place of the answer that stands with the call"));
     ask(&world, "s1", &summary()).await;
-    assert_eq!(films(&world), 1, "not yet acknowledged, and the summary may lack it");
+    assert_eq!(
+        copies(&world, FILM),
+        1,
+        "not yet acknowledged, and the summary may lack it"
+    );
 }
 
 /// The provider compacts by itself, or the client asks it to: no words of the client show it.
 #[tokio::test(start_paused = true)]
 async fn a_compaction_by_the_provider_keeps_the_result() {
     let ledger = durable();
-    let world = world(&ledger).await;
-    let send = async |path: &str, session: &str, body: Value| {
-        let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", session)];
-        let answer = world.ask(post_with(path, &fields, body.to_string().as_bytes())).await;
-        world.settle().await;
+    let world = verified_world(&ledger).await;
+    let send_to = async |path: &str, session: &str, body: Value| {
+        let answer = send(&world, path, &[("x-antiphon-session", session)], &body).await;
         assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
     };
-    let messages = json!({"model": "m", "max_tokens": 99, "messages": [says("go"), calls(&id(1)), says("hurry")],
+    let messages = json!({"model": "m", "max_tokens": 99, "messages": [says("go"), calls(&numbered_id(1)), says("hurry")],
         "context_management": {"edits": [{"type": "compact_20260112"}]}});
-    send("/anthropic/v1/messages", "s1", messages).await;
-    assert_eq!(post(&world, &id(1), &json!(FILM)).await.status(), 200);
+    send_to(MESSAGES, "s1", messages).await;
+    assert_eq!(post(&world, &numbered_id(1), &json!(FILM)).await.status(), 200);
     let compaction = json!({"role": "assistant", "content": [{"type": "compaction", "content": "a film is rendered"}]});
     let later = json!({"model": "m", "max_tokens": 99,
-        "messages": [says("go"), calls(&id(1)), says("hurry"), compaction, says("is it done?")],
+        "messages": [says("go"), calls(&numbered_id(1)), says("hurry"), compaction, says("is it done?")],
         "context_management": {"edits": [{"type": "compact_20260112"}]}});
-    send("/anthropic/v1/messages", "s1", later).await;
-    assert_eq!(films(&world), 1, "{}", last_body(&world));
+    send_to(MESSAGES, "s1", later).await;
+    assert_eq!(copies(&world, FILM), 1, "{}", last_body(&world));
 
     world.otherwise(|_| {
         still::json(
@@ -174,8 +154,8 @@ async fn a_compaction_by_the_provider_keeps_the_result() {
     let call = json!({"type": "function_call", "call_id": "call_AbC9dE3fG7hJ2kL4mN6pQ8rS", "name": "render", "arguments": "{}"});
     let user = |words: &str| json!({"type": "message", "role": "user", "content": words});
     let history = json!([user("go"), call, user("hurry")]);
-    send("/openai/v1/responses", "s2", json!({"model": "m", "input": history})).await;
-    send(
+    send_to("/openai/v1/responses", "s2", json!({"model": "m", "input": history})).await;
+    send_to(
         "/openai/v1/responses/compact",
         "s2",
         json!({"model": "m", "input": history}),
@@ -188,12 +168,12 @@ async fn a_compaction_by_the_provider_keeps_the_result() {
         200
     );
     let item = json!({"type": "compaction", "encrypted_content": "abc"});
-    send(
+    send_to(
         "/openai/v1/responses",
         "s2",
         json!({"model": "m", "input": [item, user("is it done?")]}),
     )
     .await;
-    assert_eq!(films(&world), 1, "{}", last_body(&world));
+    assert_eq!(copies(&world, FILM), 1, "{}", last_body(&world));
     world.otherwise(|_| still::json(200, FINE));
 }
