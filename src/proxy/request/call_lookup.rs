@@ -215,7 +215,7 @@ impl CallLookup {
         self.known.pinned.extend(pinned);
         results
             .late
-            .note_given(results.caller, self.posted_calls.values().copied());
+            .note_in_request(results.caller, self.posted_calls.values().copied());
     }
 
     /// Returns `true` if every known answer is a result that a tool service has posted.
