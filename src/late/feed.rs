@@ -54,9 +54,9 @@ impl Default for FeedSender {
 
 impl FeedSender {
     /// Sends an event to the listeners of a principal.
-    pub(super) fn send_settled(&self, principal: Principal, settled: SettledEvent) {
+    pub(super) fn send_settled(&self, principal: Principal, event: SettledEvent) {
         // The send fails if no client listens, which is normal.
-        drop(self.0.send((principal, settled)));
+        drop(self.0.send((principal, event)));
     }
 
     /// Subscribes to the events of a principal.
@@ -80,7 +80,7 @@ impl ResultFeed {
     pub async fn next_event(&mut self) -> Option<FeedEvent> {
         loop {
             match self.receiver.recv().await {
-                Ok((principal, settled)) if principal == self.principal => return Some(FeedEvent::Settled(settled)),
+                Ok((principal, event)) if principal == self.principal => return Some(FeedEvent::Settled(event)),
                 // All principals share one channel: skip the events of others.
                 Ok(_) => {}
                 // Some of the dropped events may have been the caller's own.

@@ -1,4 +1,4 @@
-//! Jobs of the writer behind exchanges.
+//! Jobs of the background writer.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
 //! Late results: recorded tool calls, and the results that tool services post for them.
 //!
-//! This room gives meaning to the ledger's records. Each record of a call belongs to one principal, and a caller reads
+//! This module gives meaning to the ledger's records. Each record of a call belongs to one principal, and a caller reads
 //! and changes it only through that principal. The exception is a post: a tool service names a call id, and only calls
 //! that the service is configured for are considered. A call of another caller and a missing call give the same answer
 //! after the same work, so that a caller cannot probe for foreign calls.
 //!
-//! Without a configured service no results can be posted, so this room records and reads nothing.
+//! Without a configured service no results can be posted, so this module records and reads nothing.
 
 mod calls;
 mod changes;
@@ -100,7 +100,7 @@ struct LateStoreInner {
     /// The end of each caller's cooldown after a failed read of its posted results.
     load_cooldowns: Cache<Principal, Instant>,
     /// Calls whose posted results were put into a request.
-    given: Cache<RecordKey, ()>,
+    in_requests: Cache<RecordKey, ()>,
     /// Calls that compactions may have removed from the history of their lane.
     compacted: Cache<(Principal, LaneId), compactions::NotedCalls>,
     /// Parked results whose matches settle at a known time.
@@ -139,7 +139,7 @@ impl LateStore {
             record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
             feed: feed::FeedSender::default(),
             load_cooldowns: bounded_cache(),
-            given: bounded_cache(),
+            in_requests: bounded_cache(),
             compacted: compactions::new_cache(),
             settle_queue: Arc::default(),
             jobs,
@@ -372,10 +372,10 @@ impl LateStore {
     }
 
     /// Notes that the posted results of these calls are put into a request.
-    pub fn note_given(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
+    pub fn note_in_request(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
         for name in calls {
             let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
-            self.0.given.insert(key, ());
+            self.0.in_requests.insert(key, ());
         }
     }
 

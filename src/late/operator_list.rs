@@ -310,7 +310,7 @@ impl<'l> ListScan<'l> {
         let late = &self.late.0;
         if call.is_withheld {
             WaitReason::Withheld
-        } else if late.given.contains_key(&record.key) {
+        } else if late.in_requests.contains_key(&record.key) {
             WaitReason::InRequest
         } else if posted.attached {
             WaitReason::NoRequest

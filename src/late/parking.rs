@@ -56,14 +56,14 @@ pub(super) async fn park_result(
         expires_at: parked_until(late, now) + super::retention::RETENTION_GRACE,
     };
     let mut made_at = now;
-    if let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? {
-        let record = standing.into_iter().flatten().next();
+    if let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? {
+        let record = existing.into_iter().flatten().next();
         made_at = record.as_ref().map_or(now, |record| record.made_at);
-        let known = record.and_then(|record| ParkedResult::decode(&record.value));
+        let earlier = record.and_then(|record| ParkedResult::decode(&record.value));
         // The first result wins, as it does for a recorded call.
-        if known.is_some_and(|known| known.posted.digest != parked.posted.digest) {
-            let (service, why) = (named.service.principal, PostRefusal::Conflict);
-            return settling::store_refused(late, service, named, why, &parked.posted, None).await;
+        if earlier.is_some_and(|earlier| earlier.posted.digest != parked.posted.digest) {
+            let (principal, reason) = (named.service.principal, PostRefusal::Conflict);
+            return settling::store_refused(late, principal, named, reason, &parked.posted, None).await;
         }
     } else {
         let tool = named.described.map(|(tool, _)| tool);
@@ -72,18 +72,18 @@ pub(super) async fn park_result(
     }
     // The worker may have recorded the call just before, and then looked for parked results too early.
     let remove = CommitStep::Remove { key, version: 1 };
-    let met = settling::settle_named(
+    let outcome = settling::settle_named(
         late,
         named,
         Post {
             posted: &parked.posted,
             replaces: None,
-            parked: Some(&remove),
+            parked_removal: Some(&remove),
         },
     )
     .await?;
-    Ok(match met {
-        SettleOutcome::Done(outcome) => outcome,
+    Ok(match outcome {
+        SettleOutcome::Done(post_outcome) => post_outcome,
         SettleOutcome::TooEarly(at) => {
             late.0.settle_queue.add(record_names::call_index(named.call_id), at);
             PostOutcome::Parked {
@@ -103,12 +103,12 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
     if !late.0.services.iter().any(may_wait) {
         return Ok(());
     }
-    let found = late
+    let records = late
         .0
         .ledger
         .find_by_index(RecordKind::Parked, index, ROWS_MAX, clock::unix_time());
-    let mut failed = None;
-    for record in found.await? {
+    let mut last_error = None;
+    for record in records.await? {
         let Some((service, parked)) = read_parked(late, &record) else {
             continue;
         };
@@ -116,17 +116,17 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
         let post = Post {
             posted: &parked.posted,
             replaces: None,
-            parked: Some(&remove),
+            parked_removal: Some(&remove),
         };
         match settling::settle_named(late, &named_call(service, &parked), post).await {
-            Ok(SettleOutcome::Done(posting)) => tracing::debug!(?posting, "a parked result was matched with its call"),
+            Ok(SettleOutcome::Done(outcome)) => tracing::debug!(?outcome, "a parked result was matched with its call"),
             Ok(SettleOutcome::TooEarly(at)) => late.0.settle_queue.add(index, at),
             Ok(SettleOutcome::NotRecorded) => {}
             // An error of one result must not delay the others.
-            Err(error) => failed = Some(error),
+            Err(error) => last_error = Some(error),
         }
     }
-    failed.map_or(Ok(()), Err)
+    last_error.map_or(Ok(()), Err)
 }
 
 /// Settles what a restart has interrupted. Then settles what is due, and expires parked results every ten minutes. Runs
@@ -174,11 +174,11 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
     let (principal, mut after) = (*service.principal.as_bytes(), 0);
     loop {
         let now = clock::unix_time();
-        let list = late
+        let records = late
             .0
             .ledger
             .list_after(RecordKind::Parked, principal, after, ROWS_MAX, now);
-        let page = list.await?;
+        let page = records.await?;
         let Some((last, _)) = page.last() else {
             return Ok(());
         };
@@ -188,9 +188,9 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
                 continue;
             };
             if parked_until(late, record.made_at) <= now {
-                let (named, why) = (named_call(service, &parked), PostRefusal::Unclaimed);
+                let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
                 let remove = remove_step(record);
-                settling::store_refused(late, service.principal, &named, why, &parked.posted, Some(&remove)).await?;
+                settling::store_refused(late, service.principal, &named, reason, &parked.posted, Some(&remove)).await?;
             } else if let Err(error) = settle_parked(late, record_names::call_index(&parked.call_id)).await {
                 // The others must not wait for it.
                 tracing::warn!(%error, "failed to settle a parked result: trying again in ten minutes");
@@ -206,8 +206,8 @@ pub(super) fn parked_until(late: &LateStore, made_at: Moment) -> Moment {
 
 /// Decodes a parked result. Returns `None` if its service is no longer configured: the result then expires.
 fn read_parked<'s>(late: &'s LateStore, record: &Record) -> Option<(&'s Service, ParkedResult)> {
-    let own = Principal::from_bytes(record.key.principal);
-    let service = late.0.services.iter().find(|service| service.principal == own)?;
+    let principal = Principal::from_bytes(record.key.principal);
+    let service = late.0.services.iter().find(|service| service.principal == principal)?;
     Some((service, ParkedResult::decode(&record.value)?))
 }
 

@@ -24,8 +24,8 @@ pub(super) struct PostedResults(Cache<Principal, Arc<Mutex<ResultsOfPrincipal>>>
 /// Posted results of one principal.
 #[derive(Debug)]
 struct ResultsOfPrincipal {
-    /// The place in the ledger behind which results were not read yet. `None` once all were read.
-    unread_behind: Option<u64>,
+    /// The place in the ledger after which results were not read yet. `None` once all were read.
+    unread_after: Option<u64>,
     results: HashMap<RecordName, KnownResult>,
     /// Number of waiting results.
     waiting: usize,
@@ -66,18 +66,18 @@ impl PostedResults {
         self.0.iter().map(|(_, known)| lock_known(&known).waiting).sum()
     }
 
-    /// Returns the place behind which the ledger must be read for this principal. `None` once all was read.
+    /// Returns the place after which the ledger must be read for this principal. `None` once all was read.
     ///
     /// From now on the principal's changes are tracked.
-    pub(super) fn unread_behind(&self, principal: Principal) -> Option<u64> {
+    pub(super) fn unread_after(&self, principal: Principal) -> Option<u64> {
         // Inserted before the read, so that a change during the read is not lost.
         let known = self.0.get_with(principal, Arc::default);
-        lock_known(&known).unread_behind
+        lock_known(&known).unread_after
     }
 
     /// Notes that the ledger has no results of this principal.
     pub(super) fn note_none(&self, principal: Principal) {
-        self.update_known(principal, |known| known.unread_behind = None);
+        self.update_known(principal, |known| known.unread_after = None);
     }
 
     /// Adds one page of records from the ledger. Changes since the read began are newer, and win.
@@ -93,10 +93,10 @@ impl PostedResults {
             }
             let last = records.last().map(|(place, _)| *place);
             // Two requests may read the same page: neither moves the place back.
-            known.unread_behind = known
-                .unread_behind
+            known.unread_after = known
+                .unread_after
                 .filter(|_| !is_last)
-                .map(|behind| behind.max(last.unwrap_or(behind)));
+                .map(|place| place.max(last.unwrap_or(place)));
         });
     }
 
@@ -199,7 +199,7 @@ impl PostedResults {
 impl Default for ResultsOfPrincipal {
     fn default() -> Self {
         Self {
-            unread_behind: Some(0),
+            unread_after: Some(0),
             results: HashMap::new(),
             waiting: 0,
             next_expiry: MOMENT_MAX,
@@ -211,7 +211,7 @@ impl ResultsOfPrincipal {
     /// Inserts a result if its name is new. An earlier entry is of a later change.
     fn insert_new(&mut self, name: RecordName, result: KnownResult) {
         if self.results.len() >= RESULTS_MAX {
-            self.results.retain(|_, known| known.is_waiting);
+            self.results.retain(|_, result| result.is_waiting);
         }
         if let Entry::Vacant(slot) = self.results.entry(name) {
             slot.insert(result);

@@ -45,17 +45,17 @@ pub(super) async fn post_result(
     let post = Post {
         posted: &posted,
         replaces,
-        parked: None,
+        parked_removal: None,
     };
     match settling::settle_named(late, named, post).await? {
-        SettleOutcome::Done(posting) => return Ok(posting),
-        // A correction is of a result that was stored: a parked one has reached nobody, and waits as it is.
+        SettleOutcome::Done(outcome) => return Ok(outcome),
+        // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
         SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
             return Ok(PostOutcome::Unknown);
         }
         SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}
     }
-    // A result with a reusable id would meet whichever call came next under that id.
+    // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
     if is_strong(named.call_id, b"") {
         parking::park_result(late, named, posted).await
     } else {
@@ -85,16 +85,16 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
             MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
         };
-        let is_given = !call.is_withheld && late.0.given.contains_key(&record.key);
-        if call.posted.is_none() || call.state != RecordedCallState::Settled || is_given {
+        let is_in_request = !call.is_withheld && late.0.in_requests.contains_key(&record.key);
+        if call.posted.is_none() || call.state != RecordedCallState::Settled || is_in_request {
             return Ok(WithdrawOutcome::Refused);
         }
         (call.posted, call.is_withheld, call.state) = (None, false, RecordedCallState::Open);
         let mut steps = vec![late.replace_step(&record, &call)];
         let of_kind = |kind| RecordKey { kind, ..record.key };
-        let beside = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
-        let standing = late.0.ledger.read(beside.to_vec(), now).await?;
-        steps.extend(standing.into_iter().flatten().map(|record| CommitStep::Remove {
+        let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+        let existing = late.0.ledger.read(related.to_vec(), now).await?;
+        steps.extend(existing.into_iter().flatten().map(|record| CommitStep::Remove {
             key: record.key,
             version: record.version,
         }));

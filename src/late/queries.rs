@@ -223,26 +223,26 @@ async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Resul
         Ok(false) | Err(Unread) => return Ok(()),
     }
     // Tracked before the question, so that a result that is posted meanwhile is not lost.
-    let behind = late.0.posted.unread_behind(principal);
+    let unread_after = late.0.posted.unread_after(principal);
     if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
-        if behind == Some(0) {
+        if unread_after == Some(0) {
             late.0.posted.note_none(principal);
         }
         return Ok(());
     }
     // Healthy requests must not wait for a failed ledger one after the other.
     let until = late.0.load_cooldowns.get(&principal);
-    if behind.is_some() && until.is_some_and(|until| clock::now() < until) {
+    if unread_after.is_some() && until.is_some_and(|until| clock::now() < until) {
         return Err(Unread);
     }
-    while let Some(behind) = late.0.posted.unread_behind(principal) {
+    while let Some(unread_after) = late.0.posted.unread_after(principal) {
         let (hash, now) = (*principal.as_bytes(), clock::unix_time());
         let list = late
             .0
             .ledger
-            .list_after(RecordKind::Delivery, hash, behind, ROWS_MAX, now);
+            .list_after(RecordKind::Delivery, hash, unread_after, ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
-            // The pages that were read stay. A later exchange goes on behind them.
+            // The pages that were read stay. A later exchange goes on after them.
             late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
             return Err(Unread);
         };
@@ -256,7 +256,7 @@ pub(super) async fn count_waiting(late: &LateStore, caller: Caller) -> Result<us
     // The caller asks for nothing else, so that a cooldown does not count.
     late.0.load_cooldowns.invalidate(&caller.principal());
     load_posted(late, caller, clock::now() + COUNT_TIMEOUT).await;
-    if late.0.posted.unread_behind(caller.principal()).is_some() {
+    if late.0.posted.unread_after(caller.principal()).is_some() {
         // Unknown is not none.
         return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Refused results that are stored for one call id. A limit, so that one service cannot fill the ledger.
-const EVIDENCE_MAX: u8 = 4;
+const REFUSED_RESULTS_MAX: u8 = 4;
 
 /// Returns the index that finds the calls of an id, whichever principal owns them.
 pub(super) fn call_index(call_id: &[u8]) -> Index {
@@ -106,9 +106,9 @@ pub(super) fn parked_name(named: &NamedCall<'_>) -> RecordName {
 }
 
 /// Returns the name of a refused result for a call id.
-pub(super) fn evidence_name(about: &[u8], digest: &[u8; 32]) -> RecordName {
+pub(super) fn refused_result_name(about: &[u8], digest: &[u8; 32]) -> RecordName {
     // A slot number instead of the digest: it bounds how many names one call id can have.
-    let slot = digest.first().map_or(0, |byte| byte % EVIDENCE_MAX);
+    let slot = digest.first().map_or(0, |byte| byte % REFUSED_RESULTS_MAX);
     hash_name(b"evidence", &[about, &[slot]])
 }
 

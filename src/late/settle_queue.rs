@@ -15,35 +15,35 @@ const QUEUED_MAX: usize = 100_000;
 /// Indexes of parked results, by the time at which their matches settle.
 #[derive(Debug, Default)]
 pub(super) struct SettleQueue {
-    due: Mutex<BTreeSet<(Moment, Index)>>,
+    entries: Mutex<BTreeSet<(Moment, Index)>>,
     changed: Notify,
 }
 
 impl SettleQueue {
     /// Adds an index.
-    pub(super) fn add(&self, index: Index, at: Moment) {
-        let mut due = self.lock_due();
-        if due.len() < QUEUED_MAX && due.insert((at, index)) {
+    pub(super) fn add(&self, index: Index, settles_at: Moment) {
+        let mut entries = self.lock_entries();
+        if entries.len() < QUEUED_MAX && entries.insert((settles_at, index)) {
             self.changed.notify_one();
         }
     }
 
     /// Removes and returns the indexes that are due.
     pub(super) fn take_due(&self, now: Moment) -> Vec<Index> {
-        let mut due = self.lock_due();
-        let later = due.split_off(&(now, [u8::MAX; 16]));
-        let taken = std::mem::replace(&mut *due, later);
-        taken.into_iter().map(|(_, index)| index).collect()
+        let mut entries = self.lock_entries();
+        let not_due = entries.split_off(&(now, [u8::MAX; 16]));
+        let due = std::mem::replace(&mut *entries, not_due);
+        due.into_iter().map(|(_, index)| index).collect()
     }
 
     /// Returns the indexes of the results whose match settles by itself.
     pub(super) fn queued_indexes(&self) -> HashSet<Index> {
-        self.lock_due().iter().map(|(_, index)| *index).collect()
+        self.lock_entries().iter().map(|(_, index)| *index).collect()
     }
 
     /// Returns the time of the first index.
     pub(super) fn first_due(&self) -> Option<Moment> {
-        self.lock_due().first().map(|(at, _)| *at)
+        self.lock_entries().first().map(|(settles_at, _)| *settles_at)
     }
 
     /// Waits for a new index.
@@ -51,7 +51,7 @@ impl SettleQueue {
         self.changed.notified().await;
     }
 
-    fn lock_due(&self) -> MutexGuard<'_, BTreeSet<(Moment, Index)>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_entries(&self) -> MutexGuard<'_, BTreeSet<(Moment, Index)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

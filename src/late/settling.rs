@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The longest content, in bytes, that is stored with a refused result: 64 KiB.
-const EVIDENCE_BYTES_MAX: u64 = 64 * 1024;
+const REFUSED_CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The outcome of a posted result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub(super) struct Post<'p> {
     pub(super) posted: &'p PostedResult,
     /// The digest of the stored result that it corrects. `None` for a first result.
     pub(super) replaces: Option<[u8; 32]>,
-    /// The step that removes the parked record of the result. It is applied with whatever outcome the result has.
-    pub(super) parked: Option<&'p CommitStep>,
+    /// The step that removes the parked record of the result. It is applied with any outcome of the result.
+    pub(super) parked_removal: Option<&'p CommitStep>,
 }
 
 /// The outcome of matching a result with its recorded call.
@@ -78,15 +78,17 @@ pub(super) async fn settle_named(
     named: &NamedCall<'_>,
     post: Post<'_>,
 ) -> Result<SettleOutcome, LateError> {
-    let Post { posted, parked, .. } = post;
+    let Post {
+        posted, parked_removal, ..
+    } = post;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let (record, call) = match find_call(late, named, Some(&posted.digest), now).await? {
             MatchedCall::None => return Ok(SettleOutcome::NotRecorded),
             MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
-                let (service, why) = (named.service.principal, PostRefusal::Ambiguous);
-                let refused = store_refused(late, service, named, why, posted, parked);
+                let (principal, reason) = (named.service.principal, PostRefusal::Ambiguous);
+                let refused = store_refused(late, principal, named, reason, posted, parked_removal);
                 return refused.await.map(SettleOutcome::Done);
             }
             MatchedCall::One(found) => *found,
@@ -99,24 +101,23 @@ pub(super) async fn settle_named(
         // A request may contain the stored result already, and the provider its prefix.
         let replaces = post
             .replaces
-            .filter(|_| call.is_withheld || !late.0.given.contains_key(&record.key));
+            .filter(|_| call.is_withheld || !late.0.in_requests.contains_key(&record.key));
         match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
             PostRuling::Repeated => {
-                remove_parked(late, parked).await?;
-                let (state, first) = (call.state, false);
+                remove_parked(late, parked_removal).await?;
                 return Ok(SettleOutcome::Done(PostOutcome::Settled {
-                    state,
-                    is_new: first,
+                    state: call.state,
+                    is_new: false,
                     digest: posted.digest,
                 }));
             }
-            PostRuling::Refused(why) => {
-                let refused = store_refused(late, principal, named, why, posted, parked);
+            PostRuling::Refused(reason) => {
+                let refused = store_refused(late, principal, named, reason, posted, parked_removal);
                 return refused.await.map(SettleOutcome::Done);
             }
             PostRuling::Accepted(state) => {
                 // On a conflict the call has changed: the next round judges the result anew.
-                if write_result(late, &record, call, posted, state, parked).await? {
+                if write_result(late, &record, call, posted, state, parked_removal).await? {
                     return Ok(SettleOutcome::Done(PostOutcome::Settled {
                         state,
                         is_new: true,
@@ -144,11 +145,11 @@ async fn write_result(
     mut call: RecordedCall,
     posted: &PostedResult,
     state: RecordedCallState,
-    parked: Option<&CommitStep>,
+    parked_removal: Option<&CommitStep>,
 ) -> Result<bool, LateError> {
     let now = clock::unix_time();
     let attached = is_attached(late, &call, now);
-    let settled = feed::SettledEvent {
+    let event = feed::SettledEvent {
         name: record.key.name,
         call_id: call.id.clone(),
         tool: call.tool.clone(),
@@ -168,19 +169,19 @@ async fn write_result(
     let content = content_step(late, record, content, until).await?;
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
     let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
-    let delivery = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
-    let delivery = CommitStep::insert_record(delivery, delivery_value::WAITING, until);
+    let delivery_key = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
+    let insert_delivery = CommitStep::insert_record(delivery_key, delivery_value::WAITING, until);
     if is_pushed {
         late.0.record_owners.note(RecordKind::Delivery, principal);
     }
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
     let steps = [late.replace_step(record, &call)].into_iter().chain(content);
     // A corrected result has its delivery already.
-    let steps = steps.chain((is_pushed && !is_correction).then_some(delivery));
+    let steps = steps.chain((is_pushed && !is_correction).then_some(insert_delivery));
     if late
         .0
         .ledger
-        .commit(steps.chain(parked.cloned()).collect(), now)
+        .commit(steps.chain(parked_removal.cloned()).collect(), now)
         .await?
         != CommitOutcome::Done
     {
@@ -191,11 +192,11 @@ async fn write_result(
         late.0.telemetry.record_late_event_of("corrected", label);
         return Ok(true);
     }
-    let event = if attached { "attached" } else { "detached" };
-    late.0.telemetry.record_late_event_of(event, label);
+    let kind = if attached { "attached" } else { "detached" };
+    late.0.telemetry.record_late_event_of(kind, label);
     if is_pushed {
-        late.0.posted.add(principal, settled.name, until);
-        late.0.feed.send_settled(principal, settled);
+        late.0.posted.add(principal, event.name, until);
+        late.0.feed.send_settled(principal, event);
     }
     Ok(true)
 }
@@ -211,8 +212,8 @@ async fn content_step(
         kind: RecordKind::ResultContent,
         ..record.key
     };
-    let standing = late.0.ledger.read(vec![key], clock::unix_time()).await?;
-    let version = standing.into_iter().flatten().next().map(|record| record.version);
+    let existing = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let version = existing.into_iter().flatten().next().map(|record| record.version);
     Ok(match (content, version) {
         (Some(content), None) => Some(CommitStep::insert_record(key, content.into(), until)),
         (Some(content), Some(version)) => Some(CommitStep::Replace {
@@ -256,7 +257,7 @@ pub(super) async fn find_call(
         .collect();
     Ok(
         match matching::choose_call(named, &late.0.owners, &candidates, digest) {
-            CallMatch::One(place) if place < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(place))),
+            CallMatch::One(index) if index < calls.len() => MatchedCall::One(Box::new(calls.swap_remove(index))),
             CallMatch::Several => MatchedCall::Several,
             CallMatch::One(_) | CallMatch::None => MatchedCall::None,
         },
@@ -265,9 +266,9 @@ pub(super) async fn find_call(
 
 /// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
 fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
-    let was_left = |name: &[u8; 32]| late.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
-    let left = call.lane.iter().chain(&call.session).any(was_left);
-    call.state == RecordedCallState::Open && !left && now < call.heartbeat_at + late.0.settings.detach_after
+    let left_since = |name: &[u8; 32]| late.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
+    let was_left = call.lane.iter().chain(&call.session).any(left_since);
+    call.state == RecordedCallState::Open && !was_left && now < call.heartbeat_at + late.0.settings.detach_after
 }
 
 /// Stores a refused result for operators, and removes the parked one. Returns the refusal.
@@ -275,44 +276,44 @@ pub(super) async fn store_refused(
     late: &LateStore,
     principal: Principal,
     named: &NamedCall<'_>,
-    why: PostRefusal,
+    reason: PostRefusal,
     posted: &PostedResult,
-    parked: Option<&CommitStep>,
+    parked_removal: Option<&CommitStep>,
 ) -> Result<PostOutcome, LateError> {
     let now = clock::unix_time();
     let mut posted = posted.clone();
-    if posted.content.byte_len() > EVIDENCE_BYTES_MAX {
+    if posted.content.byte_len() > REFUSED_CONTENT_BYTES_MAX {
         // The digest stays, so that an operator can still compare the content with the service's own log.
         posted.content = StoredContent::Inline("null".to_owned());
     }
     let key = RecordKey::new(
         RecordKind::RefusedResult,
         principal,
-        record_names::evidence_name(named.call_id, &posted.digest),
+        record_names::refused_result_name(named.call_id, &posted.digest),
     );
-    let evidence = RefusedResult {
+    let refused = RefusedResult {
         call_id: named.call_id.to_vec(),
-        reason: why,
+        reason,
         posted,
     };
-    let insert = CommitStep::insert_record(key, evidence.encode(), now + late.0.settings.ttl + RETENTION_GRACE);
-    let steps = [insert].into_iter().chain(parked.cloned());
+    let insert = CommitStep::insert_record(key, refused.encode(), now + late.0.settings.ttl + RETENTION_GRACE);
+    let steps = [insert].into_iter().chain(parked_removal.cloned());
     match late.0.ledger.commit(steps.collect(), now).await {
         Ok(CommitOutcome::Done) => {}
         // The few slots of a call are bounded: the first refused result in a slot stays.
-        Ok(CommitOutcome::Conflict(_)) => remove_parked(late, parked).await?,
+        Ok(CommitOutcome::Conflict(_)) => remove_parked(late, parked_removal).await?,
         // The service gets the same refusal all the same. A parked result stays until it expires.
         Err(error) => tracing::warn!(%error, "failed to store a refused result for operators"),
     }
     let tool = named.described.map(|(tool, _)| tool);
     let label = call_label(named.call_id, tool);
-    late.0.telemetry.record_late_event_of(why.label(), label);
-    Ok(PostOutcome::Refused(why))
+    late.0.telemetry.record_late_event_of(reason.label(), label);
+    Ok(PostOutcome::Refused(reason))
 }
 
 /// Removes a parked result.
-async fn remove_parked(late: &LateStore, parked: Option<&CommitStep>) -> Result<(), LateError> {
-    if let Some(step) = parked {
+async fn remove_parked(late: &LateStore, parked_removal: Option<&CommitStep>) -> Result<(), LateError> {
+    if let Some(step) = parked_removal {
         // A conflict means that another task has removed it, so the outcome does not matter.
         late.0.ledger.commit(vec![step.clone()], clock::unix_time()).await?;
     }

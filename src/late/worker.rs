@@ -1,4 +1,4 @@
-//! The writer behind exchanges: it records calls and notes deliveries, one job after the other.
+//! The background writer: records calls and notes deliveries, one job after the other.
 
 use std::{sync::Weak, time::Duration};
 
@@ -33,7 +33,7 @@ impl BackgroundWriter for LateWriter {
             return Ok(());
         };
         match job {
-            LateJob::Record(news) => record_calls(&late, news).await,
+            LateJob::Record(calls) => record_calls(&late, calls).await,
             LateJob::Answered(principal, names, call, content) => {
                 changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
@@ -63,8 +63,8 @@ impl BackgroundWriter for LateWriter {
         matches!(error, LateError::Ledger(LedgerError::Store(_)) | LateError::Busy)
     }
 
-    fn end_job(&mut self, job: &LateJob, done: Result<(), LateError>) {
-        if let (Err(error), Some(inner)) = (done, self.0.upgrade()) {
+    fn end_job(&mut self, job: &LateJob, result: Result<(), LateError>) {
+        if let (Err(error), Some(inner)) = (result, self.0.upgrade()) {
             tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
             LateStore(inner).note_lost(job);
         }
@@ -73,18 +73,18 @@ impl BackgroundWriter for LateWriter {
 
 /// Inserts calls into the ledger, then settles the results that are parked for them.
 async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateError> {
-    let mut failed = None;
-    for some in calls.chunks(ROWS_MAX) {
+    let mut last_error = None;
+    for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
-        let steps = some.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
-        let standing = match late.0.ledger.commit(steps, clock::unix_time()).await {
+        let steps = batch.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
+        let existing = match late.0.ledger.commit(steps, clock::unix_time()).await {
             Ok(CommitOutcome::Done) => continue,
-            Ok(CommitOutcome::Conflict(standing)) => standing,
-            // One caller without room must not cost the others their calls.
-            Err(LedgerError::Full { .. } | LedgerError::TooLarge) if some.len() > 1 => {
-                for new in some {
+            Ok(CommitOutcome::Conflict(existing)) => existing,
+            // If the ledger is full for one caller, the others must not lose their calls.
+            Err(LedgerError::Full { .. } | LedgerError::TooLarge) if batch.len() > 1 => {
+                for new in batch {
                     if let Err(error) = record_call(late, new).await {
-                        failed = Some(error);
+                        last_error = Some(error);
                     }
                 }
                 continue;
@@ -92,24 +92,25 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateErr
             Err(error) => return Err(error.into()),
         };
         // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
-        let (known, new): (Vec<_>, Vec<_>) = some.iter().zip(standing).partition(|(_, standing)| standing.is_some());
-        let steps = new
+        let (recorded, unrecorded): (Vec<_>, Vec<_>) =
+            batch.iter().zip(existing).partition(|(_, record)| record.is_some());
+        let steps = unrecorded
             .iter()
             .map(|(new, _)| insert_step(late, new.key, &new.call))
             .collect();
-        let rest = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
-            known
+        let remaining = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+            recorded
         } else {
-            some.iter().map(|new| (new, None)).collect()
+            batch.iter().map(|new| (new, None)).collect()
         };
-        for (new, _) in rest {
+        for (new, _) in remaining {
             record_call(late, new).await?;
         }
     }
     for new in calls {
         parking::settle_parked(late, record_names::call_index(&new.call.id)).await?;
     }
-    failed.map_or(Ok(()), Err)
+    last_error.map_or(Ok(()), Err)
 }
 
 /// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of
@@ -118,11 +119,11 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<(), LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let insert = insert_step(late, new.key, &new.call);
-        let CommitOutcome::Conflict(standing) = late.0.ledger.commit(vec![insert], now).await? else {
+        let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? else {
             return Ok(());
         };
         // A record that another version wrote, or that was removed meanwhile, is left alone.
-        let Some(record) = standing.into_iter().flatten().next() else {
+        let Some(record) = existing.into_iter().flatten().next() else {
             continue;
         };
         let Some(recorded) = RecordedCall::decode(&record.value) else {
@@ -146,27 +147,27 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<(), LateError> {
     Err(LateError::Busy)
 }
 
-/// Returns the steps that record a call beside the record that has its name.
+/// Returns the steps that record a call whose name another record has already.
 fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: &NewCall) -> Vec<CommitStep> {
     let is_unique = !record_names::may_have_twin(&new.call.id, &new.call.tool);
     if is_unique || matching::is_same_call(&recorded, &new.call) {
-        let mut known = recorded.clone();
-        known.input = known.input.or(new.call.input);
-        known.session = known.session.or(new.call.session);
-        return if known == recorded {
+        let mut merged = recorded.clone();
+        merged.input = merged.input.or(new.call.input);
+        merged.session = merged.session.or(new.call.session);
+        return if merged == recorded {
             Vec::new()
         } else {
-            vec![late.replace_step(record, &known)]
+            vec![late.replace_step(record, &merged)]
         };
     }
     let mut steps = vec![insert_step(late, twin_key(new), &new.call)];
     // Only the session tells these calls apart, so the first one must say so.
     if recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
-        let first = RecordedCall {
+        let marked = RecordedCall {
             has_twin: true,
             ..recorded
         };
-        steps.push(late.replace_step(record, &first));
+        steps.push(late.replace_step(record, &marked));
     }
     steps
 }

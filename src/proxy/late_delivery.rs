@@ -290,7 +290,7 @@ impl LateDelivery<'_> {
             media.extend(late_media(self.results.format, &content));
             given.push(*name);
         }
-        late.note_given(caller, given.iter().copied());
+        late.note_in_request(caller, given.iter().copied());
         let text = texts.join("\n\n");
         let late = LateText { text, media };
         (!late.text.is_empty()).then_some(AppendedText { late, calls: given })

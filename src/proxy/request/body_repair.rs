@@ -314,7 +314,7 @@ impl BodyRepair<'_> {
         let results = context.late_results(self.path, self.wire.format);
         // From now on a service cannot correct or withdraw them.
         let posted = prepared.sent.lookup.posted_calls.values();
-        results.late.note_given(results.caller, posted.copied());
+        results.late.note_in_request(results.caller, posted.copied());
         let PreparedBody {
             sent,
             mut report,

@@ -1,86 +1,36 @@
 //! Addresses of calls: reusable ids with their session or their input, and ids of no known maker that come again.
 
-use std::sync::Arc;
-
-use antiphon::late::LateSettings;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::post_with,
     kept::durable,
-    late,
-    still::{self, Answer, Step, World, events, say, sse},
+    late::{ID, ask, calls_with, last_body, owner, post, post_body, says, script_call, send, verified_world},
+    still::{Step, World, events, say, sse},
 };
 
-const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}"#;
-
-async fn world() -> World {
-    let ledger = durable();
-    let world = World::with(|builder| {
-        builder.ledger = Arc::clone(&ledger);
-        builder.late = LateSettings {
-            services: vec![late::service("tools", None, None)],
-            ..LateSettings::default()
-        };
-    });
-    world.otherwise(|_| still::json(200, GOOD));
-    ask(&world, "s0", &[says("hello")]).await;
-    world
-}
-
-async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
-    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
-    let answer = send(world, "/anthropic/v1/messages", session, &body).await;
-    assert_eq!(answer.status(), 200);
-    answer
-}
-
-async fn send(world: &World, path: &str, session: &str, body: &str) -> Answer {
-    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", session)];
-    let answer = world.ask(post_with(path, &fields, body.as_bytes())).await;
-    world.settle().await;
-    answer
-}
-
-async fn post(world: &World, id: &str, body: &Value) -> Answer {
-    let service = [("authorization", "Bearer token of tools")];
-    let path = format!("/ledger/v1/calls/{id}/result");
-    world.ask(post_with(&path, &service, body.to_string().as_bytes())).await
-}
-
-fn says(words: &str) -> Value {
-    json!({"role": "user", "content": words})
-}
-
-fn calls(id: &str, input: &Value) -> Value {
-    json!({"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "render", "input": input}]})
-}
-
-/// The model answers the session with this call.
-async fn emits(world: &World, session: &str, id: &str, input: &Value) -> Answer {
-    let content = calls(id, input)["content"].clone();
-    let answer =
-        json!({"id": "msg_2", "type": "message", "role": "assistant", "content": content, "stop_reason": "tool_use"});
-    world.script(still::json(200, &answer.to_string()));
-    ask(world, session, &[says("go")]).await
+/// Lets the model answer the session with this call. Returns the owner of the call.
+async fn emits(world: &World, session: &str, id: &str, input: &Value) -> String {
+    script_call(world, &calls_with(id, input));
+    owner(&ask(world, session, &[says("go")]).await)
 }
 
 /// Asks on behind the call, and returns the body upstream.
 async fn goes_on(world: &World, session: &str, id: &str, input: &Value) -> String {
-    ask(world, session, &[says("go"), calls(id, input), says("is it done?")]).await;
-    String::from_utf8(world.requests().pop().unwrap().message.body).unwrap()
+    ask(
+        world,
+        session,
+        &[says("go"), calls_with(id, input), says("is it done?")],
+    )
+    .await;
+    last_body(world)
 }
 
 /// C2: a reusable id is addressed by its owner and its session, or by its owner and its tool and input.
 #[tokio::test(start_paused = true)]
 async fn a_reusable_id_is_addressed_by_its_session_or_its_input() {
-    let world = world().await;
+    let world = verified_world(&durable()).await;
     let (one, two) = (json!({"of": 1}), json!({"of": 2, "more": [1.0]}));
-    let owner = emits(&world, "s1", "call_0", &one)
-        .await
-        .header("x-antiphon-owner")
-        .unwrap()
-        .to_owned();
+    let owner = emits(&world, "s1", "call_0", &one).await;
     emits(&world, "s2", "call_0", &two).await;
     for (body, status) in [
         (json!({"content": "X"}), 409),
@@ -102,7 +52,7 @@ async fn a_reusable_id_is_addressed_by_its_session_or_its_input() {
         (json!({"content": "RESULT ONE", "owner": owner, "session": "s1"}), 200),
         (json!({"content": "X", "owner": owner, "session": "s1"}), 409),
     ] {
-        let answer = post(&world, "call_0", &body).await;
+        let answer = post_body(&world, "call_0", &body).await;
         assert_eq!(answer.status(), status, "{body}: {}", answer.text());
     }
     for (session, input, own, other) in [
@@ -117,34 +67,32 @@ async fn a_reusable_id_is_addressed_by_its_session_or_its_input() {
 /// Frameworks add default values to inputs. An id that its maker has made needs no description.
 #[tokio::test(start_paused = true)]
 async fn a_makers_id_is_found_whatever_its_service_says_of_the_input() {
-    let world = world().await;
-    let id = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
-    emits(&world, "s1", id, &json!({"of": 1})).await;
+    let world = verified_world(&durable()).await;
+    emits(&world, "s1", ID, &json!({"of": 1})).await;
     let body = json!({"content": "X", "tool": "render", "input": {"of": 1, "quality": "high"}, "session": "other"});
-    assert_eq!(post(&world, id, &body).await.status(), 200);
+    assert_eq!(post_body(&world, ID, &body).await.status(), 200);
 }
 
 /// C2: two open calls fit the address.
 #[tokio::test(start_paused = true)]
 async fn an_address_that_fits_two_open_calls_is_ambiguous() {
-    let world = world().await;
+    let world = verified_world(&durable()).await;
     let owner = emits(&world, "s1", "call_0", &json!({"of": 1})).await;
-    let owner = owner.header("x-antiphon-owner").unwrap().to_owned();
     emits(&world, "s1", "call_0", &json!({"of": 2})).await;
     let by_session = json!({"content": "X", "owner": owner, "session": "s1"});
-    assert_eq!(post(&world, "call_0", &by_session).await.status(), 409);
+    assert_eq!(post_body(&world, "call_0", &by_session).await.status(), 409);
     let by_both = json!({"content": "X", "owner": owner, "session": "s1", "tool": "render", "input": {"of": 2}});
-    assert_eq!(post(&world, "call_0", &by_both).await.status(), 200);
+    assert_eq!(post_body(&world, "call_0", &by_both).await.status(), 200);
     // Now one open call is left in the session. The same content could be the first post again.
-    assert_eq!(post(&world, "call_0", &by_session).await.status(), 409);
+    assert_eq!(post_body(&world, "call_0", &by_session).await.status(), 409);
     let other = json!({"content": "Y", "owner": owner, "session": "s1"});
-    assert_eq!(post(&world, "call_0", &other).await.status(), 200);
+    assert_eq!(post_body(&world, "call_0", &other).await.status(), 200);
 }
 
 /// H6: an id that looks like chance comes again, with another input or in another session.
 #[tokio::test(start_paused = true)]
 async fn a_second_different_call_of_one_id_is_a_second_record() {
-    let world = world().await;
+    let world = verified_world(&durable()).await;
     for (number, (first, second)) in [
         (("s1", json!({"of": 1})), ("s2", json!({"of": 2}))),
         (("s3", json!({"of": 1})), ("s4", json!({"of": 1}))),
@@ -154,13 +102,12 @@ async fn a_second_different_call_of_one_id_is_a_second_record() {
     {
         let id = format!("kJ8sQ2mZx4Lw{number}");
         let owner = emits(&world, first.0, &id, &first.1).await;
-        let owner = owner.header("x-antiphon-owner").unwrap().to_owned();
-        assert_eq!(post(&world, &id, &json!({"content": "RESULT ONE"})).await.status(), 200);
+        assert_eq!(post(&world, &id, &json!("RESULT ONE")).await.status(), 200);
         emits(&world, second.0, &id, &second.1).await;
         let sent = goes_on(&world, second.0, &id, &second.1).await;
         assert!(!sent.contains("RESULT ONE"), "another conversation's result: {sent}");
         let own = json!({"content": "RESULT TWO", "owner": owner, "session": second.0});
-        let posted = post(&world, &id, &own).await;
+        let posted = post_body(&world, &id, &own).await;
         assert_eq!(posted.status(), 200, "{}", posted.text());
         let sent = goes_on(&world, first.0, &id, &first.1).await;
         assert!(sent.contains("RESULT ONE") && !sent.contains("RESULT TWO"), "{sent}");
@@ -168,9 +115,14 @@ async fn a_second_different_call_of_one_id_is_a_second_record() {
             // The rest of two such bodies is equal too, so that nothing but the session could tell them apart.
             continue;
         }
-        let log = [says("go"), calls(&id, &second.1), says("is it done?"), says("and now?")];
+        let log = [
+            says("go"),
+            calls_with(&id, &second.1),
+            says("is it done?"),
+            says("and now?"),
+        ];
         ask(&world, second.0, &log).await;
-        let sent = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
+        let sent = last_body(&world);
         assert!(sent.contains("RESULT TWO") && !sent.contains("RESULT ONE"), "{sent}");
     }
 }
@@ -178,15 +130,10 @@ async fn a_second_different_call_of_one_id_is_a_second_record() {
 /// A conversation that another process resumes under another session keeps its result.
 #[tokio::test(start_paused = true)]
 async fn a_resumed_conversation_keeps_the_result_of_its_call() {
-    let world = world().await;
+    let world = verified_world(&durable()).await;
     let input = json!({"of": 1});
     emits(&world, "s1", "kJ8sQ2mZx4Lw", &input).await;
-    assert_eq!(
-        post(&world, "kJ8sQ2mZx4Lw", &json!({"content": "RESULT ONE"}))
-            .await
-            .status(),
-        200
-    );
+    assert_eq!(post(&world, "kJ8sQ2mZx4Lw", &json!("RESULT ONE")).await.status(), 200);
     let sent = goes_on(&world, "resumed", "kJ8sQ2mZx4Lw", &input).await;
     assert!(sent.contains("RESULT ONE"), "{sent}");
 }
@@ -242,12 +189,8 @@ fn gemini_stream(input: &Value) -> String {
 /// The input is recorded from streams of every format, however it is cut.
 #[tokio::test(start_paused = true)]
 async fn inputs_are_recorded_from_streams_of_every_format() {
-    let world = world().await;
-    let owner = ask(&world, "s0", &[says("hello")])
-        .await
-        .header("x-antiphon-owner")
-        .unwrap()
-        .to_owned();
+    let world = verified_world(&durable()).await;
+    let owner = owner(&ask(&world, "s0", &[says("hello")]).await);
     let input = json!({"path": "a\"b\u{e9}", "n": [1, 2]});
     let text = input.to_string();
     let (front, back) = text.split_at(9);
@@ -282,11 +225,12 @@ async fn inputs_are_recorded_from_streams_of_every_format() {
     ] {
         // The credential of the OpenAI and Gemini dialects is the same caller, whichever header carries it.
         world.script(vec![sse(), say(stream), Step::End]);
-        assert_eq!(send(&world, path, "s1", &body.to_string()).await.status(), 200);
+        let session = [("x-antiphon-session", "s1")];
+        assert_eq!(send(&world, path, &session, &body).await.status(), 200);
         let other = json!({"content": "X", "owner": owner, "tool": "render", "input": {"path": "other"}});
-        assert_eq!(post(&world, id, &other).await.status(), 404, "{path}");
+        assert_eq!(post_body(&world, id, &other).await.status(), 404, "{path}");
         let own = json!({"content": "X", "owner": owner, "tool": "render", "input": input});
-        let posted = post(&world, id, &own).await;
+        let posted = post_body(&world, id, &own).await;
         assert_eq!(posted.status(), 200, "{path}: {}", posted.text());
     }
 }

@@ -1,25 +1,19 @@
 //! Posted contents of any shape: the provider accepts every request of the conversation.
 
-use std::sync::Arc;
-
-use antiphon::late::LateSettings;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::post_with,
     judge,
     kept::durable,
-    late,
-    still::{self, Answer, Step, World},
+    late::{FINE, answered, ask, calls, last_body, numbered_id, post_body, replies, says, script_call, verified_world},
+    still::{self, Step, World},
 };
-
-const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
 
 /// Returns the steps of a provider that refuses what the judge refuses.
 fn strict(body: &[u8]) -> Vec<Step> {
     let read = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
     match read.and_then(|body| judge::anthropic(&body).map_err(|refusal| refusal.message)) {
-        Ok(()) => still::json(200, GOOD),
+        Ok(()) => still::json(200, FINE),
         Err(words) => {
             let error = json!({"type": "invalid_request_error", "message": words});
             still::json(400, &json!({"type": "error", "error": error}).to_string())
@@ -28,45 +22,24 @@ fn strict(body: &[u8]) -> Vec<Step> {
 }
 
 async fn world() -> World {
-    let ledger = durable();
-    let world = World::with(|builder| {
-        builder.ledger = Arc::clone(&ledger);
-        builder.late = LateSettings {
-            services: vec![late::service("tools", None, None)],
-            ..LateSettings::default()
-        };
-    });
+    let world = verified_world(&durable()).await;
     world.otherwise(|message| strict(&message.body));
-    ask(&world, "s0", &[says("hello")]).await;
     world
 }
 
-async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
-    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", session)];
-    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
-    let path = "/anthropic/v1/messages";
-    let answer = world.ask(post_with(path, &fields, body.as_bytes())).await;
-    world.settle().await;
-    answer
-}
-
-async fn post(world: &World, id: &str, content: &str) -> u16 {
-    let service = [("authorization", "Bearer token of tools")];
-    let path = format!("/ledger/v1/calls/{id}/result");
-    let body = format!(r#"{{"content":{content}}}"#);
-    world.ask(post_with(&path, &service, body.as_bytes())).await.status()
-}
-
-fn says(words: &str) -> Value {
-    json!({"role": "user", "content": words})
+/// Posts a content as its JSON text, which may be one that no [`Value`] can represent.
+async fn post_text(world: &World, id: &str, content: &str) -> u16 {
+    post_body(world, id, &format!(r#"{{"content":{content}}}"#))
+        .await
+        .status()
 }
 
 /// Returns the messages of the last request upstream, without the closing bracket.
 fn sent(world: &World) -> String {
-    let body = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
+    let body = last_body(world);
     let messages = body.split_once(r#""messages":["#).unwrap().1;
     messages
-        .split_once("],\"model\"")
+        .split_once("],\"tools\"")
         .map_or(messages, |(messages, _)| messages)
         .to_owned()
 }
@@ -91,18 +64,15 @@ async fn posted_content_of_any_shape_is_accepted_by_the_provider() {
     ];
     let world = world().await;
     for (number, (content, wanted)) in contents.into_iter().enumerate() {
-        let (session, id) = (format!("s{}", number + 1), format!("toolu_01AbC9dE3fG7hJ{number}"));
-        let call = json!({"type": "tool_use", "id": id, "name": "bash", "input": {}});
-        let answer = json!({"id": "msg_2", "type": "message", "role": "assistant", "content": [call], "stop_reason": "tool_use"});
-        world.script(still::json(200, &answer.to_string()));
+        let (session, id) = (format!("s{}", number + 1), numbered_id(number));
+        script_call(&world, &calls(&id));
         let mut log = vec![says("go")];
-        assert_eq!(ask(&world, &session, &log).await.status(), 200);
-        assert_eq!(post(&world, &id, content).await, 200, "{content}");
+        ask(&world, &session, &log).await;
+        assert_eq!(post_text(&world, &id, content).await, 200, "{content}");
 
-        log.extend([json!({"role": "assistant", "content": [call]}), says("is it done?")]);
+        log.extend([calls(&id), says("is it done?")]);
         let restored = ask(&world, &session, &log).await;
-        assert_eq!(restored.header("x-antiphon-repair"), Some("restored=1"));
-        assert_eq!(restored.status(), 200, "{content}: {}", restored.text());
+        assert_eq!(restored.header("x-antiphon-repair"), Some("restored=1"), "{content}");
         let first = sent(&world);
         assert!(
             first.contains(&format!(r#""content":{wanted}}}"#)),
@@ -110,11 +80,9 @@ async fn posted_content_of_any_shape_is_accepted_by_the_provider() {
         );
 
         // Every later request must contain the same bytes there.
-        log.extend([json!({"role": "assistant", "content": "yes"}), says("thanks")]);
-        let later = ask(&world, &session, &log).await;
-        assert_eq!(later.status(), 200, "{content}: {}", later.text());
-        let history = first.strip_suffix("]}").unwrap_or(&first);
-        assert!(sent(&world).starts_with(history), "{first}\n{}", sent(&world));
+        log.extend([replies("yes"), says("thanks")]);
+        ask(&world, &session, &log).await;
+        assert!(sent(&world).starts_with(&first), "{first}\n{}", sent(&world));
     }
 }
 
@@ -126,21 +94,16 @@ async fn an_appended_result_of_any_content_is_accepted_by_the_provider() {
         .into_iter()
         .enumerate()
     {
-        let (session, id) = (format!("s{}", number + 1), format!("toolu_01AbC9dE3fG7hJ{number}"));
-        let call = json!({"type": "tool_use", "id": id, "name": "bash", "input": {}});
-        let mut log = vec![
-            says("go"),
-            json!({"role": "assistant", "content": [call]}),
-            says("hurry"),
-        ];
-        assert_eq!(ask(&world, &session, &log).await.status(), 200);
-        assert_eq!(post(&world, &id, content).await, 200, "{content}");
+        let (session, id) = (format!("s{}", number + 1), numbered_id(number));
+        let mut log = vec![says("go"), calls(&id), says("hurry")];
+        ask(&world, &session, &log).await;
+        assert_eq!(post_text(&world, &id, content).await, 200, "{content}");
         // Different words per round: equal words would give equal anchors.
-        log.extend([json!({"role": "assistant", "content": "fine"}), says(&id)]);
+        log.extend([answered(), says(&id)]);
         for _ in 0..2 {
             let answer = ask(&world, &session, &log).await;
-            assert_eq!(answer.status(), 200, "{content}: {}", answer.text());
-            assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=1, appended=1"));
+            let repair = answer.header("x-antiphon-repair");
+            assert_eq!(repair, Some("placeholder=1, appended=1"), "{content}");
         }
     }
 }

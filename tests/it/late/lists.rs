@@ -1,70 +1,22 @@
 //! Lists of a caller's calls: pages, filters, calls that still run, the feed behind an event, and what a service takes
 //! back.
 
-use std::sync::Arc;
-
-use antiphon::late::LateSettings;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
-    app::post_with,
+    app::get_with,
     kept::durable,
-    late,
-    still::{self, Answer, World},
+    late::{
+        FILM, answered, ask, brings, calls, get, last_body, numbered_id, operate, post, replies, says, script_call,
+        verified_world, world_over,
+    },
+    still::{Answer, World},
 };
 
-const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}"#;
-
-fn world_over(ledger: &Arc<dyn antiphon::ledger::Ledger>) -> World {
-    let world = World::with(|builder| {
-        builder.ledger = Arc::clone(ledger);
-        builder.late = LateSettings {
-            services: vec![late::service("tools", None, None)],
-            ..LateSettings::default()
-        };
-    });
-    world.otherwise(|_| still::json(200, GOOD));
-    world
-}
-
-fn id(number: usize) -> String {
-    format!("toolu_01AbC9dE3fG7hJ2kL4m{number:05}")
-}
-
-async fn ask(world: &World, session: &str, log: &[Value]) -> Answer {
-    let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", session)];
-    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
-    let answer = world
-        .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
-        .await;
-    world.settle().await;
-    assert_eq!(answer.status(), 200);
-    answer
-}
-
-/// The model answers with this call.
+/// Lets the model answer with this call.
 async fn emits(world: &World, session: &str, id: &str) {
-    let content = json!([{"type": "tool_use", "id": id, "name": "render", "input": {}}]);
-    let answer =
-        json!({"id": "msg_2", "type": "message", "role": "assistant", "content": content, "stop_reason": "tool_use"});
-    world.script(still::json(200, &answer.to_string()));
+    script_call(world, &calls(id));
     ask(world, session, &[says("go")]).await;
-}
-
-async fn serve(world: &World, id: &str, operation: &str, content: &str) -> Answer {
-    let service = [("authorization", "Bearer token of tools")];
-    let path = format!("/ledger/v1/calls/{id}/{operation}");
-    let body = json!({"content": content}).to_string();
-    world.ask(post_with(&path, &service, body.as_bytes())).await
-}
-
-async fn get(world: &World, path: &str) -> Answer {
-    let request = format!("GET /ledger/v1/{path} HTTP/1.1\r\nHost: localhost\r\nx-api-key: sk-one\r\n\r\n");
-    world.ask(request).await
-}
-
-fn says(words: &str) -> Value {
-    json!({"role": "user", "content": words})
 }
 
 fn ids(answer: &Answer) -> Vec<String> {
@@ -79,14 +31,13 @@ fn ids(answer: &Answer) -> Vec<String> {
 async fn more_results_than_one_read_returns_are_listed_and_counted() {
     const RESULTS: usize = 1_100;
     let ledger = durable();
-    let world = world_over(&ledger);
-    ask(&world, "s1", &[says("hello")]).await;
+    let world = verified_world(&ledger).await;
     for number in 0..RESULTS {
-        emits(&world, "s1", &id(number)).await;
-        assert_eq!(serve(&world, &id(number), "result", "THE FILM").await.status(), 200);
+        emits(&world, "s1", &numbered_id(number)).await;
+        assert_eq!(post(&world, &numbered_id(number), &json!(FILM)).await.status(), 200);
     }
     drop(world);
-    let world = world_over(&ledger);
+    let world = world_over(&ledger, |_| ());
     let answer = ask(&world, "s1", &[says("hello")]).await;
     assert_eq!(answer.header("x-antiphon-pending-results"), Some("1100"));
     assert_eq!(get(&world, "me").await.json()["outstanding"], json!(RESULTS));
@@ -99,7 +50,7 @@ async fn more_results_than_one_read_returns_are_listed_and_counted() {
         };
         cursor = format!("&after={next}");
     }
-    assert_eq!(all, (0..RESULTS).map(id).collect::<Vec<_>>());
+    assert_eq!(all, (0..RESULTS).map(numbered_id).collect::<Vec<_>>());
 }
 
 /// H4: texts were read as "the latest 1,024 of this caller", so the oldest conversations lost theirs for good.
@@ -107,42 +58,39 @@ async fn more_results_than_one_read_returns_are_listed_and_counted() {
 async fn more_late_texts_than_one_read_returns_stay_in_their_messages() {
     const CONVERSATIONS: usize = 1_100;
     let ledger = durable();
-    let world = world_over(&ledger);
-    ask(&world, "s1", &[says("hello")]).await;
+    let world = verified_world(&ledger).await;
     let log = |number: usize| {
-        let call = json!({"type": "tool_use", "id": id(number), "name": "render", "input": {}});
         vec![
             says("go"),
-            json!({"role": "assistant", "content": [call]}),
+            calls(&numbered_id(number)),
             says("hurry"),
-            json!({"role": "assistant", "content": "fine"}),
+            answered(),
             says("is it done?"),
         ]
     };
     for number in 0..CONVERSATIONS {
         ask(&world, "s1", &log(number)[..3]).await;
-        assert_eq!(serve(&world, &id(number), "result", "THE FILM").await.status(), 200);
+        assert_eq!(post(&world, &numbered_id(number), &json!(FILM)).await.status(), 200);
         ask(&world, "s1", &log(number)).await;
     }
     drop(world);
-    let world = world_over(&ledger);
+    let world = world_over(&ledger, |_| ());
     for number in [0, 1, 40, 500, 1_099] {
         let mut log = log(number);
-        log.extend([json!({"role": "assistant", "content": "yes"}), says("thanks")]);
+        log.extend([replies("yes"), says("thanks")]);
         ask(&world, "s1", &log).await;
-        let sent = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
-        assert_eq!(sent.matches("THE FILM").count(), 1, "conversation {number}: {sent}");
+        let sent = last_body(&world);
+        assert_eq!(sent.matches(FILM).count(), 1, "conversation {number}: {sent}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_are_listed_by_state_and_session() {
-    let world = world_over(&durable());
-    ask(&world, "s0", &[says("hello")]).await;
+    let world = verified_world(&durable()).await;
     for (number, session) in ["s1", "s1", "s2"].into_iter().enumerate() {
-        emits(&world, session, &id(number)).await;
+        emits(&world, session, &numbered_id(number)).await;
     }
-    assert_eq!(serve(&world, &id(1), "result", "THE FILM").await.status(), 200);
+    assert_eq!(post(&world, &numbered_id(1), &json!(FILM)).await.status(), 200);
     for (query, wanted) in [
         ("outstanding", vec![1]),
         ("outstanding?state=open", vec![0, 2]),
@@ -153,7 +101,7 @@ async fn calls_are_listed_by_state_and_session() {
         let page = get(&world, query).await;
         assert_eq!(
             ids(&page),
-            wanted.into_iter().map(id).collect::<Vec<_>>(),
+            wanted.into_iter().map(numbered_id).collect::<Vec<_>>(),
             "{query}: {}",
             page.text()
         );
@@ -176,18 +124,19 @@ async fn calls_are_listed_by_state_and_session() {
         assert!(answer.text().contains(words), "{}", answer.text());
     }
     // A service takes back what no request contains.
-    assert_eq!(
-        serve(&world, &id(1), "withdraw", "").await.json()["state"],
-        json!("open")
-    );
+    let withdraw = async || operate(&world, &numbered_id(1), "withdraw", &json!({"content": ""})).await;
+    assert_eq!(withdraw().await.json()["state"], json!("open"));
     assert_eq!(ids(&get(&world, "outstanding").await), Vec::<String>::new());
-    assert_eq!(serve(&world, &id(1), "withdraw", "").await.status(), 409);
-    assert_eq!(serve(&world, &id(1), "result", "ANOTHER FILM").await.status(), 200);
+    assert_eq!(withdraw().await.status(), 409);
+    assert_eq!(
+        post(&world, &numbered_id(1), &json!("ANOTHER FILM")).await.status(),
+        200
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_known_path_refuses_other_methods() {
-    let world = world_over(&durable());
+    let world = world_over(&durable(), |_| ());
     for (method, path, allow) in [
         ("GET", "lookup", "POST"),
         ("POST", "outstanding", "GET"),
@@ -211,29 +160,24 @@ async fn a_known_path_refuses_other_methods() {
 #[tokio::test(start_paused = true)]
 async fn the_feed_goes_on_behind_the_last_event() {
     let ledger = durable();
-    let world = world_over(&ledger);
-    ask(&world, "s1", &[says("hello")]).await;
+    let world = verified_world(&ledger).await;
     for number in 0..3 {
-        emits(&world, "s1", &id(number)).await;
-        assert_eq!(serve(&world, &id(number), "result", "THE FILM").await.status(), 200);
+        emits(&world, "s1", &numbered_id(number)).await;
+        assert_eq!(post(&world, &numbered_id(number), &json!(FILM)).await.status(), 200);
     }
     let first = get(&world, "outstanding").await.json()["outstanding"][0]["delivery"].clone();
     drop(world);
-    let world = world_over(&ledger);
-    ask(&world, "s1", &[says("hello")]).await;
+    let world = verified_world(&ledger).await;
     let mut client = world.client();
     let last = first.as_str().unwrap();
-    client
-        .send(format!(
-            "GET /ledger/v1/feed HTTP/1.1\r\nHost: localhost\r\nx-api-key: sk-one\r\nlast-event-id: {last}\r\n\r\n"
-        ))
-        .await;
+    let fields = [("x-api-key", "sk-one"), ("last-event-id", last)];
+    client.send(get_with("/ledger/v1/feed", &fields)).await;
     client.head().await;
     let mut read = String::new();
     while read.matches("event: settled").count() < 2 {
         read += &client.piece().await.unwrap().text;
     }
-    let found: Vec<bool> = (0..3).map(|number| read.contains(&id(number))).collect();
+    let found: Vec<bool> = (0..3).map(|number| read.contains(&numbered_id(number))).collect();
     assert_eq!(found, [false, true, true], "{read}");
     assert_eq!(read.matches("\nid: ").count(), 2, "{read}");
 }
@@ -241,17 +185,11 @@ async fn the_feed_goes_on_behind_the_last_event() {
 /// A call that its client has answered does not run any more.
 #[tokio::test(start_paused = true)]
 async fn an_answered_call_is_not_listed_as_open() {
-    let world = world_over(&durable());
-    ask(&world, "s1", &[says("hello")]).await;
-    emits(&world, "s1", &id(0)).await;
-    let call = json!({"type": "tool_use", "id": id(0), "name": "render", "input": {}});
-    let result = json!({"type": "tool_result", "tool_use_id": id(0), "content": "done"});
-    let log = [
-        says("go"),
-        json!({"role": "assistant", "content": [call]}),
-        json!({"role": "user", "content": [result]}),
-    ];
-    assert_eq!(ids(&get(&world, "outstanding?state=open").await), [id(0)]);
+    let world = verified_world(&durable()).await;
+    emits(&world, "s1", &numbered_id(0)).await;
+    let id = numbered_id(0);
+    let log = [says("go"), calls(&id), brings(&id, &json!("done"))];
+    assert_eq!(ids(&get(&world, "outstanding?state=open").await), [&*id]);
     ask(&world, "s1", &log).await;
     assert_eq!(ids(&get(&world, "outstanding?state=open").await), Vec::<String>::new());
 }

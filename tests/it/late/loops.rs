@@ -1,68 +1,38 @@
 //! Agents without a user who writes, and answers of a client that are not final.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use antiphon::late::{LateSettings, ToolSettings};
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::post_with,
     judge,
     kept::durable,
-    late,
-    still::{self, Answer, World},
+    late::{
+        FILM, FINE, ID, MESSAGES, brings, calls, copies, get, messages_body, numbered_id, post, replies, says, send,
+        world_over,
+    },
+    still::{self, World},
 };
 
-const ID: &str = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
-const FILM: &str = "https://e.com/film.mp4";
-
 fn world(change: impl FnOnce(&mut LateSettings)) -> World {
-    let ledger = durable();
-    let world = World::with(|builder| {
-        builder.ledger = Arc::clone(&ledger);
-        builder.late = LateSettings {
-            services: vec![late::service("tools", None, None)],
-            ..LateSettings::default()
-        };
-        change(&mut builder.late);
-    });
+    let world = world_over(&durable(), |builder| change(&mut builder.late));
     world.otherwise(|message| {
-        let good = if message.head.contains("/messages") {
+        if message.head.contains("/messages") {
             judge::anthropic(&serde_json::from_slice(&message.body).unwrap()).unwrap();
-            json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "fine"}], "stop_reason": "end_turn"})
+            still::json(200, FINE)
         } else {
-            json!({"id": "c_1", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]})
-        };
-        still::json(200, &good.to_string())
+            let good = json!({"id": "c_1", "object": "chat.completion", "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}]});
+            still::json(200, &good.to_string())
+        }
     });
     world
 }
 
-async fn send(world: &World, path: &str, more: &[(&str, &str)], body: &Value) -> Answer {
-    let fields = [&[("x-api-key", "sk-one"), ("x-antiphon-session", "s1")], more].concat();
-    let answer = world.ask(post_with(path, &fields, body.to_string().as_bytes())).await;
-    world.settle().await;
+async fn ask_by_path(world: &World, path: &str, more: &[(&str, &str)], log: &[Value]) {
+    let fields = [&[("x-antiphon-session", "s1")], more].concat();
+    let answer = send(world, path, &fields, &messages_body(log)).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
-    answer
-}
-
-async fn post(world: &World) {
-    let service = [("authorization", "Bearer token of tools")];
-    let path = format!("/ledger/v1/calls/{ID}/result");
-    let body = json!({"content": FILM}).to_string();
-    assert_eq!(
-        world.ask(post_with(&path, &service, body.as_bytes())).await.status(),
-        200
-    );
-}
-
-fn films(world: &World) -> usize {
-    let body = String::from_utf8(world.requests().pop().unwrap().message.body).unwrap();
-    body.matches(FILM).count()
-}
-
-fn messages(log: &[Value]) -> Value {
-    json!({"model": "m", "max_tokens": 99, "messages": log})
 }
 
 /// Returns a call and its result in Messages or in Chat Completions.
@@ -75,12 +45,7 @@ fn turn(is_chat: bool, id: &str, result: &str) -> [Value; 2] {
             answer,
         ]
     } else {
-        let call = json!({"type": "tool_use", "id": id, "name": "render", "input": {}});
-        let answer = json!({"type": "tool_result", "tool_use_id": id, "content": result});
-        [
-            json!({"role": "assistant", "content": [call]}),
-            json!({"role": "user", "content": [answer]}),
-        ]
+        [calls(id), brings(id, &json!(result))]
     }
 }
 
@@ -92,29 +57,29 @@ async fn a_loop_without_words_of_a_user_gets_its_result_if_asked_for() {
         let path = if is_chat {
             "/openai/v1/chat/completions"
         } else {
-            "/anthropic/v1/messages"
+            MESSAGES
         };
-        let mut log = vec![json!({"role": "user", "content": "go"})];
-        send(&world, path, &[], &messages(&log)).await;
+        let mut log = vec![says("go")];
+        ask_by_path(&world, path, &[], &log).await;
         let [call, started] = turn(is_chat, ID, "Job started: 42");
         log.push(call);
-        send(&world, path, &[], &messages(&log)).await;
+        ask_by_path(&world, path, &[], &log).await;
         log.push(started);
-        send(&world, path, &[], &messages(&log)).await;
-        post(&world).await;
+        ask_by_path(&world, path, &[], &log).await;
+        assert_eq!(post(&world, ID, &json!(FILM)).await.status(), 200);
         for number in 0..4 {
-            log.extend(turn(
-                is_chat,
-                &format!("toolu_01XyZ9dE3fG7hJ2kL4mN6p{number:02}"),
-                "still running",
-            ));
-            send(&world, path, &[], &messages(&log)).await;
-            assert_eq!(films(&world), usize::from(delivers), "turn {number}, chat {is_chat}");
+            log.extend(turn(is_chat, &numbered_id(number), "still running"));
+            ask_by_path(&world, path, &[], &log).await;
+            assert_eq!(
+                copies(&world, FILM),
+                usize::from(delivers),
+                "turn {number}, chat {is_chat}"
+            );
         }
-        log.push(json!({"role": "assistant", "content": "done"}));
-        log.push(json!({"role": "user", "content": "thanks"}));
-        send(&world, path, &[], &messages(&log)).await;
-        assert_eq!(films(&world), 1, "chat {is_chat}");
+        log.push(replies("done"));
+        log.push(says("thanks"));
+        ask_by_path(&world, path, &[], &log).await;
+        assert_eq!(copies(&world, FILM), 1, "chat {is_chat}");
     }
 }
 
@@ -134,23 +99,22 @@ async fn a_provisional_answer_leaves_its_call_open() {
             };
             settings.tools = BTreeMap::from([("render".to_owned(), tool)]);
         });
-        let more: Vec<(&str, &str)> = by_header
+        let provisional: Vec<_> = by_header
             .map(|ids| ("x-antiphon-provisional", ids))
             .into_iter()
             .collect();
-        let mut log = vec![json!({"role": "user", "content": "go"})];
-        send(&world, "/anthropic/v1/messages", &[], &messages(&log)).await;
+        let mut log = vec![says("go")];
+        ask_by_path(&world, MESSAGES, &[], &log).await;
         let [call, started] = turn(false, ID, "Job started: 42");
         log.push(call);
-        send(&world, "/anthropic/v1/messages", &[], &messages(&log)).await;
+        ask_by_path(&world, MESSAGES, &[], &log).await;
         log.push(started);
-        send(&world, "/anthropic/v1/messages", &more, &messages(&log)).await;
+        ask_by_path(&world, MESSAGES, &provisional, &log).await;
         assert!(
             !String::from_utf8_lossy(&world.requests().pop().unwrap().message.head.into_bytes())
                 .contains("provisional")
         );
-        let request = "GET /ledger/v1/outstanding?state=open HTTP/1.1\r\nHost: localhost\r\nx-api-key: sk-one\r\n\r\n";
-        let open = world.ask(request).await.json()["outstanding"].clone();
+        let open = get(&world, "outstanding?state=open").await.json()["outstanding"].clone();
         let state = open[0]["state"].as_str();
         let is_marked = by_header.is_some() || by_tool;
         assert_eq!(state == Some("open"), is_marked, "{by_header:?} {by_tool}: {open}");

@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon::{
-    late::LateSettings,
-    ledger::{Ledger, RecordKind},
-};
+use antiphon::ledger::{Ledger, RecordKind};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,81 +10,29 @@ use crate::{
     support::{
         app::post_with,
         kept::durable,
-        late,
-        still::{self, Answer, Step, World, events::anthropic, say, sse},
+        late::{FILM, ID, MESSAGES, ask_as, calls, copies, counted, owner, post_body, says, script_call, world_over},
+        still::{Answer, Step, World, events::anthropic, say, sse},
     },
 };
 
-const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"fine"}],"stop_reason":"end_turn"}"#;
-const ID: &str = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn world_over(ledger: &Arc<dyn Ledger>) -> World {
-    world_with(ledger, |_| {})
-}
-
-/// A world with other times: records keep the time of the system, which no test can pause.
-fn world_with(ledger: &Arc<dyn Ledger>, change: impl FnOnce(&mut LateSettings)) -> World {
-    let world = World::with(|builder| {
-        builder.ledger = Arc::clone(ledger);
-        builder.late = LateSettings {
-            services: vec![late::service("tools", None, None)],
-            ..LateSettings::default()
-        };
-        change(&mut builder.late);
-    });
-    world.otherwise(|_| still::json(200, GOOD));
-    world
-}
-
-async fn ask(world: &World, key: &str, log: &[Value]) -> Answer {
-    let fields = [("x-api-key", key), ("x-antiphon-session", "s1")];
-    let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
-    let answer = world
-        .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
-        .await;
-    world.settle().await;
-    assert_eq!(answer.status(), 200);
-    answer
-}
-
-/// The model answers the caller with the call.
+/// Lets the model answer the caller with the call. Returns the owner of the call.
 async fn emits(world: &World, key: &str) -> String {
-    let answer = json!({"id": "msg_2", "type": "message", "role": "assistant", "content": calls()["content"], "stop_reason": "tool_use"});
-    world.script(still::json(200, &answer.to_string()));
-    let answer = ask(world, key, &[says("go")]).await;
-    answer.header("x-antiphon-owner").unwrap().to_owned()
+    script_call(world, &calls(ID));
+    owner(&ask_as(world, key, "s1", &[says("go")]).await)
 }
 
-async fn post(world: &World, owner: Option<&str>) -> Answer {
-    let service = [("authorization", "Bearer token of tools")];
-    let path = format!("/ledger/v1/calls/{ID}/result");
-    let body = json!({"content": "THE FILM", "owner": owner}).to_string();
-    let answer = world.ask(post_with(&path, &service, body.as_bytes())).await;
+async fn post_film(world: &World, owner: Option<&str>) -> Answer {
+    let answer = post_body(world, ID, &json!({"content": FILM, "owner": owner})).await;
     world.settle().await;
     answer
 }
 
-async fn gets_it(world: &World, key: &str) -> bool {
-    ask(world, key, &[says("go"), calls(), says("is it done?")]).await;
-    String::from_utf8(world.requests().pop().unwrap().message.body)
-        .unwrap()
-        .contains("THE FILM")
-}
-
-fn says(words: &str) -> Value {
-    json!({"role": "user", "content": words})
-}
-
-fn calls() -> Value {
-    json!({"role": "assistant", "content": [{"type": "tool_use", "id": ID, "name": "render", "input": {}}]})
-}
-
-fn counted(world: &World, event: &str) -> u64 {
-    let page = world.shared.telemetry.encode_metrics();
-    let name = format!("antiphon_late_results_total{{event=\"{event}\"}} ");
-    let line = page.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
-    line.parse().unwrap()
+/// Asks on behind the call. Returns `true` if the request upstream contains the result.
+async fn gets_film(world: &World, key: &str) -> bool {
+    ask_as(world, key, "s1", &[says("go"), calls(ID), says("is it done?")]).await;
+    copies(world, FILM) > 0
 }
 
 /// H2: two callers hold a call of one id, and the post follows at once. It reaches neither by chance.
@@ -95,12 +40,12 @@ fn counted(world: &World, event: &str) -> u64 {
 async fn an_ownerless_result_settles_only_if_its_match_stays_unique() {
     for has_second in [false, true] {
         let ledger = durable();
-        let world = world_over(&ledger);
+        let world = world_over(&ledger, |_| ());
         for key in ["sk-ann", "sk-ben"] {
-            ask(&world, key, &[says("hello")]).await;
+            ask_as(&world, key, "s1", &[says("hello")]).await;
         }
         emits(&world, "sk-ann").await;
-        let posted = post(&world, None).await;
+        let posted = post_film(&world, None).await;
         assert_eq!((posted.status(), &posted.json()["state"]), (202, &json!("parked")));
         let owner = if has_second {
             Some(emits(&world, "sk-ben").await)
@@ -110,13 +55,13 @@ async fn an_ownerless_result_settles_only_if_its_match_stays_unique() {
         assert_eq!(counted(&world, "ambiguous"), u64::from(has_second));
         // The settling time is over, and the process was restarted in it.
         drop(world);
-        let world = world_with(&ledger, |settings| settings.settling = Duration::ZERO);
+        let world = world_over(&ledger, |builder| builder.late.settling = Duration::ZERO);
         world.until(world.now() + Duration::from_secs(1)).await;
-        assert_eq!(gets_it(&world, "sk-ann").await, !has_second);
+        assert_eq!(gets_film(&world, "sk-ann").await, !has_second);
         if let Some(owner) = owner {
-            assert_eq!(post(&world, Some(&owner)).await.status(), 200);
-            assert!(gets_it(&world, "sk-ben").await);
-            assert!(!gets_it(&world, "sk-ann").await);
+            assert_eq!(post_film(&world, Some(&owner)).await.status(), 200);
+            assert!(gets_film(&world, "sk-ben").await);
+            assert!(!gets_film(&world, "sk-ann").await);
         }
     }
 }
@@ -124,44 +69,44 @@ async fn an_ownerless_result_settles_only_if_its_match_stays_unique() {
 /// The proxy itself settles the result once the time is over, without another post or request.
 #[tokio::test(start_paused = true)]
 async fn an_ownerless_result_settles_by_itself() {
-    let world = world_with(&durable(), |settings| settings.settling = Duration::from_millis(50));
+    let world = world_over(&durable(), |builder| builder.late.settling = Duration::from_millis(50));
     for key in ["sk-ann", "sk-ben"] {
-        ask(&world, key, &[says("hello")]).await;
+        ask_as(&world, key, "s1", &[says("hello")]).await;
     }
     emits(&world, "sk-ann").await;
-    assert_eq!(post(&world, None).await.status(), 202);
+    assert_eq!(post_film(&world, None).await.status(), 202);
     for _ in 0..100_000 {
         if counted(&world, "attached") == 1 {
             break;
         }
         world.settle().await;
     }
-    assert!(gets_it(&world, "sk-ann").await);
+    assert!(gets_film(&world, "sk-ann").await);
 }
 
 /// A call that is older than the settling time, and the only caller there is: no wait.
 #[tokio::test(start_paused = true)]
 async fn an_ownerless_result_of_an_old_call_or_of_the_only_caller_settles_at_once() {
-    let world = world_with(&durable(), |settings| settings.settling = Duration::ZERO);
+    let world = world_over(&durable(), |builder| builder.late.settling = Duration::ZERO);
     for key in ["sk-ann", "sk-ben"] {
-        ask(&world, key, &[says("hello")]).await;
+        ask_as(&world, key, "s1", &[says("hello")]).await;
     }
     emits(&world, "sk-ann").await;
-    assert_eq!(post(&world, None).await.status(), 200);
+    assert_eq!(post_film(&world, None).await.status(), 200);
 
-    let world = world_over(&durable());
-    ask(&world, "sk-ann", &[says("hello")]).await;
+    let world = world_over(&durable(), |_| ());
+    ask_as(&world, "sk-ann", "s1", &[says("hello")]).await;
     emits(&world, "sk-ann").await;
-    assert_eq!(post(&world, None).await.status(), 200);
+    assert_eq!(post_film(&world, None).await.status(), 200);
 }
 
 /// H3: a 202 is kept for `ledger.ttl`, says until when, and its expiry is counted and stored.
 #[tokio::test(start_paused = true)]
 async fn a_parked_result_waits_for_the_ttl_and_expires_aloud() {
     let ledger = durable();
-    let world = world_over(&ledger);
-    ask(&world, "sk-ann", &[says("hello")]).await;
-    let posted = post(&world, None).await;
+    let world = world_over(&ledger, |_| ());
+    ask_as(&world, "sk-ann", "s1", &[says("hello")]).await;
+    let posted = post_film(&world, None).await;
     assert_eq!(posted.status(), 202);
     let expires_at = Duration::from_secs(posted.json()["expires_at"].as_u64().unwrap());
     let wait = expires_at.saturating_sub(antiphon::clock::unix_time());
@@ -170,7 +115,7 @@ async fn a_parked_result_waits_for_the_ttl_and_expires_aloud() {
     let now = antiphon::clock::unix_time();
     let count = async |kind| ledger.list_records(kind, service, 9, now).await.unwrap().len();
     for (ttl, unclaimed) in [(7 * DAY, 0), (Duration::ZERO, 1)] {
-        let world = world_with(&ledger, |settings| settings.ttl = ttl);
+        let world = world_over(&ledger, |builder| builder.late.ttl = ttl);
         world.until(world.now() + Duration::from_secs(700)).await;
         assert_eq!(counted(&world, "unclaimed"), unclaimed);
         let left = 1 - usize::try_from(unclaimed).unwrap();
@@ -183,15 +128,15 @@ async fn a_parked_result_waits_for_the_ttl_and_expires_aloud() {
 #[tokio::test(start_paused = true)]
 async fn a_parked_result_meets_its_call_after_a_restart() {
     let ledger = durable();
-    let world = world_over(&ledger);
-    ask(&world, "sk-ann", &[says("hello")]).await;
-    assert_eq!(post(&world, None).await.status(), 202);
+    let world = world_over(&ledger, |_| ());
+    ask_as(&world, "sk-ann", "s1", &[says("hello")]).await;
+    assert_eq!(post_film(&world, None).await.status(), 202);
     drop(world);
-    let world = world_over(&ledger);
-    ask(&world, "sk-ann", &[says("hello")]).await;
+    let world = world_over(&ledger, |_| ());
+    ask_as(&world, "sk-ann", "s1", &[says("hello")]).await;
     emits(&world, "sk-ann").await;
     world.until(world.now() + Duration::from_secs(1)).await;
-    assert!(gets_it(&world, "sk-ann").await);
+    assert!(gets_film(&world, "sk-ann").await);
 }
 
 /// Returns the events of an answer with a call: all but the last, and the last.
@@ -216,8 +161,8 @@ async fn a_call_is_recorded_before_the_last_event_of_its_answer() {
         for slow in [None, Some(20), Some(3000)] {
             let ledger = SwitchableLedger::new();
             let shared: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
-            let world = world_over(&shared);
-            ask(&world, "sk-ann", &[says("hello")]).await;
+            let world = world_over(&shared, |_| ());
+            ask_as(&world, "sk-ann", "s1", &[says("hello")]).await;
             ledger.slow_down(Duration::from_millis(slow.unwrap_or(0)));
             let steps = if is_whole {
                 vec![sse(), say(front.clone() + &last), Step::End]
@@ -227,7 +172,7 @@ async fn a_call_is_recorded_before_the_last_event_of_its_answer() {
             world.script(steps);
             let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", "s1")];
             let body = json!({"model": "m", "max_tokens": 99, "stream": true, "messages": [says("go")]}).to_string();
-            let request = post_with("/anthropic/v1/messages", &fields, body.as_bytes());
+            let request = post_with(MESSAGES, &fields, body.as_bytes());
             let began = world.now();
             let answer = world.ask(&request).await;
             assert_eq!(answer.message.body, (front.clone() + &last).as_bytes());

@@ -5,21 +5,17 @@ use serde_json::{Value, json};
 use crate::support::{
     app::{get_with, post_with},
     kept::durable,
-    late::{self, FINE, calls, post_to, says},
-    still::{self, World},
+    late::{ID, MESSAGES, calls, messages_body, owner, post_to, says, send, world_over},
+    still::World,
 };
 
-const ID: &str = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
 const KEY: (&str, &str) = ("x-api-key", "sk-one");
 
 /// Lets the model call a tool for a user that the body names, without a result. Returns the owner of the call.
 async fn emits(world: &World, user: &str, id: &str) -> String {
-    let body = json!({"model": "m", "max_tokens": 99, "messages": [says("go"), calls(id), says("hurry")],
-        "metadata": {"user_id": json!({"device_id": user, "session_id": "s"}).to_string()}});
-    let request = post_with("/anthropic/v1/messages", &[KEY], body.to_string().as_bytes());
-    let answer = world.ask(request).await;
-    world.settle().await;
-    answer.header("x-antiphon-owner").unwrap().to_owned()
+    let mut body = messages_body(&[says("go"), calls(id), says("hurry")]);
+    body["metadata"] = json!({"user_id": json!({"device_id": user, "session_id": "s"}).to_string()});
+    owner(&send(world, MESSAGES, &[], &body).await)
 }
 
 async fn outstanding(world: &World, fields: &[(&str, &str)]) -> (u16, Value) {
@@ -32,12 +28,7 @@ async fn outstanding(world: &World, fields: &[(&str, &str)]) -> (u16, Value) {
 async fn a_user_that_bodies_name_reads_its_own_results() {
     for is_trusted in [true, false] {
         let ledger = durable();
-        let world = World::with(|builder| {
-            builder.ledger = ledger;
-            builder.late.services = vec![late::service("tools", None, None)];
-            builder.proxy.principals.trust_body_user = is_trusted;
-        });
-        world.otherwise(|_| still::json(200, FINE));
+        let world = world_over(&ledger, |builder| builder.proxy.principals.trust_body_user = is_trusted);
         emits(&world, "bob", "toolu_01ZzC9dE3fG7hJ2kL4mN6pQ8").await;
         let owner = emits(&world, "alice", ID).await;
         assert_eq!(post_to(&world, ID, &owner, &json!("done")).await.status(), 200);
@@ -78,16 +69,11 @@ async fn a_key_that_many_clients_send_reads_nothing_off_this_machine() {
         ("10.0.0.7:0", 403),
     ] {
         let ledger = durable();
-        let world = World::with(|builder| {
-            builder.ledger = ledger;
-            builder.late.services = vec![late::service("tools", None, None)];
-            builder.server.listen = listen.parse().unwrap();
-        });
-        world.otherwise(|_| still::json(200, FINE));
-        let body = json!({"model": "m", "max_tokens": 99, "messages": [says("go")]}).to_string();
+        let world = world_over(&ledger, |builder| builder.server.listen = listen.parse().unwrap());
+        let body = messages_body(&[says("go")]).to_string();
         for (key, wanted) in [("EMPTY", wanted), ("sk-xxx", wanted), ("sk-one", 200)] {
             let fields = [("authorization", &*format!("Bearer {key}"))];
-            let request = post_with("/anthropic/v1/messages", &fields, body.as_bytes());
+            let request = post_with(MESSAGES, &fields, body.as_bytes());
             assert_eq!(world.ask(request).await.status(), 200, "{listen} {key}");
             world.settle().await;
             let answer = world.ask(get_with("/ledger/v1/me", &fields)).await;
