@@ -16,8 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "sdk")]
 
-from docs import KEY, ask, provider  # noqa: E402
 from install import TARGET, python_with  # noqa: E402
+from named_call_provider import KEY, ask, provider  # noqa: E402
 from running import antiphon  # noqa: E402
 
 TOKEN = "token-of-the-runner"

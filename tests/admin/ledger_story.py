@@ -23,9 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "sdk")]
-
-from docs import ask  # noqa: E402
+from named_call_provider import ask
 
 BASE = sys.argv[1]
 ROOT = "/ledger/v1/"
