@@ -9,7 +9,7 @@ pub enum WaitReason {
     NoRequest,
     /// The conversation had gone on before the post, and its user has not written since.
     NoUserMessage,
-    /// As [`NoUserMessage`](Self::NoUserMessage), but the ledger is in memory, so nothing is appended.
+    /// The state of [`NoUserMessage`](Self::NoUserMessage) with a ledger in memory, so that nothing is appended.
     NeverAppended,
     /// A request contained the result, and no later turn has confirmed it.
     InRequest,

@@ -49,6 +49,13 @@ pub(super) struct LastText {
     pub(super) body_without: Bytes,
 }
 
+impl LastText {
+    /// Returns the text as it is stored, with its anchor.
+    pub(super) fn stored_text(&self) -> (Anchor, Arc<AppendedText>) {
+        (self.anchor, Arc::clone(&self.appended))
+    }
+}
+
 /// Wait of one request for the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LedgerWait {

@@ -212,7 +212,7 @@ pub(super) struct CallerAccess {
     /// Header in which the key is sent. Antiphon finds the same caller in each of them; a gateway in front may not
     #[arg(long, value_name = "HEADER", default_value = "x-api-key")]
     pub(super) key_header: KeyHeader,
-    /// User within the caller, if principals.user_header is configured: its header and the name of the user
+    /// User within the caller: the header of principals.user_header, or x-antiphon-user, and the name of the user
     #[arg(long, value_name = "HEADER=USER", value_parser = parse_user)]
     pub(super) user: Option<UserField>,
 }
@@ -220,15 +220,15 @@ pub(super) struct CallerAccess {
 /// The header in which a caller's key is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum KeyHeader {
-    /// As Anthropic's clients send it
+    /// Anthropic's header
     XApiKey,
-    /// As a bearer token, which OpenAI's clients send
+    /// A bearer token, as OpenAI's clients send it
     Authorization,
-    /// As Gemini's clients send it
+    /// Gemini's header
     XGoogApiKey,
-    /// As Azure's clients send it
+    /// Azure's header
     ApiKey,
-    /// For client tokens only
+    /// The header of client tokens
     XAntiphonClientToken,
 }
 

@@ -1,7 +1,5 @@
 //! The plan of one body: what is known for its open calls is looked up, put in, and pinned before it is sent.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
@@ -99,18 +97,10 @@ impl BodyPlanner<'_> {
             mut continuity,
         } = read;
         let (reader, caller) = (self.reader, context.caller);
-        // The lane continued without results of its calls: tool services may learn that no client waits for them.
-        if self.asks_for_turn && context.has_detached_calls && !self.is_strict {
-            results.detach_lane();
-        }
+        self.note_history(&paired, &outline, context, results).await;
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
         if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &paired, deadline).await {
             paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
-        }
-        if (context.is_compaction || outline.may_compact) && results.late.is_used() {
-            results
-                .note_compaction(&paired.all_calls(), context.is_compaction)
-                .await;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
@@ -164,6 +154,25 @@ impl BodyPlanner<'_> {
         self.plan_filled(filled, context, results, deadline).await
     }
 
+    /// Notes what the history shows about its lane: calls that it goes on without, and calls that it may lose.
+    async fn note_history(
+        &self,
+        paired: &Paired<'_>,
+        outline: &Outline,
+        context: &RequestContext,
+        results: &LateResults,
+    ) {
+        // The lane continued without results of its calls: tool services may learn that no client waits for them.
+        if self.asks_for_turn && context.has_detached_calls && !self.is_strict {
+            results.detach_lane();
+        }
+        if (context.is_compaction || outline.may_compact) && results.late.is_used() {
+            results
+                .note_compaction(&paired.all_calls(), context.is_compaction)
+                .await;
+        }
+    }
+
     /// Looks up the open calls, plans, and pins what the plan assigns.
     async fn plan_filled(
         &self,
@@ -205,15 +214,12 @@ impl BodyPlanner<'_> {
         let repeat_watch = asks.then(watch).flatten();
         let pins = asks.then(|| PendingPins {
             late_results: results.clone(),
-            // `repair_body` sets what is left of it.
+            // `finish_repair` sets what is left of it.
             ledger_budget: LedgerBudget::FULL,
             answers,
             posted_calls: lookup.posted_calls.clone(),
             stored_anchor: None,
-            last_text: texts
-                .last
-                .as_ref()
-                .map(|last| (last.anchor, Arc::clone(&last.appended))),
+            last_text: texts.last.as_ref().map(LastText::stored_text),
             plain: plain.clone(),
             outline,
             repeat_watch,
