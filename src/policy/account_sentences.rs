@@ -1,4 +1,5 @@
-//! Anthropic's sentences, under status 400, about an account that cannot pay. No other text costs a key anything.
+//! Sentences of providers about an account or a key: Anthropic's under status 400, Google's under 403. No other text
+//! costs a key anything.
 //!
 //! Providers repeat text of clients in their errors. A sentence therefore counts only as the whole message, from its
 //! first byte to its last. Its date is the only variable part.
@@ -17,13 +18,16 @@ pub enum AccountSentence {
         /// End of the limit, in seconds since 1970; `None` if the sentence names no date.
         until: Option<Duration>,
     },
+    /// The key was found in public and is blocked.
+    LeakedKey,
 }
 
 /// Phrases that a client must write to produce a sentence as an echo. Each sentence contains one of them.
-pub const ACCOUNT_PHRASES: [&str; 3] = [
+pub const ACCOUNT_PHRASES: [&str; 4] = [
     "credit balance is too low",
     "specified API usage limits",
     "specified workspace API usage limits",
+    "API key was reported as leaked",
 ];
 
 /// Seen with both names of the product (2025-01 to 2026-08).
@@ -37,11 +41,16 @@ const LIMIT_SENTENCES: [&str; 2] = [
     "You have reached your specified API usage limits.",
     "You have reached your specified workspace API usage limits.",
 ];
+/// Google, for a key of the Gemini API (2025-11 to 2026-09).
+const LEAKED_SENTENCE: &str = "Your API key was reported as leaked. Please use another API key.";
 const REGAIN_PREFIX: &str = " You will regain access ";
 
 impl AccountSentence {
     /// Reads a whole message; `None` if it is not one of the sentences.
     pub(super) fn parse_message(message: &str) -> Option<Self> {
+        if message == LEAKED_SENTENCE {
+            return Some(Self::LeakedKey);
+        }
         let behind = |begins: &[&str]| begins.iter().find_map(|begin| message.strip_prefix(begin));
         if let Some(rest) = behind(&CREDIT_SENTENCES) {
             // Anything after the sentence makes it part of a longer text, which may be an echo.
@@ -112,6 +121,8 @@ mod tests {
                 "You have reached your specified API usage limits. You will regain access on 2026-13-01.",
                 limit(None),
             ),
+            (LEAKED_SENTENCE, Some(AccountSentence::LeakedKey)),
+            ("Your API key was reported as leaked.", None),
             ("", None),
             ("credit balance is too low", None),
             ("your credit balance is too low to access the anthropic api.", None),
@@ -149,7 +160,11 @@ mod tests {
 
     #[test]
     fn each_sentence_holds_a_phrase() {
-        for begin in CREDIT_SENTENCES.iter().chain(&LIMIT_SENTENCES) {
+        for begin in CREDIT_SENTENCES
+            .iter()
+            .chain(&LIMIT_SENTENCES)
+            .chain([&LEAKED_SENTENCE])
+        {
             assert!(ACCOUNT_PHRASES.iter().any(|phrase| begin.contains(phrase)), "{begin}");
         }
     }

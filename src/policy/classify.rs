@@ -6,6 +6,7 @@
 use super::{
     account_sentences::AccountSentence,
     class::Class,
+    key_statements::judge_key_status,
     provider_error::ProviderErrorInfo,
     stream_timeouts::{InFlight, StreamState, TimeoutKind},
     verdict::{Verdict, VerdictScope},
@@ -162,12 +163,11 @@ const TOO_LONG_PHRASES: &[&str] = &["prompt is too long", "maximum context lengt
 /// Judges an answer by its status and its error text.
 fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
     match status {
+        401 | 402 | 403 | 429 => judge_key_status(kind, status, said),
         // Anthropic reports accounts that cannot pay with 400, like any faulty request.
         400 => {
             judge_account_error(kind, said).unwrap_or_else(|| Verdict::from_class(class_of_status(kind, status, said)))
         }
-        // The key works, but not on this path: other paths have other scopes.
-        401 | 403 if lacks_scope(said) => Verdict::from_class(Class::Permission).with_scope(VerdictScope::Exchange),
         _ => Verdict::from_class(class_of_status(kind, status, said)),
     }
 }
@@ -181,48 +181,20 @@ fn judge_account_error(kind: ProviderKind, said: &ProviderErrorInfo) -> Option<V
     let class = match said.sentence? {
         AccountSentence::NoCredit => Class::Billing,
         AccountSentence::SpendLimit { .. } => Class::SpendLimit,
+        AccountSentence::LeakedKey => return None,
     };
     // Evidence from text is weaker than a status, so it moves the exchange only once.
     Some(Verdict::from_class(class).with_scope(VerdictScope::Text))
 }
 
-/// Returns `true` if a restricted OpenAI key lacks the scope of the path. An echo of these words only spares a key.
-fn lacks_scope(said: &ProviderErrorInfo) -> bool {
-    said.has_code(&["missing_scope"]) || said.contains_phrase(&["missing scopes"])
-}
-
-/// Returns the class of a status, row by row of the error table.
+/// Returns the class of a status that is not about a credential, row by row of the error table.
 fn class_of_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Class {
     match status {
         200..=399 => Class::Success,
-        401 => Class::Auth,
-        402 => Class::Billing,
-        // Amazon answers an unknown or expired key with 403.
-        403 if said.has_code(&[
-            "ExpiredTokenException",
-            "UnrecognizedClientException",
-            "InvalidSignatureException",
-            "IncompleteSignatureException",
-        ]) =>
-        {
-            Class::Auth
-        }
-        403 => Class::Permission,
         404 => Class::NotFound,
         408 => Class::ProviderTimeout,
         409 => Class::Conflict,
         413 => Class::TooLarge,
-        // A cooldown of seconds would only repeat the refusal until the quota resets.
-        429 if said.is_daily_quota
-            || said.has_code(&[
-                "insufficient_quota",
-                "usage_limit_reached",
-                "billing_hard_limit_reached",
-            ]) =>
-        {
-            Class::Quota
-        }
-        429 => Class::RateLimit,
         400..=499 => class_of_bad_request(kind, said),
         // Both mean that the provider is short of capacity, and both pass by themselves.
         503 | 529 => Class::Overloaded,

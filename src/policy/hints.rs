@@ -12,12 +12,15 @@ use super::{
     class::{Class, Reason},
     provider_error::ProviderErrorInfo,
     time_formats::{end_of_next_month, find_wait, parse_go_duration, parse_http_date, parse_rfc3339},
+    verdict::{Verdict, VerdictScope},
 };
 
 /// Longest wait that is believed.
 const NAMED_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest wait that is believed for a subscription window.
 const SUBSCRIPTION_WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Longest wait that is believed if the error does not name a limit.
+const BRIEF_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of an organisation's id.
 const ORGANISATION_MAX: usize = 128;
 
@@ -32,6 +35,8 @@ pub struct LimitHints {
     pub retry_delay: Option<Duration>,
     /// `true` if the limit covers every model of the organisation.
     pub every_model: bool,
+    /// `true` if a quota of hours or days covers one model only.
+    pub one_model: bool,
     /// The value of `x-should-retry`; `None` if absent or unknown.
     pub should_retry: Option<bool>,
 }
@@ -40,6 +45,7 @@ impl LimitHints {
     /// Reads the hints of an answer's headers and error. `class` is the verdict on the answer, `since_1970` the current
     /// time.
     pub fn read(headers: &HeaderMap, said: &ProviderErrorInfo, class: Class, since_1970: Duration) -> Self {
+        let is_model_quota = said.is_model_quota;
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
         // Prose describes how long a model's limit lasts, never how long a whole key is out of use.
@@ -83,11 +89,32 @@ impl LimitHints {
             // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
             retry_delay: named().map(|wait| wait.min(NAMED_WAIT_MAX)).min(),
             every_model,
+            one_model: is_model_quota,
             should_retry: match text("x-should-retry") {
                 Some("true") => Some(true),
                 Some("false") => Some(false),
                 _ => None,
             },
+        }
+    }
+
+    /// Limits hints and verdict of an error that does not name a limit.
+    ///
+    /// A wait in its headers counts, for one model and up to a minute. Without one the profile keeps its state.
+    #[must_use]
+    pub fn limit_unnamed(self, verdict: Verdict) -> (Self, Verdict) {
+        match (verdict.scope, self.cooldown) {
+            (VerdictScope::Brief, Some(wait)) => {
+                let brief = Self {
+                    cooldown: Some(wait.min(BRIEF_WAIT_MAX)),
+                    cooldown_max: Some(BRIEF_WAIT_MAX),
+                    every_model: false,
+                    ..self
+                };
+                (brief, verdict)
+            }
+            (VerdictScope::Brief, None) => (self, verdict.with_scope(VerdictScope::Exchange)),
+            _ => (self, verdict),
         }
     }
 }

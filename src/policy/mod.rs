@@ -6,6 +6,7 @@ pub mod breaker;
 mod class;
 mod classify;
 mod hints;
+mod key_statements;
 mod provider_error;
 pub mod retry;
 mod rotation_settings;

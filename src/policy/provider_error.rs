@@ -26,6 +26,12 @@ pub struct ProviderErrorInfo {
     pub reset_at: Option<Duration>,
     /// `true` if the error names a quota of a day or more.
     pub is_daily_quota: bool,
+    /// `true` if that quota covers one model only.
+    pub is_model_quota: bool,
+    /// `error.code`, if it is a number: OpenRouter and Google repeat the status there.
+    pub status_code: Option<u16>,
+    /// `true` if the body is a JSON object that describes an error: it has a type, a code or a message.
+    pub is_described: bool,
     /// The sentence about the account that makes up the whole message; `None` for any other message.
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
@@ -77,6 +83,8 @@ impl ProviderErrorInfo {
 
     fn from_members(fields: &ErrorMembers) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        // LiteLLM and Azure write the number as a text.
+        let number = fields.code.as_u64().or_else(|| fields.code.as_str()?.parse().ok());
         let status = text(&fields.status);
         let message = text(&fields.message);
         // Before the message becomes lower case: a sentence counts only in its exact bytes.
@@ -86,27 +94,30 @@ impl ProviderErrorInfo {
         // Google's `RetryInfo`.
         let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let invalid = |detail: &Value| detail.get("reason").and_then(Value::as_str) == Some("API_KEY_INVALID");
-        let quota = |detail: &Value| {
-            let violations = detail.get("violations").and_then(Value::as_array);
-            let named = violations.into_iter().flatten();
-            named
-                .filter_map(|one| one.get("quotaId")?.as_str())
-                // The quota's id is the only member that distinguishes a day from a minute.
-                .any(|id| id.contains("PerDay"))
-        };
+        let violations = details.iter().filter_map(|detail| detail.get("violations")?.as_array());
+        let quotas: Vec<&str> = violations
+            .flatten()
+            .filter_map(|one| one.get("quotaId")?.as_str())
+            // The quota's id is the only member that distinguishes a day from a minute.
+            .filter(|id| id.contains("PerDay"))
+            .collect();
         let seconds = |value: &Value| {
             value
                 .as_f64()
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         };
         let wait = [delay.and_then(parse_go_duration), seconds(&fields.resets_in_seconds)];
+        // Google's `status` is its error type; other dialects have no text there.
+        let kind = if status.is_empty() { text(&fields.kind) } else { status };
         Self {
-            // Google's `status` is its error type; other dialects have no text there.
-            kind: if status.is_empty() { text(&fields.kind) } else { status },
+            is_described: !(kind.is_empty() && fields.code.is_null() && message.is_empty()),
+            kind,
             code: text(&fields.code),
+            status_code: number.and_then(|number| u16::try_from(number).ok()),
             retry_after: wait.into_iter().flatten().max(),
             reset_at: seconds(&fields.resets_at),
-            is_daily_quota: details.iter().any(quota),
+            is_daily_quota: !quotas.is_empty(),
+            is_model_quota: !quotas.is_empty() && quotas.iter().all(|id| id.contains("PerModel")),
             sentence,
             is_key_invalid: details.iter().any(invalid),
             message: message.into_boxed_str(),

@@ -36,9 +36,13 @@ pub(super) fn parse_go_duration(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(total).ok()
 }
 
-/// Finds the wait that a message names: "try again in 11.054s", "in 2 minutes". The text is in lower case.
+/// Finds the wait that a message names: "try again in 11.054s", "retry in 2 minutes". The text is in lower case.
 pub(super) fn find_wait(message: &str) -> Option<Duration> {
-    let (_, behind) = message.split_once("try again in ")?;
+    // OpenAI writes the first, Google the second.
+    let behind = ["try again in ", "retry in "]
+        .iter()
+        .find_map(|words| message.split_once(words));
+    let (_, behind) = behind?;
     let mut words = behind.split_whitespace();
     let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
     // OpenAI writes Go durations into prose.

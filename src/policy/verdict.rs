@@ -20,8 +20,12 @@ pub enum VerdictScope {
     Class,
     /// Like `Class`, but the evidence is a text: the exchange moves to another profile at most once.
     Text,
+    /// Like `Class`, but the error does not name the limit: only a wait in a header counts, up to a minute.
+    Brief,
     /// Only the exchange: it moves to another profile at most once, and no profile's state changes.
     Exchange,
+    /// Nothing: the client gets the answer, since every profile would get the same one.
+    Surface,
 }
 
 impl Verdict {
@@ -48,14 +52,15 @@ impl Verdict {
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.
     pub const fn cooldown_reason(&self) -> Option<Reason> {
         match self.scope {
-            VerdictScope::Class | VerdictScope::Text => self.class.cooldown_reason(),
-            VerdictScope::Exchange => None,
+            VerdictScope::Class | VerdictScope::Text | VerdictScope::Brief => self.class.cooldown_reason(),
+            VerdictScope::Exchange | VerdictScope::Surface => None,
         }
     }
 
     /// Returns the permission to try another profile.
     pub const fn rotation_limit(&self) -> RotationLimit {
         match (self.class.rotation_limit(), self.scope) {
+            (_, VerdictScope::Surface) => RotationLimit::Never,
             // Weak evidence could otherwise send one request through the whole pool.
             (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange) => RotationLimit::Once,
             (rotate, _) => rotate,

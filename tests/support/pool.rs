@@ -139,6 +139,11 @@ pub const RESPONSES: &str = "/openai/v1/responses";
 pub const LIMITED: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"Error"}}"#;
 /// Error of a refused key.
 pub const UNKNOWN: &str = r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
+/// Error of an account without credit.
+pub const UNPAID: &str =
+    r#"{"type":"error","error":{"type":"billing_error","message":"Your account has a billing issue."}}"#;
+/// Error of a key that lacks a permission.
+pub const FORBIDDEN: &str = r#"{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}"#;
 /// Error of a failing provider.
 pub const BROKEN: &str = r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#;
 /// Error of an overloaded provider.

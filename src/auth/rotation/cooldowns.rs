@@ -177,7 +177,9 @@ fn affected_model(reason: Reason, report: &AttemptReport<'_>) -> Option<Box<str>
     // A rejected or unpaid credential fails for every model.
     let of_model = match reason {
         Reason::RateLimit | Reason::Permission => !report.hints.every_model,
-        Reason::Auth | Reason::Billing | Reason::SpendLimit | Reason::Quota => false,
+        // Google has daily quotas for each model.
+        Reason::Quota => report.hints.one_model,
+        Reason::Auth | Reason::Billing | Reason::SpendLimit => false,
     };
     of_model.then(|| Box::from(model_key(report.model)))
 }
@@ -214,7 +216,8 @@ fn default_length(streak: &mut FailureStreak) -> (Duration, Option<Duration>, bo
     match streak.reason {
         Reason::Billing | Reason::Quota | Reason::SpendLimit => {
             let length = doubled(UNPAID_FIRST, streak.count.saturating_sub(1), UNPAID_MAX);
-            (length, Some(UNPAID_MAX), true)
+            // A quota of one model leaves the profile to all others.
+            (length, Some(UNPAID_MAX), streak.model.is_none())
         }
         Reason::Permission => (NOT_ALLOWED, None, false),
         // A single 401 may be a fault of the provider, three in a row are not.

@@ -184,7 +184,7 @@ impl Attempts<'_> {
     fn limit_scope(&self, verdict: Verdict) -> Verdict {
         let limit = self.path.settings.inspect_bytes_max;
         // A provider may echo the request in its error: a client could disable a profile with such a text.
-        let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.contains_any(&ACCOUNT_PHRASES, limit);
+        let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.may_contain(&ACCOUNT_PHRASES, limit);
         if self.route.asks_model && !is_echo() {
             return verdict;
         }
@@ -293,6 +293,7 @@ impl Attempts<'_> {
             Class::Success => LimitHints::default(),
             class => LimitHints::read(answer.headers(), &error_info, class, clock::unix_time()),
         };
+        let (hints, verdict) = hints.limit_unnamed(verdict);
         AttemptResult {
             verdict,
             hints,

@@ -1,5 +1,7 @@
 //! The outgoing request: ready to be sent with any credential, and again for each retry.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Uri,
@@ -13,7 +15,7 @@ use super::{
     call_lookup::CallLookup, content_coding::ContentCoding, context::RequestContext, pending_pins::PendingPins,
 };
 use crate::{
-    auth::Profile,
+    auth::{Profile, principal::decode_query},
     clock,
     provider::Upstream,
     proxy::{
@@ -160,28 +162,30 @@ impl OutgoingRequest {
         matches!(self.body.payload, Payload::InMemory(_))
     }
 
-    /// Returns `true` if the address, a header or the body contains one of `phrases`.
+    /// Returns `true` if the address, a header or the body contains one of `phrases`, or may contain it.
     ///
-    /// Decodes up to `limit` bytes of the body. Does not search a body that is streamed unread.
-    pub(in crate::proxy) fn contains_any(&self, phrases: &[&str], limit: usize) -> bool {
+    /// Decodes up to `limit` bytes of the body, and JSON escapes. A body that cannot be searched may contain anything.
+    pub(in crate::proxy) fn may_contain(&self, phrases: &[&str], limit: usize) -> bool {
         let is_in = |text: &[u8]| {
             phrases
                 .iter()
                 .any(|phrase| memmem::find(text, phrase.as_bytes()).is_some())
         };
         let address = self.uri.path_and_query().map_or("", |address| address.as_str());
-        // In an address a space is written as `%20` or `+`.
-        let address = address.replace("%20", " ").replace('+', " ");
-        if is_in(address.as_bytes()) || self.headers.values().any(|value| is_in(value.as_bytes())) {
+        let in_headers = || self.headers.values().any(|value| is_in(value.as_bytes()));
+        // In an address a blank is written as `%20` or `+`.
+        if is_in(&decode_query(address)) || in_headers() {
             return true;
         }
         let Payload::InMemory(body) = &self.body.payload else {
-            return false;
+            return true;
         };
         match (ContentCoding::from_headers(&self.headers), body.parts()) {
             // Only a body in one piece may be compressed: an edited one is sent decompressed.
-            (Some(coding), [whole]) => coding.decode_body(whole, limit).is_ok_and(|plain| is_in(&plain)),
-            (_, parts) => parts.iter().any(|part| is_in(part)),
+            (Some(coding), [whole]) => coding
+                .decode_body(whole, limit)
+                .map_or(true, |plain| is_in(&decode_escapes(&plain))),
+            (_, parts) => parts.iter().any(|part| is_in(&decode_escapes(part))),
         }
     }
 
@@ -249,5 +253,49 @@ pub(in crate::proxy) fn add_binding_beta(headers: &mut HeaderMap) {
     if !headers.get_all(BETA).iter().any(asks) {
         // Appended, so that the client's own betas stay enabled.
         headers.append(BETA, HeaderValue::from_static(BINDING_BETA));
+    }
+}
+
+/// Decodes the escapes of ASCII letters in a JSON text (`\u0063`), which a provider would echo decoded.
+fn decode_escapes(text: &[u8]) -> Cow<'_, [u8]> {
+    const PREFIX: &[u8] = b"\\u00";
+    // The usual body has no such escape and is not copied.
+    if memmem::find(text, PREFIX).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, PREFIX) {
+        let (before, escape) = rest.split_at(at);
+        plain.extend_from_slice(before);
+        let (escape, behind) = escape.split_at(escape.len().min(PREFIX.len() + 2));
+        let digits = escape
+            .get(PREFIX.len()..)
+            .and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(letter) => plain.push(letter),
+            None => plain.extend_from_slice(escape),
+        }
+        rest = behind;
+    }
+    plain.extend_from_slice(rest);
+    Cow::Owned(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_letters_are_decoded() {
+        for (text, plain) in [
+            ("plain", "plain"),
+            (r"\u0063redit b\u0061lance", "credit balance"),
+            (r"\u006", r"\u006"),
+            (r"\u00zz\u0062", r"\u00zzb"),
+            (r"\u4e2d", r"\u4e2d"),
+        ] {
+            assert_eq!(&*decode_escapes(text.as_bytes()), plain.as_bytes(), "{text}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     clock::{self, DeadlineTimer},
     ledger_api::LedgerBody,
     policy::{
-        Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify,
+        Class, LimitHints, Observation, ProviderErrorInfo, Verdict, VerdictScope, classify,
         stream_timeouts::{RunningTool, StreamTimeouts},
     },
     provider::ProviderKind,
@@ -347,10 +347,15 @@ impl Relay {
     /// Judges the end of the provider's body. `broken` is `true` if the connection failed before the answer was complete.
     fn end_verdict(&self, broken: bool) -> Verdict {
         if let Some(said) = self.stream_error() {
-            return classify(Observation::StreamError {
+            let verdict = classify(Observation::StreamError {
                 kind: self.kind,
                 error: &said,
             });
+            return match verdict.scope {
+                // After output the text cannot be compared with the request any more, so it may be an echo.
+                VerdictScope::Text => verdict.with_scope(VerdictScope::Exchange),
+                _ => verdict,
+            };
         }
         classify(Observation::BodyEnded {
             is_complete: self.may_end(),
@@ -401,6 +406,7 @@ impl Relay {
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::unix_time());
         let hints = self.stream_error().map_or_else(LimitHints::default, read);
+        let (hints, verdict) = hints.limit_unnamed(verdict);
         self.log.end_with_body(verdict, &hints, facts);
     }
 

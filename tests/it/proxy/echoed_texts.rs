@@ -2,11 +2,15 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use antiphon::clock::unix_time;
+use antiphon::{
+    clock::unix_time,
+    policy::ACCOUNT_PHRASES,
+    provider::{ProviderKind, Upstream},
+};
 
 use crate::support::{
     app::{gzipped, post_with},
-    pool::{MESSAGES, RESPONSES, ask, cooldowns, does, fine, keys, reached, strangers, untouched, world},
+    pool::{MESSAGES, RESPONSES, ask, cooldowns, does, fine, keys, pooled, reached, strangers, untouched, world},
     still::{Step, World, error, events::anthropic, json, say, secs, sse},
 };
 
@@ -144,6 +148,77 @@ async fn an_echoed_member_name_causes_no_cooldown() {
     }
 }
 
+/// Returns the texts that cost a key something if a provider writes them, and the phrases in them.
+fn account_texts() -> Vec<String> {
+    let dated = format!("{LIMIT} You will regain access on 2099-01-01 at 00:00 UTC.");
+    let workspace = LIMIT.replace("specified", "specified workspace");
+    let leaked = "Your API key was reported as leaked. Please use another API key.";
+    let sentences = [CREDIT, LIMIT, &dated, &workspace, leaked].map(ToOwned::to_owned);
+    let phrases = ACCOUNT_PHRASES.map(ToOwned::to_owned);
+    let words = [
+        "api key not valid",
+        "API_KEY_INVALID",
+        "insufficient_quota",
+        "authentication_error",
+    ];
+    sentences
+        .into_iter()
+        .chain(phrases)
+        .chain(words.map(ToOwned::to_owned))
+        .collect()
+}
+
+/// Providers put a client's key names first, so that their message begins with the client's text.
+#[tokio::test(start_paused = true)]
+async fn no_text_of_a_client_changes_a_profile_in_any_format() {
+    let mistral = |text: &str| {
+        serde_json::json!({"object": "error", "message": text, "type": "invalid_request_error", "code": "1"})
+            .to_string()
+    };
+    let apis: [(&str, fn(&str) -> String); 4] = [
+        (MESSAGES, anthropics),
+        (CHAT, openais),
+        (RESPONSES, openais),
+        (GEMINI, googles),
+    ];
+    let apis = apis
+        .into_iter()
+        .chain([("/mistral/v1/chat/completions", mistral as fn(&str) -> String)]);
+    let mut tried = 0;
+    for (path, shape) in apis {
+        for text in account_texts() {
+            let messages = [
+                text.clone(),
+                format!("{text}: Extra inputs are not permitted"),
+                format!("Unknown parameter: '{text}'."),
+                format!("messages.0.{text}"),
+                format!("{text} "),
+            ];
+            for (message, status) in messages
+                .iter()
+                .flat_map(|message| [400, 403, 422].map(|status| (message, status)))
+            {
+                let world = World::with(|builder| {
+                    let template = builder.upstreams[0].clone();
+                    builder.upstreams.push(Upstream {
+                        name: "mistral".to_owned(),
+                        kind: ProviderKind::Mistral,
+                        ..template
+                    });
+                    pooled(builder, &strangers("abc"));
+                });
+                let refusal = error(status, &[], &shape(message));
+                world.otherwise(move |_| refusal.clone());
+                let sent = post_with(path, &[("x-antiphon-session", "s1")], with_member(&text).as_bytes());
+                world.ask(sent).await;
+                assert!(untouched(&world), "{path} {status} {message}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 500, "{tried}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_echoed_header_causes_no_cooldown() {
     let beta = "credit balance is too low";
@@ -219,6 +294,18 @@ async fn a_sentence_that_is_also_in_the_request_causes_no_cooldown() {
         (MESSAGES, &[][..], quoted.clone().into_bytes()),
         (MESSAGES, coded, gzipped(&quoted)),
         (MESSAGES, &[("x-note", asked)][..], plain.clone().into_bytes()),
+        (
+            MESSAGES,
+            &[][..],
+            quoted
+                .replace("credit balance", "cr\\u0065dit b\\u0061lance")
+                .into_bytes(),
+        ),
+        (
+            "/anthropic/v1/messages?note=%63redit+balance%20is%20too%20low",
+            &[][..],
+            plain.clone().into_bytes(),
+        ),
         (
             "/anthropic/v1/messages?note=credit%20balance%20is%20too%20low",
             &[][..],

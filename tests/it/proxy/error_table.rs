@@ -138,6 +138,8 @@ const fn moves(rests: Rested) -> Follows {
 const fn leaves(rests: Rested) -> Follows {
     ("ac", &[0.0], Some(rests), 0)
 }
+/// One other profile is tried, and none cools down.
+const UNPROVEN: Follows = ("ab", &[0.0], None, 0);
 const TWICE: Follows = ("aa", &[0.5], None, 1);
 const THRICE: Follows = ("aaa", &[0.5, 1.0], None, 1);
 
@@ -163,7 +165,8 @@ const STATUSES: &[Row] = &[
     ("e5", Responses, 429, &[], r#"{"error":{"message":"You exceeded your current quota, please check your plan and billing details.","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#, moves(quota(5 * 3600))),
     ("e5", Responses, 429, &[], r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus","resets_in_seconds":7200}}"#, moves(quota(7200))),
     ("e5", Responses, 429, &[], r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_at":{HOUR}}}"#, moves(quota(3600))),
-    ("e5", Gemini, 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}"#, moves(quota(5 * 3600))),
+    ("e5", Gemini, 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}]}}"#, moves(("quota", OwnModel, false, 5 * 3600))),
+    ("e5", Gemini, 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerDayPerProject"}]}]}}"#, moves(quota(5 * 3600))),
     ("e6", Messages, 403, &[], r#"{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}"#, moves(PERMISSION)),
     ("e6", Chat, 403, &[], r#"{"error":{"message":"Project `proj_1` does not have access to model `m`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#, moves(PERMISSION)),
     ("e6", Gemini, 403, &[], r#"{"error":{"code":403,"message":"The caller does not have permission","status":"PERMISSION_DENIED"}}"#, moves(PERMISSION)),
@@ -180,6 +183,39 @@ const STATUSES: &[Row] = &[
     ("e8", Chat, 429, &[], r#"{"error":{"message":"Rate limit reached for m. Please try again in 20s. Visit https://platform.openai.com/account/rate-limits.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}"#, leaves(limit(20))),
     ("e8", Gemini, 429, &[], r#"{"error":{"code":429,"message":"Resource has been exhausted.","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}"#, leaves(limit(34))),
     ("e8", Bedrock, 429, &[("x-amzn-errortype", "ThrottlingException")], r#"{"message":"Too many requests, please wait before trying again."}"#, leaves(limit(30))),
+    ("e1", Gemini, 400, &[], r#"{"error":{"code":400,"message":"API key expired. Please renew the API key.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}]}}"#, moves(AUTH)),
+    ("e1", Gemini, 403, &[], r#"{"error":{"code":403,"message":"Your API key was reported as leaked. Please use another API key.","status":"PERMISSION_DENIED"}}"#, moves(AUTH)),
+    // OpenRouter's errors have the status as a number.
+    ("e1", Chat, 401, &[], r#"{"error":{"message":"User not found.","code":401}}"#, moves(AUTH)),
+    // Nothing in these answers is about the key. Another key is tried once, and no key cools down.
+    ("e1", Messages, 401, &[], "<html>sign in</html>", UNPROVEN),
+    ("e1", Messages, 401, &[], "", UNPROVEN),
+    ("e1", Chat, 401, &[], r#"{"error":"Unauthorized"}"#, UNPROVEN),
+    ("e1", Responses, 401, &[], r#"{"error":{"message":"Your IP is not authorized","type":"invalid_request_error","param":null,"code":"ip_not_authorized"}}"#, UNPROVEN),
+    ("e2", Chat, 402, &[], r#"{"error":{"message":"Insufficient credits. Add more using https://openrouter.ai/credits","code":402}}"#, moves(UNPAID)),
+    ("e2", Messages, 402, &[], "<html>payment required</html>", UNPROVEN),
+    ("e2", Messages, 402, &[], "", UNPROVEN),
+    // Blocks of a country, an address or the content hit every key.
+    ("e6", Messages, 403, &[], "<html>Attention Required! | Cloudflare</html>", SURFACES),
+    ("e6", Messages, 403, &[], "", SURFACES),
+    ("e6", Messages, 403, &[], r#"{"error":{"type":"forbidden","message":"Request not allowed"}}"#, SURFACES),
+    ("e6", Responses, 403, &[], r#"{"error":{"code":"unsupported_country_region_territory","message":"Country, region, or territory not supported","param":null,"type":"request_forbidden"}}"#, SURFACES),
+    ("e6", Chat, 403, &[], r#"{"error":{"message":"openai/gpt-5 requires moderation. Your input was flagged for \"violence\".","code":403,"metadata":{"reasons":["violence"],"flagged_input":"…"}}}"#, SURFACES),
+    ("e6", Chat, 403, &[], r#"{"error":{"message":"Content violates usage guidelines.","code":"content_policy_violation"}}"#, SURFACES),
+    ("e6", Chat, 403, &[], r#"{"error":{"message":"Something else","type":"x","code":null}}"#, UNPROVEN),
+    // A limit without a name counts if a header names a wait, and then for a minute at most.
+    ("e8", Messages, 429, &[], "<html>error code: 1015</html>", ("ac", &[0.0], None, 0)),
+    ("e8", Messages, 429, &[("retry-after", "40")], "<html>error code: 1015</html>", leaves(limit(40))),
+    ("e8", Messages, 429, &[("retry-after", "86400")], "<html>error code: 1015</html>", leaves(("rate_limit", QuotaModel, false, 60))),
+    ("e8", Chat, 429, &[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6m0s")], "", leaves(limit(60))),
+    ("e8", Messages, 429, &[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-5h-status", "rejected"), ("anthropic-ratelimit-unified-5h-reset", "{HOUR}")], "", leaves(limit(60))),
+    ("e8", Chat, 429, &[("retry-after", "40")], r#"{"error":{"message":"Rate limit exceeded","code":429}}"#, leaves(limit(40))),
+    ("e8", Gemini, 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota. Please retry in 34.07s.","status":"RESOURCE_EXHAUSTED"}}"#, leaves(limit(34))),
+    ("e9", Chat, 429, &[], r#"{"error":{"message":"The engine is currently overloaded, please try again later","type":"engine_overloaded_error"}}"#, THRICE),
+    // Refusals of this request alone: a smaller one would pass with the same key.
+    ("e16", Chat, 402, &[], r#"{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 30104.","code":402}}"#, SURFACES),
+    ("e16", Chat, 429, &[("retry-after", "30")], r#"{"error":{"message":"Request too large for m in organization org-x on tokens per min (TPM): Limit 30000, Requested 53000. The input or output tokens must be reduced in order to run successfully.","type":"tokens","param":null,"code":"rate_limit_exceeded"}}"#, SURFACES),
+    ("e16", Messages, 429, &[("retry-after", "3600")], r#"{"type":"error","error":{"type":"rate_limit_error","message":"Extra usage is required for long context requests."}}"#, SURFACES),
     ("e9", Messages, 529, &[("request-id", "req_1")], r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, THRICE),
     ("e9", Responses, 503, &[], r#"{"error":{"message":"Our servers are currently overloaded. Please try again later.","type":"service_unavailable_error","param":null,"code":"server_is_overloaded"}}"#, THRICE),
     ("e9", Chat, 503, &[], r#"{"error":{"message":"Slow down","type":"server_error","param":null,"code":"slow_down"}}"#, THRICE),
@@ -448,8 +484,8 @@ async fn an_error_after_output_is_passed_on_and_affects_only_the_next_request() 
         assert_eq!(keys(&world.requests()), "a", "{name}: sent again behind its first word");
         assert_eq!(answer.header("x-antiphon-profile"), Some("a"), "{name}");
         world.settle().await;
-        // Without a retry, no second profile can be affected.
-        let (_, _, wanted, _) = follows;
+        // Without a retry, no second profile can be affected. A text about the account may be an echo by now.
+        let wanted = &follows.2.filter(|_| !matches!(*row, "e3" | "e4"));
         let broken = u32::from(matches!(*row, "e9" | "e10"));
         check_cooldowns(&name, &world, *api, dated, ("a", &[], *wanted, broken));
         // The lane stays with its profile unless that profile cools down.

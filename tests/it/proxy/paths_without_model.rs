@@ -5,15 +5,14 @@ use antiphon::policy::Class;
 use crate::support::{
     app::post_with,
     pool::{
-        BROKEN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does, failures, fine, key,
-        keys, limited, of_session, reached, strangers, untouched, view, world,
+        BROKEN, FORBIDDEN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, UNPAID, ask, body, cooldowns, does,
+        failures, fine, key, keys, limited, of_session, reached, strangers, untouched, view, world,
     },
     still::{Step, World, error, json, secs},
 };
 
 const COUNT: &str = "/anthropic/v1/messages/count_tokens";
-const FORBIDDEN: &str = r#"{"type":"error","error":{"type":"permission_error","message":"Your API key does not have permission to use the specified resource."}}"#;
-const UNPAID: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
+const EXHAUSTED: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#;
 const SCOPES: &str = r#"{"error":{"message":"You have insufficient permissions for this operation. Missing scopes: api.responses.write. Check that you have the correct role in your organization.","type":"invalid_request_error","param":null,"code":"missing_scope"}}"#;
 
 fn get(path: &str) -> Vec<u8> {
@@ -69,8 +68,8 @@ async fn a_refusal_without_a_model_causes_no_cooldown() {
         (json(403, FORBIDDEN), 403),
         (limited("600"), 429),
         (json(429, LIMITED), 429),
-        (json(402, "{}"), 402),
-        (json(429, UNPAID), 429),
+        (json(402, UNPAID), 402),
+        (json(429, EXHAUSTED), 429),
     ];
     for (name, request, repeatable) in quiet() {
         for (refused, status) in &refusals {

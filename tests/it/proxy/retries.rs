@@ -6,8 +6,8 @@ use antiphon::clock::unix_time;
 
 use crate::support::{
     pool::{
-        BROKEN, FOREIGN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does, failures, fine,
-        keys, limited, of_session, profile, reached, strangers, untouched, world,
+        BROKEN, FORBIDDEN, FOREIGN, LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does,
+        failures, fine, keys, limited, of_session, profile, reached, strangers, untouched, world,
     },
     still::{Step, assert_at, error, events::anthropic, json, say, secs, sse, wait},
 };
@@ -223,7 +223,11 @@ async fn there_are_three_attempts_and_one_rotation_for_a_limit() {
             401,
         ),
         (vec![("a", json(401, UNKNOWN)), ("b", json(401, UNKNOWN))], "abc", 200),
-        (vec![("a", json(403, "{}")), ("b", json(403, "{}"))], "ab", 403),
+        (
+            vec![("a", json(403, FORBIDDEN)), ("b", json(403, FORBIDDEN))],
+            "ab",
+            403,
+        ),
         (vec![("a", limited("60")), ("b", limited("60"))], "ab", 429),
         // Rotations for a refused key and for a limit are counted separately.
         (vec![("a", json(401, UNKNOWN)), ("b", limited("60"))], "abc", 200),

@@ -25,9 +25,14 @@ fn limited(seconds: &str) -> Vec<Step> {
 }
 
 fn failing(status: u16) -> Vec<Step> {
+    let kind = if status == 401 {
+        "authentication_error"
+    } else {
+        "api_error"
+    };
     json(
         status,
-        "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"words\"}}",
+        &format!("{{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"words\"}}}}"),
     )
 }
 

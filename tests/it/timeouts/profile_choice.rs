@@ -5,8 +5,8 @@ use antiphon::policy::OnOrganisationChange;
 use crate::support::{
     app::post_with,
     pool::{
-        FOREIGN, LIMITED, MESSAGES, RESPONSES, UNKNOWN, ask, body, cooldowns, does, family, fine, is_about, key, keys,
-        limited, of_session, pooled, profile, reached, strangers, untouched, view, world,
+        FORBIDDEN, FOREIGN, LIMITED, MESSAGES, RESPONSES, UNKNOWN, UNPAID, ask, body, cooldowns, does, family, fine,
+        is_about, key, keys, limited, of_session, pooled, profile, reached, strangers, untouched, view, world,
     },
     still::{Step, World, error, events::responses, json, say, secs, sse},
 };
@@ -247,7 +247,13 @@ async fn with_all_profiles_cooling_down_the_answer_has_retry_after() {
         (limited("90"), limited("120"), 429, 90..=108, Some("false")),
         (limited("40"), limited("50"), 429, 40..=48, None),
         (limited("40"), json(401, UNKNOWN), 503, 30..=36, None),
-        (json(402, "{}"), json(402, "{}"), 503, 18_000..=21_600, Some("false")),
+        (
+            json(402, UNPAID),
+            json(402, UNPAID),
+            503,
+            18_000..=21_600,
+            Some("false"),
+        ),
     ] {
         let world = world(&strangers("ab"));
         does(&world, &[("a", first), ("b", second)]);
@@ -273,7 +279,11 @@ async fn with_all_profiles_cooling_down_the_answer_has_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_single_profile_is_unavailable_only_if_disabled() {
-    for (steps, status) in [(limited("600"), 429), (json(401, UNKNOWN), 401), (json(403, "{}"), 403)] {
+    for (steps, status) in [
+        (limited("600"), 429),
+        (json(401, UNKNOWN), 401),
+        (json(403, FORBIDDEN), 403),
+    ] {
         let world = world(&strangers("a"));
         does(&world, &[("a", steps)]);
         for number in 0..3 {
@@ -281,7 +291,7 @@ async fn a_single_profile_is_unavailable_only_if_disabled() {
         }
     }
     let world = world(&strangers("a"));
-    does(&world, &[("a", json(402, "{}"))]);
+    does(&world, &[("a", json(402, UNPAID))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("a".into(), 402));
     assert_eq!(reached(&world, ask("s1", 1)).await, (String::new(), 503));
     // Three refusals in a row, each after the cooldown of the one before.

@@ -12,8 +12,8 @@ use tower_service::Service as _;
 use crate::support::{
     app::admin_of,
     pool::{
-        CANARY, MESSAGES, cooldowns, failures, fine, key, keys, limited, of_session, pooled, profile, reached,
-        strangers, untouched, view, world,
+        CANARY, MESSAGES, UNKNOWN, UNPAID, cooldowns, failures, fine, key, keys, limited, of_session, pooled, profile,
+        reached, strangers, untouched, view, world,
     },
     still::{Step, World, assert_at, events::anthropic, json as whole, say, secs, sse, wait},
 };
@@ -113,7 +113,7 @@ async fn no_lane_moves_between_a_call_and_its_result() {
         (true, limited("300"), ("", 429), ("b", 200)),
         (false, limited("300"), ("b", 200), ("b", 200)),
         (true, limited("8"), ("a", 200), ("a", 200)),
-        (true, whole(402, "{}"), ("b", 200), ("b", 200)),
+        (true, whole(402, UNPAID), ("b", 200), ("b", 200)),
     ] {
         let world = world(&strangers("ab"));
         world.otherwise(|_| fine());
@@ -196,7 +196,13 @@ async fn a_long_limit_rotates_at_once() {
 #[tokio::test(start_paused = true)]
 async fn an_operator_ends_a_long_cooldown() {
     let world = world(&strangers("ab"));
-    world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
+    world.otherwise(|request| {
+        if key(request) == "a" {
+            whole(402, UNPAID)
+        } else {
+            fine()
+        }
+    });
     assert_eq!(reached(&world, ask("s1", "go")).await, ("ab".into(), 200));
     world.otherwise(|_| fine());
     // The bill was paid, which the proxy cannot know.
@@ -215,7 +221,13 @@ async fn an_operator_ends_a_long_cooldown() {
     assert!(untouched(&world));
     assert_eq!(reached(&world, ask("s3", "go")).await.0, "a");
     // The failure counter was cleared too: the next cooldown has the initial length.
-    world.otherwise(|request| if key(request) == "a" { whole(402, "{}") } else { fine() });
+    world.otherwise(|request| {
+        if key(request) == "a" {
+            whole(402, UNPAID)
+        } else {
+            fine()
+        }
+    });
     assert_eq!(reached(&world, ask("s4", "go")).await.0, "ab");
     let left = cooldowns(&world, "anthropic", "a")[0].4;
     assert!((17_990..=21_600).contains(&left), "{left}");
@@ -229,7 +241,7 @@ async fn the_reported_reason_is_the_recorded_one() {
         if key(request) == "a" {
             whole(400, POOR)
         } else {
-            whole(401, "{}")
+            whole(401, UNKNOWN)
         }
     });
     assert_eq!(reached(&world, ask("s1", "go")).await, ("abc".into(), 401));
