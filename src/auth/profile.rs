@@ -15,6 +15,8 @@ pub struct Profile {
     pub organisation: Option<String>,
     /// Models that the profile may be used for, by name or prefix (`claude-*`). Empty for all models.
     pub models: Vec<String>,
+    /// Most requests at once; `None` without a limit.
+    pub max_concurrent: Option<u32>,
 }
 
 /// A credential in one of the forms that providers accept.
@@ -65,6 +67,7 @@ mod tests {
             weight: 1,
             organisation: None,
             models: models.iter().map(ToString::to_string).collect(),
+            max_concurrent: None,
         }
     }
 

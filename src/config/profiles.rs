@@ -170,6 +170,11 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
             lowering.report_problem(&key, flaw);
         }
     }
+    let max_concurrent = u32::try_from(section.max_concurrent);
+    if max_concurrent.is_err() {
+        let flaw = Problem::of_value(format!("expected a number from 0 to {}", u32::MAX));
+        lowering.report_problem(&at.field_key("max_concurrent"), flaw);
+    }
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
     let credential = lower_credential(lowering, at, section);
     named?;
@@ -179,6 +184,7 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
         weight: weight?,
         organisation: section.organisation.clone(),
         models: section.models.clone(),
+        max_concurrent: max_concurrent.ok().filter(|most| *most > 0),
     })
 }
 

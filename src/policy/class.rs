@@ -130,7 +130,7 @@ pub enum RotationLimit {
     Never,
     /// At most once in an exchange.
     Once,
-    /// At most once, and only on a profile with another quota.
+    /// Until the exchange has no attempts left, but only on profiles with another quota.
     OtherQuota,
     /// Without a limit, until the exchange has no attempts left.
     Freely,

@@ -10,8 +10,9 @@ use http::HeaderMap;
 use super::{
     account_sentences::AccountSentence,
     class::{Class, Reason},
+    empty_quota::empty_quotas,
     provider_error::ProviderErrorInfo,
-    time_formats::{end_of_next_month, find_wait, parse_go_duration, parse_http_date, parse_rfc3339},
+    time_formats::{end_of_next_month, find_wait, parse_http_date},
     verdict::{Verdict, VerdictScope},
 };
 
@@ -29,8 +30,6 @@ const ORGANISATION_MAX: usize = 128;
 pub struct LimitHints {
     /// Cooldown of the profile: the longest wait that the provider named.
     pub cooldown: Option<Duration>,
-    /// Longest cooldown that is believed for the source of that wait. Jitter adds nothing beyond it.
-    pub cooldown_max: Option<Duration>,
     /// Delay of a retry: the shortest wait that the provider named.
     pub retry_delay: Option<Duration>,
     /// `true` if the limit covers every model of the organisation.
@@ -61,7 +60,7 @@ impl LimitHints {
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         // Resets of buckets set the cooldown only: the delay of a retry must be named for it.
-        let buckets = exhausted_buckets(headers, since_1970);
+        let buckets = empty_quotas(headers, since_1970).map(|empty| empty.full_after);
         let (windows, every_model) = subscription_limit(headers, since_1970);
         let reset = said.reset_at.and_then(until);
         // In any other error a date is prose.
@@ -80,12 +79,10 @@ impl LimitHints {
             .map(|wait| (wait, SUBSCRIPTION_WAIT_MAX));
         let said = day.chain(week).chain(regained.map(|wait| (wait, month_max)));
         // The cap belongs to the source: a date may lie further ahead than a number of seconds.
-        let believed = said.map(|(wait, most)| (wait.min(most), most));
-        // The longest wins: every named limit has to end before a request passes.
-        let longest = believed.filter(|(wait, _)| !wait.is_zero()).max();
+        let believed = said.map(|(wait, most)| wait.min(most));
         Self {
-            cooldown: longest.map(|(wait, _)| wait),
-            cooldown_max: longest.map(|(_, most)| most),
+            // The longest wins: every named limit has to end before a request passes.
+            cooldown: believed.filter(|wait| !wait.is_zero()).max(),
             // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
             retry_delay: named().map(|wait| wait.min(NAMED_WAIT_MAX)).min(),
             every_model,
@@ -107,7 +104,6 @@ impl LimitHints {
             (VerdictScope::Brief, Some(wait)) => {
                 let brief = Self {
                     cooldown: Some(wait.min(BRIEF_WAIT_MAX)),
-                    cooldown_max: Some(BRIEF_WAIT_MAX),
                     every_model: false,
                     ..self
                 };
@@ -133,26 +129,6 @@ fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit)
         .ok()
         .filter(|wait| !wait.is_zero())
-}
-
-/// Returns the waits of exhausted buckets. Anthropic's resets are instants, `OpenAI`'s are durations.
-fn exhausted_buckets(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = Duration> {
-    let anthropic = ["requests", "tokens", "input-tokens", "output-tokens"];
-    let openai = ["requests", "tokens", "project-tokens"];
-    let value = move |name: String| headers.get(name.as_str()).and_then(|value| value.to_str().ok());
-    // Providers report resets of buckets that are not exhausted too.
-    let is_empty = move |name: String| value(name).is_some_and(|left| left.trim() == "0");
-    let anthropic = anthropic.into_iter().filter_map(move |bucket| {
-        let reset = value(format!("anthropic-ratelimit-{bucket}-reset"))?;
-        let empty = is_empty(format!("anthropic-ratelimit-{bucket}-remaining"));
-        parse_rfc3339(reset).filter(|_| empty)?.checked_sub(since_1970)
-    });
-    let openai = openai.into_iter().filter_map(move |bucket| {
-        let reset = value(format!("x-ratelimit-reset-{bucket}"))?;
-        let empty = is_empty(format!("x-ratelimit-remaining-{bucket}"));
-        parse_go_duration(reset).filter(|_| empty)
-    });
-    anthropic.chain(openai)
 }
 
 /// Reads Anthropic's unified windows that reject, and the Codex backend's windows that are used up.

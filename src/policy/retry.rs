@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     class::{Class, RotationLimit},
     hints::LimitHints,
-    verdict::Verdict,
+    verdict::{Verdict, VerdictScope},
 };
 
 /// Sends of one exchange in total.
@@ -133,13 +133,20 @@ fn try_rotation(verdict: Verdict, hints: &LimitHints, at: &RetryContext) -> Opti
     if endpoint && (at.breaker_open || hints.should_retry == Some(false)) {
         return None;
     }
+    // Overload is no fault of the key. Another one is only worth its cold cache if the provider asks for a long wait.
+    if verdict.class == Class::Overloaded && hints.retry_delay.is_none_or(|delay| delay <= at.wait_max) {
+        return None;
+    }
     // The cap is per exchange, whichever classes the attempts had.
     let once = at.rotations < 1;
     match verdict.rotation_limit() {
         RotationLimit::Never => None,
         RotationLimit::Freely => Some(NextStep::Rotate { other_quota: false }),
         RotationLimit::Once => once.then_some(NextStep::Rotate { other_quota: false }),
-        RotationLimit::OtherQuota => once.then_some(NextStep::Rotate { other_quota: true }),
+        // Only a limit that the error names is the key's own for sure.
+        RotationLimit::OtherQuota => {
+            (once || verdict.scope != VerdictScope::Exchange).then_some(NextStep::Rotate { other_quota: true })
+        }
     }
 }
 

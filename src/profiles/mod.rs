@@ -5,18 +5,20 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
     auth::{
         Credential, Profile,
         rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
+            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection, Slot,
         },
     },
     policy::{
-        Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
+        Class, EmptyQuota, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
         breaker::{Breaker, BreakerState},
         retry::RetryBudget,
     },
@@ -32,7 +34,7 @@ pub struct Profiles(Arc<SharedPools>);
 
 #[derive(Debug)]
 struct SharedPools {
-    pools: BTreeMap<String, ProfilePool>,
+    pools: BTreeMap<String, Arc<ProfilePool>>,
     telemetry: Telemetry,
 }
 
@@ -41,6 +43,40 @@ struct ProfilePool {
     profiles: Vec<Profile>,
     rotation: Mutex<Rotation>,
     endpoint: Mutex<EndpointState>,
+    /// Notified if a profile with a limit on requests at once has a free place again.
+    place_freed: Notify,
+}
+
+/// A request's place in a profile. The place becomes free if this is dropped.
+#[derive(Debug)]
+pub struct ProfilePlace {
+    pool: Arc<ProfilePool>,
+    id: ProfileId,
+}
+
+impl Drop for ProfilePlace {
+    fn drop(&mut self) {
+        lock_shared(&self.pool.rotation).release_place(self.id);
+        let is_limited = self
+            .pool
+            .profiles
+            .get(self.id)
+            .is_some_and(|profile| profile.max_concurrent.is_some());
+        if is_limited {
+            self.pool.place_freed.notify_waiters();
+        }
+    }
+}
+
+/// The outcome of a choice.
+#[derive(Debug)]
+pub struct SelectedProfile {
+    /// The profile, or the reason for none.
+    pub selection: Selection,
+    /// The place of the request; `None` unless it uses the profile now.
+    pub place: Option<ProfilePlace>,
+    /// The slot that the request waits for; `None` unless it waits.
+    pub slot: Option<(ProfileId, Slot)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,11 +132,12 @@ impl Profiles {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(pool_member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
-            ProfilePool {
+            Arc::new(ProfilePool {
                 rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
                 endpoint: Mutex::default(),
+                place_freed: Notify::new(),
                 profiles,
-            }
+            })
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
@@ -161,19 +198,64 @@ impl Profiles {
     }
 
     /// Selects the profile of a send; `None` if the upstream has no profiles.
-    pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Selection> {
+    pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<SelectedProfile> {
         let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
         // The lock is released before telemetry is called.
-        let pick = lock_shared(&pool.rotation).select_profile(ask, now);
-        if let Selection::Use { moved: Some(moved), .. } = &pick {
-            let from = pool
-                .profiles
-                .get(moved.from)
-                .map_or("", |profile| profile.label.as_str());
-            let reason = moved.reason.map_or("other", crate::policy::Reason::label);
-            self.0.telemetry.record_rotation(upstream, from, reason);
+        let (selection, slot) = {
+            let mut rotation = lock_shared(&pool.rotation);
+            let selection = rotation.select_profile(ask, now);
+            let slot = rotation.commit_selection(ask, &selection, now);
+            (selection, slot)
+        };
+        let mut place = None;
+        if let Selection::Use { id, moved, .. } = selection {
+            place = Some(ProfilePlace {
+                pool: Arc::clone(pool),
+                id,
+            });
+            if let Some(moved) = moved {
+                let from = pool
+                    .profiles
+                    .get(moved.from)
+                    .map_or("", |profile| profile.label.as_str());
+                self.0.telemetry.record_rotation(upstream, from, moved.cause.label());
+            }
         }
-        Some(pick)
+        Some(SelectedProfile { selection, place, slot })
+    }
+
+    /// Takes a place in a profile that was not selected; `None` if the profile does not exist.
+    pub fn take_place(&self, upstream: &str, id: ProfileId) -> Option<ProfilePlace> {
+        let pool = self.find_pool(upstream).filter(|pool| id < pool.profiles.len())?;
+        lock_shared(&pool.rotation).take_place(id);
+        Some(ProfilePlace {
+            pool: Arc::clone(pool),
+            id,
+        })
+    }
+
+    /// Returns a future that ends when a profile has a free place again; `None` if the upstream does not exist.
+    pub fn place_freed(&self, upstream: &str) -> Option<Notified<'_>> {
+        self.find_pool(upstream).map(|pool| pool.place_freed.notified())
+    }
+
+    /// Returns the time until a profile may be used for a request; `None` if no time helps.
+    pub fn soonest_use(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Duration> {
+        lock_shared(&self.find_pool(upstream)?.rotation).soonest_use(ask, now)
+    }
+
+    /// Records the head of a success, and the limit that it reports as used up.
+    pub fn record_answer(
+        &self,
+        upstream: &str,
+        id: ProfileId,
+        model: Option<&str>,
+        empty: Option<EmptyQuota>,
+        now: Instant,
+    ) {
+        if let Some(pool) = self.find_pool(upstream) {
+            lock_shared(&pool.rotation).record_answer(id, model, empty, now);
+        }
     }
 
     /// Returns the profile that a lane has left, if it can be used for a request that only it accepts.
@@ -334,7 +416,7 @@ impl Profiles {
         }
     }
 
-    fn find_pool(&self, upstream: &str) -> Option<&ProfilePool> {
+    fn find_pool(&self, upstream: &str) -> Option<&Arc<ProfilePool>> {
         self.0.pools.get(upstream)
     }
 }
@@ -345,6 +427,7 @@ fn pool_member(profile: &Profile) -> PoolMember {
         weight: profile.weight,
         organisation: profile.organisation.as_deref().map(Into::into),
         models: profile.models.clone(),
+        max_concurrent: profile.max_concurrent,
     }
 }
 

@@ -1,7 +1,5 @@
 //! `ProxyError`: every failure of an exchange, and its answer to the client. Internal detail is only logged.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
@@ -9,15 +7,15 @@ use http::{
 };
 use serde_json::Value;
 
-use super::{client_body::ClientFault, credential::ApplyError, guard::RequestRefusal, headers, rejection::Rejection};
+use super::{
+    client_body::ClientFault, credential::ApplyError, exhausted_pool::ExhaustedPool, guard::RequestRefusal, headers,
+    rejection::Rejection,
+};
 use crate::{
-    policy::{Class, Reason, Side, Verdict},
+    policy::{Class, Side, Verdict},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };
-
-/// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
-const RETRY_AFTER_MAX: u64 = 60;
 
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
@@ -75,16 +73,7 @@ pub enum ProxyError {
     Deadline,
     /// Every profile that could serve the request is in cooldown.
     #[error("no profile can serve the request")]
-    Exhausted {
-        /// The upstream's name.
-        upstream: String,
-        /// The reasons of the cooldowns. Empty if no profile serves the model.
-        reasons: Vec<Reason>,
-        /// Time until the first cooldown ends. `None` if that is not known.
-        wait: Option<Duration>,
-        /// `true` if other profiles could serve, but the conversation is bound to one in cooldown.
-        bound: bool,
-    },
+    Exhausted(ExhaustedPool),
 }
 
 impl ProxyError {
@@ -107,7 +96,7 @@ impl ProxyError {
             Self::LedgerAway => refused("ledger_away"),
             Self::Upstream { error, .. } => error.verdict(),
             Self::NotBegun(verdict) => *verdict,
-            Self::Exhausted { .. } => Verdict::from_class(Class::Exhausted),
+            Self::Exhausted(_) => Verdict::from_class(Class::Exhausted),
             Self::Deadline => Verdict::from_class(Class::Deadline),
         }
     }
@@ -136,7 +125,7 @@ impl ProxyError {
             },
             Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
-            Self::Exhausted { .. } => "queue",
+            Self::Exhausted(_) => "queue",
             _ => "request",
         }
     }
@@ -161,13 +150,8 @@ impl ProxyError {
             },
             Self::NotBegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
-            // 429 only if time alone ends every cooldown. Other reasons need an operator.
-            Self::Exhausted { reasons, .. }
-                if !reasons.is_empty() && reasons.iter().all(|reason| reason.is_limit()) =>
-            {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Exhausted { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Exhausted(pool) => pool.status(),
+            Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -205,12 +189,7 @@ impl ProxyError {
                                  before; try again"
                     .to_owned()
             }
-            Self::Exhausted {
-                upstream,
-                reasons,
-                wait,
-                bound,
-            } => exhausted_message(upstream, reasons, *wait, *bound),
+            Self::Exhausted(pool) => pool.public_message(),
         }
     }
 
@@ -221,7 +200,7 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
             Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
-            Self::Exhausted { .. } => return "destination_unavailable",
+            Self::Exhausted(_) => return "destination_unavailable",
             Self::LedgerAway => return "proxy_internal_error",
             _ => {
                 return match self.status() {
@@ -276,14 +255,8 @@ impl ProxyError {
         if matches!(self, Self::LedgerAway) {
             fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
         }
-        if let Self::Exhausted { wait: Some(wait), .. } = self {
-            // Rounded up: a retry a moment too early would fail again.
-            let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-            fields.insert(RETRY_AFTER, seconds.into());
-            // Some clients ignore a longer wait and retry at once.
-            if seconds > RETRY_AFTER_MAX {
-                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-            }
+        if let Self::Exhausted(pool) = self {
+            pool.add_headers(fields);
         }
         match self {
             Self::Refused(RequestRefusal::Upgrade) => {
@@ -314,28 +287,6 @@ fn is_certificate_error(error: &SendError) -> bool {
         io = inner.downcast_ref();
     }
     false
-}
-
-/// Returns the message for a request that no profile can serve.
-fn exhausted_message(upstream: &str, reasons: &[Reason], wait: Option<Duration>, bound: bool) -> String {
-    let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
-    let why = if reasons.is_empty() {
-        "no profile serves this model".to_owned()
-    } else if bound {
-        format!(
-            "the profile that this conversation is bound to is in cooldown ({}), and no other profile has its state",
-            reasons.join(", ")
-        )
-    } else {
-        format!("every profile is in cooldown ({})", reasons.join(", "))
-    };
-    match wait {
-        Some(wait) => format!(
-            "upstream {upstream}: {why}; the first cooldown ends in {} s",
-            wait.as_secs()
-        ),
-        None => format!("upstream {upstream}: {why}; see the profiles of this upstream in the configuration"),
-    }
 }
 
 /// Returns the message for a failed send: the failed step, and what to check.

@@ -16,10 +16,11 @@ use uuid::Builder;
 
 use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording};
 use crate::{
-    auth::Caller,
+    auth::{Caller, rotation::ChangeCause},
     clock,
     late::LateStore,
-    policy::{Class, LimitHints, Observation, Reason, Side, Verdict, classify, stream_timeouts::StreamState},
+    policy::{Class, LimitHints, Observation, Side, Verdict, classify, stream_timeouts::StreamState},
+    profiles::ProfilePlace,
     provider::Route,
     repair::RepairReport,
     server::ClientStall,
@@ -83,8 +84,10 @@ pub(super) struct ExchangeLog {
     resend_reason: Option<&'static str>,
     /// Flag of the connection: the client has stopped reading.
     client_stalled: Option<ClientStall>,
-    /// Profile that the lane had before, and the recorded reason for leaving it.
-    pub(super) left_profile: Option<(String, Option<Reason>)>,
+    /// Profile that the lane had before, and the cause of the change.
+    pub(super) left_profile: Option<(String, ChangeCause)>,
+    /// Place of the exchange in its profile.
+    pub(super) profile_place: Option<ProfilePlace>,
     /// Outcome of the present attempt, not yet reported.
     pub(super) outcome: Option<AttemptOutcome>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
@@ -119,6 +122,7 @@ impl ExchangeLog {
             resend_reason: None,
             client_stalled: request.extensions().get::<ClientStall>().cloned(),
             left_profile: None,
+            profile_place: None,
             outcome: None,
             results_caller: None,
             is_ended: false,
@@ -253,8 +257,8 @@ impl ExchangeLog {
         let label = self.event.profile.as_deref()?;
         Some(match &self.left_profile {
             None => label.to_owned(),
-            Some((from, None)) => format!("{label}; from={from}"),
-            Some((from, Some(reason))) => format!("{label}; from={from}; reason={}", reason.label()),
+            Some((from, ChangeCause::Other)) => format!("{label}; from={from}"),
+            Some((from, cause)) => format!("{label}; from={from}; reason={}", cause.label()),
         })
     }
 

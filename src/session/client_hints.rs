@@ -16,6 +16,8 @@ pub struct ClientHints {
     /// Set if the request is a compaction. A body may indicate it too: see
     /// [`Outline::compaction`](crate::conversation::Outline).
     pub is_compaction: bool,
+    /// Set if the client has compacted the history since its last request.
+    pub is_compacted: bool,
     /// The number of earlier attempts by the client's library.
     pub retries: u32,
     /// The timeout of the client's library.
@@ -39,6 +41,7 @@ pub fn read_client_hints(headers: &HeaderMap, path: &str) -> ClientHints {
     let patience = |name: &str| text(name).and_then(parse_seconds);
     ClientHints {
         is_compaction: compaction,
+        is_compacted: says("x-claude-code-context-compacted"),
         retries: text("x-stainless-retry-count")
             .and_then(|count| count.parse().ok())
             .unwrap_or_default(),

@@ -100,6 +100,10 @@ struct LaneState {
     /// The provider-side tool that ran when an answer last stalled.
     stalled_tool: Option<RunningTool>,
     last_seen: Instant,
+    /// The time between the last two uses.
+    last_idle: Duration,
+    /// `true` if the lane's history was compacted since its last request.
+    is_compacted: bool,
 }
 
 /// One lane, for the admin page.
@@ -173,6 +177,10 @@ pub struct EnteredLane {
     pub pin: Option<ProfilePin>,
     /// `true` if the client still works on calls of the lane.
     pub has_open_calls: bool,
+    /// The time since the lane's last use.
+    pub idle: Duration,
+    /// `true` if the lane's history was compacted since its last request.
+    pub is_compacted: bool,
     /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -189,6 +197,8 @@ impl LaneState {
             repeats: 0,
             stalled_tool: None,
             last_seen: now,
+            last_idle: Duration::ZERO,
+            is_compacted: false,
         }
     }
 
@@ -241,6 +251,11 @@ impl SessionTable {
         self.change_lane(lane, now, |session| session.pin = pin);
     }
 
+    /// Notes that the history of a lane was compacted, so that the provider's cache of it is of no use.
+    pub fn note_compaction(&self, lane: LaneId, now: Instant) {
+        self.change_lane(lane, now, |session| session.is_compacted = true);
+    }
+
     /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
     ///
     /// `goes_on` is `false` for a request that only counts tokens or compacts its history.
@@ -252,7 +267,12 @@ impl SessionTable {
             let closed = session.calls.close_by_request(outline, &self.limits, now);
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
+            let is_compacted = session.is_compacted;
+            // The next turn writes the cache of the new history.
+            session.is_compacted &= !goes_on;
             EnteredLane {
+                idle: session.last_idle,
+                is_compacted,
                 closed,
                 pin: session.pin.clone(),
                 has_open_calls: !session.calls.list.is_empty(),
@@ -384,6 +404,7 @@ impl SessionTable {
         if session.idle_time(now) > self.idle {
             *session = LaneState::new(now);
         }
+        session.last_idle = session.idle_time(now);
         // Concurrent tasks may pass their times out of order.
         session.last_seen = session.last_seen.max(now);
         let done = change(&mut session);

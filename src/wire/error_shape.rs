@@ -96,6 +96,7 @@ impl ErrorShape {
 const fn anthropic_type(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
+        402 => "billing_error",
         403 => "permission_error",
         404 => "not_found_error",
         408 | 504 => "timeout_error",

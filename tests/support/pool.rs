@@ -26,6 +26,7 @@ pub fn profile(label: &str, organisation: Option<&str>, weight: u32) -> Profile 
         weight,
         organisation: organisation.map(ToOwned::to_owned),
         models: Vec::new(),
+        max_concurrent: None,
     }
 }
 

@@ -172,6 +172,7 @@ pub fn with_profiles(builder: &mut Builder) {
         weight: 1,
         organisation: None,
         models: Vec::new(),
+        max_concurrent: None,
     };
     for upstream in ["anthropic", "openai", "gemini"] {
         builder

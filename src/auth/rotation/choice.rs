@@ -1,11 +1,18 @@
 //! The choice of a profile for one send: the lane's own first, then profiles of its organisation, then others.
 //!
-//! Among equals, a weighted hash of lane and profile decides. The choice is stable and distributes lanes evenly.
+//! Among equals, a weighted hash of lane and profile decides. The choice is stable and distributes lanes evenly. If no
+//! profile is ready, the request waits for the first that will be soon. If none will be, it probes a profile whose
+//! cooldown is a guess.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Cooldown, PoolMember, ProfileId, Rotation, cooldowns::model_key};
+use super::{Cooldown, PoolMember, ProfileId, Rotation, cooldowns::model_key, pace::Slot};
 use crate::{auth::profile::allows_model, policy::Reason};
+
+/// Time that a lane waits for a slot of its own profile while another profile is ready.
+const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Time between two probes of a profile.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,14 +21,31 @@ pub struct ProfileQuery<'a> {
     pub lane: [u8; 32],
     /// The model of the request.
     pub model: Option<&'a str>,
+    /// `true` if no model answers the request: cooldowns and paces rank the profiles, and none is refused.
+    pub is_plain: bool,
     /// The profile that the lane is pinned to.
     pub pinned: Option<ProfileId>,
+    /// `true` if the provider's prompt cache of the lane has expired, so that another profile costs nothing.
+    pub is_cold: bool,
     /// The profiles that this exchange has tried.
     pub tried: &'a [ProfileId],
     /// `true` if the profile must not share a quota with one that was tried.
     pub other_quota: bool,
     /// The reasons for which the lane must keep its profile.
     pub bound: LaneBindings,
+    /// The wait of this request so far.
+    pub wait: QueryWait,
+}
+
+/// The wait of one request for a profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueryWait {
+    /// The start of the wait; `None` if it has not begun.
+    pub since: Option<Instant>,
+    /// Latest end of the wait, beyond the pool's own limit; `None` for that limit alone.
+    pub until: Option<Instant>,
+    /// The profile and the slot that the request waits for.
+    pub slot: Option<(ProfileId, Slot)>,
 }
 
 /// The reasons for which a lane must keep its profile.
@@ -44,12 +68,14 @@ pub enum Selection {
         id: ProfileId,
         /// The change of profile; `None` if the lane stays.
         moved: Option<ProfileChange>,
+        /// `true` if the profile is in cooldown and this request finds out whether it works again.
+        is_probe: bool,
     },
-    /// Wait for the lane's own profile.
+    /// Wait for this profile, and ask again.
     Wait {
         /// The profile.
         id: ProfileId,
-        /// The end of its cooldown.
+        /// The end of the wait. A place may become free before.
         until: Instant,
     },
     /// No profile can serve the request.
@@ -61,8 +87,33 @@ pub enum Selection {
 pub struct ProfileChange {
     /// The profile that the lane leaves.
     pub from: ProfileId,
-    /// The reason of its cooldown; `None` if it only does not serve the model.
-    pub reason: Option<Reason>,
+    /// The cause.
+    pub cause: ChangeCause,
+}
+
+/// The cause of a change of profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeCause {
+    /// The former profile is in cooldown.
+    Cooldown(Reason),
+    /// The provider is overloaded, and asks for a longer wait than a request has. The lane keeps its profile.
+    Overloaded,
+    /// The prompt cache of the lane has expired, and this is the profile that the lane would have today.
+    ColdCache,
+    /// The former profile serves its most requests at once, or does not serve the model.
+    Other,
+}
+
+impl ChangeCause {
+    /// Returns the stable name.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Cooldown(reason) => reason.label(),
+            Self::Overloaded => "overloaded",
+            Self::ColdCache => "cold_cache",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// The reasons for which no profile can serve a request.
@@ -70,10 +121,25 @@ pub struct ProfileChange {
 pub struct NoneAvailable {
     /// The reasons of the cooldowns that stand in the way.
     pub reasons: Vec<Reason>,
-    /// The earliest end of these cooldowns.
+    /// The earliest time at which one of these profiles may be used.
     pub until: Option<Instant>,
     /// `true` if other profiles could serve, but the lane is bound to its own.
     pub is_bound: bool,
+    /// `true` if a profile would serve, but has its most requests at once already.
+    pub is_busy: bool,
+}
+
+/// The time at which a profile can serve one request.
+#[derive(Clone, Debug)]
+struct Availability {
+    /// The cooldown that blocks it; `None` if it has none.
+    cooldown: Option<Cooldown>,
+    /// The end of that cooldown, or of a time in which its quota is empty.
+    rests_until: Instant,
+    /// The slot of the request: not before the end of that rest.
+    at: Instant,
+    /// `true` if it serves its most requests at once.
+    is_busy: bool,
 }
 
 /// One choice: the profiles, the request for one of them, and the present.
@@ -96,54 +162,47 @@ impl<'r> ProfileSelector<'r> {
 
     /// Selects the profile of a send.
     pub(super) fn select(&self) -> Selection {
-        let (members, ask, now) = (&self.rotation.members, self.query, self.now);
-        let serving: Vec<ProfileId> = (0..members.len()).filter(|id| self.serves_model(*id)).collect();
-        let pinned = ask.pinned.filter(|id| serving.contains(id));
-        // A cooldown of the last usable profile would only turn a possible failure into a certain one.
-        let last = self.last_enabled(&serving);
-        let usable = |id: &ProfileId| last == Some(*id) || self.blocking_cooldown(*id).is_none();
+        let ask = self.query;
+        let serving: Vec<ProfileId> = (0..self.rotation.members.len())
+            .filter(|id| self.serves_model(*id))
+            .collect();
+        // The last usable profile is asked in spite of a guessed cooldown: the provider's answer is newer.
+        let last = self
+            .last_enabled()
+            .filter(|id| self.is_guessed(*id) && !self.rotation.is_busy(*id));
+        if ask.is_plain {
+            return self.select_plain(&serving);
+        }
+        let pinned = ask.pinned.filter(|id| serving.contains(id) && !ask.tried.contains(id));
         // The lane's own profile first: its prompt cache and its reasoning are there.
-        if let Some(id) = pinned.filter(|id| !ask.tried.contains(id)) {
-            if usable(&id) {
-                return Selection::Use { id, moved: None };
+        if let Some(own) = pinned {
+            if let Some(home) = self.home_of_cold_lane(own, &serving) {
+                return home;
             }
-            // A disabled profile is not worth a wait.
-            let waits = self.blocking_cooldown(id).filter(|rest| !rest.disables);
-            let wait = self.rotation.wait_max;
-            if let Some(rest) = waits.filter(|rest| rest.until.saturating_duration_since(now) <= wait) {
-                return Selection::Wait { id, until: rest.until };
+            if let Some(selection) = self.keep_own(own, last) {
+                return selection;
             }
         }
         // The distance counts from the profile that was used last.
         let left = ask.tried.last().copied().or(ask.pinned);
-        let open = |id: &ProfileId| !ask.tried.contains(id) && usable(id) && !self.shares_spent_quota(*id);
-        let ranked = serving.iter().filter(|id| open(id));
-        let best = ranked.min_by(|one, other| {
-            let key = |id: ProfileId| {
-                (
-                    self.organisation_distance(left, id),
-                    -score_for_lane(&ask.lane, members.get(id)),
-                )
+        let open = |id: &ProfileId| !ask.tried.contains(id) && !self.shares_spent_quota(*id);
+        let open: Vec<ProfileId> = serving.iter().copied().filter(open).collect();
+        let ready = open.iter().copied().filter(|id| self.is_ready(*id));
+        let best = self.rank_first(ready, left).or(last.filter(|id| open.contains(id)));
+        let is_bound = |id: ProfileId| left.is_some_and(|from| from != id && self.is_bound(from, id));
+        if let Some(id) = best.filter(|id| !is_bound(*id)) {
+            let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));
+            return Selection::Use {
+                id,
+                moved,
+                is_probe: false,
             };
-            let (one, other) = (key(**one), key(**other));
-            // Distance decides before the score: reasoning and prompt caches belong to an organisation.
-            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
-        });
-        match (best, left) {
-            // A bound lane gets an error with the cooldown of its own profile.
-            (Some(id), Some(from)) if from != *id && self.is_bound(from, *id) => {
-                Selection::NoneAvailable(self.none_available(&serving, true))
-            }
-            (Some(id), Some(from)) if from != *id => Selection::Use {
-                id: *id,
-                moved: Some(ProfileChange {
-                    from,
-                    reason: self.blocking_cooldown(from).map(|rest| rest.reason),
-                }),
-            },
-            (Some(id), _) => Selection::Use { id: *id, moved: None },
-            (None, _) => Selection::NoneAvailable(self.none_available(&serving, false)),
         }
+        let reachable: Vec<ProfileId> = open.into_iter().filter(|id| !is_bound(*id)).collect();
+        self.wait_for_any(&reachable)
+            .or_else(|| self.probe_any(&reachable, left))
+            // A bound lane gets an error with the cooldown of its own profile.
+            .unwrap_or_else(|| Selection::NoneAvailable(self.none_available(&serving, best.is_some())))
     }
 
     /// Returns `from`, the profile that a lane has left, if it can be used for a request that only it accepts.
@@ -158,22 +217,174 @@ impl<'r> ProfileSelector<'r> {
         (0..self.rotation.members.len()).filter(is_ready).count()
     }
 
+    /// Returns the time until one of the profiles may be used; `None` if no time helps.
+    pub(super) fn soonest_use(&self) -> Option<Duration> {
+        let own = self.query.pinned;
+        let reachable = |id: &ProfileId| own.is_none_or(|own| own == *id || !self.is_bound(own, *id));
+        let serving = (0..self.rotation.members.len()).filter(|id| self.serves_model(*id) && reachable(id));
+        let soonest = serving.map(|id| self.soonest_use_of(id)).min()?;
+        Some(soonest.saturating_duration_since(self.now))
+    }
+
+    /// Returns the slot that a request which waits for this profile should reserve.
+    pub(super) fn slot_of(&self, id: ProfileId) -> Option<Slot> {
+        let held = self.query.wait.slot.filter(|(of, _)| *of == id).map(|(_, slot)| slot);
+        Some(self.rotation.pace_of(id, self.query.model)?.free_slot(held, self.now))
+    }
+
+    /// Selects the profile of a request that no model answers: one without a cooldown, if there is any.
+    fn select_plain(&self, serving: &[ProfileId]) -> Selection {
+        let left = self.query.tried.last().copied().or(self.query.pinned);
+        let allowed = |id: &ProfileId| {
+            let moves = left.is_some_and(|from| from != *id && self.is_bound(from, *id));
+            !self.query.tried.contains(id) && !self.shares_spent_quota(*id) && !moves
+        };
+        let allowed: Vec<ProfileId> = serving.iter().copied().filter(allowed).collect();
+        let rested = allowed
+            .iter()
+            .copied()
+            .filter(|id| self.blocking_cooldown(*id).is_none());
+        let own = |ids: &[ProfileId]| self.query.pinned.filter(|id| ids.contains(id));
+        let rested: Vec<ProfileId> = rested.collect();
+        let first = |ids: &[ProfileId]| own(ids).or_else(|| self.rank_first(ids.iter().copied(), left));
+        match first(&rested).or_else(|| first(&allowed)) {
+            Some(id) => Selection::Use {
+                id,
+                moved: left.filter(|from| *from != id).map(|from| self.change_from(from)),
+                is_probe: false,
+            },
+            None => Selection::NoneAvailable(self.none_available(serving, !serving.is_empty())),
+        }
+    }
+
+    /// Returns the move of a lane whose cache has expired to the profile that it would get as a new one.
+    fn home_of_cold_lane(&self, own: ProfileId, serving: &[ProfileId]) -> Option<Selection> {
+        if !self.query.is_cold {
+            return None;
+        }
+        let allowed = serving.iter().copied().filter(|id| {
+            let bound = self.query.bound;
+            // Its results come back to the profile that made the calls, and its reasoning to the same organisation.
+            let stays = bound.provider_state || bound.open_calls;
+            *id == own || (!stays && (!bound.reasoning || self.rotation.shares_quota(own, *id)))
+        });
+        let home = self.rank_first(allowed, None);
+        let moved = ProfileChange {
+            from: own,
+            cause: ChangeCause::ColdCache,
+        };
+        home.filter(|id| *id != own && self.is_ready(*id))
+            .map(|id| Selection::Use {
+                id,
+                moved: Some(moved),
+                is_probe: false,
+            })
+    }
+
+    /// Keeps a lane on its own profile, now or after a short wait; `None` if the wait is too long.
+    fn keep_own(&self, own: ProfileId, last: Option<ProfileId>) -> Option<Selection> {
+        let state = self.availability(own);
+        let stay = Selection::Use {
+            id: own,
+            moved: None,
+            is_probe: false,
+        };
+        if self.is_ready(own) || last == Some(own) {
+            return Some(stay);
+        }
+        // A disabled profile is not worth a wait.
+        let waits = !state.cooldown.as_ref().is_some_and(|rest| rest.disables);
+        let soon = state.at <= state.rests_until.max(self.now) + SLOT_WAIT_MAX;
+        (waits && soon).then(|| self.wait_for(own, &state)).flatten()
+    }
+
+    /// Waits for the first of these profiles that will be ready; `None` if that is too late for this request.
+    fn wait_for_any(&self, ids: &[ProfileId]) -> Option<Selection> {
+        let waiting = ids.iter().copied().filter_map(|id| {
+            let state = self.availability(id);
+            let disabled = state.cooldown.as_ref().is_some_and(|rest| rest.disables);
+            let selection = self.wait_for(id, &state).filter(|_| !disabled)?;
+            // A lane's own profile wins a tie.
+            Some(((state.at, state.is_busy, self.query.pinned != Some(id)), selection))
+        });
+        waiting.min_by_key(|(key, _)| *key).map(|(_, selection)| selection)
+    }
+
+    /// Waits for one profile; `None` if that is too late for this request.
+    fn wait_for(&self, id: ProfileId, state: &Availability) -> Option<Selection> {
+        let most = self.rotation.wait_max;
+        let capped = |limit: Instant| self.query.wait.until.map_or(limit, |until| until.min(limit));
+        if state.is_busy && state.at <= self.now {
+            // The wait for a place has no end of its own, so it counts from its start.
+            let limit = capped(self.query.wait.since.unwrap_or(self.now) + most);
+            return (self.now < limit).then_some(Selection::Wait { id, until: limit });
+        }
+        (state.at <= capped(self.now + most)).then_some(Selection::Wait { id, until: state.at })
+    }
+
+    /// Probes the profile whose cooldown ends first, among those whose cooldown is a guess.
+    fn probe_any(&self, ids: &[ProfileId], left: Option<ProfileId>) -> Option<Selection> {
+        let due = ids
+            .iter()
+            .copied()
+            .filter(|id| self.probe_time(*id).is_some_and(|at| at <= self.now));
+        let id = due.min_by_key(|id| self.availability(*id).rests_until)?;
+        let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));
+        Some(Selection::Use {
+            id,
+            moved,
+            is_probe: true,
+        })
+    }
+
+    /// Returns the time of the next probe of a profile; `None` if it is not in cooldown, or is to be left alone.
+    fn probe_time(&self, id: ProfileId) -> Option<Instant> {
+        let rests = self.concerned_cooldowns(id);
+        // The provider would refuse a probe before the end that it has named. Only the last profile is probed: its
+        // limit may have been raised.
+        let is_kept = rests.iter().any(|rest| rest.is_named && !rest.disables) && self.last_enabled() != Some(id);
+        let began = rests.iter().map(|rest| rest.since).max().filter(|_| !is_kept)?;
+        let probed = self.rotation.last_probe(id).map_or(began, |at| at.max(began));
+        Some(probed + PROBE_INTERVAL)
+    }
+
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
         member.is_some_and(|member| allows_model(&member.models, self.query.model))
     }
 
-    /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
-    /// ready.
-    fn blocking_cooldown(&self, id: ProfileId) -> Option<Cooldown> {
+    fn availability(&self, id: ProfileId) -> Availability {
+        let cooldown = self.blocking_cooldown(id);
+        let pace = self.rotation.pace_of(id, self.query.model);
+        let empty = pace.map_or(self.now, |pace| pace.empty_until().max(self.now));
+        let rests_until = cooldown.as_ref().map_or(empty, |rest| rest.until.max(empty));
+        let slot = self.slot_of(id).map_or(self.now, |slot| slot.at);
+        Availability {
+            cooldown,
+            rests_until,
+            at: slot.max(rests_until),
+            is_busy: self.rotation.is_busy(id),
+        }
+    }
+
+    fn is_ready(&self, id: ProfileId) -> bool {
+        let state = self.availability(id);
+        state.cooldown.is_none() && state.at <= self.now && !state.is_busy
+    }
+
+    /// Returns the cooldowns of a profile that concern this request.
+    fn concerned_cooldowns(&self, id: ProfileId) -> Vec<Cooldown> {
         let asked = model_key(self.query.model);
         // A cooldown of another model does not concern this request.
         let concerned = |rest: &Cooldown| rest.model.as_deref().is_none_or(|model| model == asked);
-        let rests = self
-            .rotation
-            .active_cooldowns(id, self.now)
-            .into_iter()
-            .filter(concerned);
+        let rests = self.rotation.active_cooldowns(id, self.now).into_iter();
+        rests.filter(concerned).collect()
+    }
+
+    /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
+    /// ready.
+    fn blocking_cooldown(&self, id: ProfileId) -> Option<Cooldown> {
+        let rests = self.concerned_cooldowns(id).into_iter();
         rests.max_by_key(|rest| (rest.disables, rest.until))
     }
 
@@ -181,12 +392,30 @@ impl<'r> ProfileSelector<'r> {
         self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
     }
 
-    /// Returns the only profile that is not disabled, which stays usable in spite of cooldowns; `None` if there are
-    /// several.
-    fn last_enabled(&self, serving: &[ProfileId]) -> Option<ProfileId> {
-        let mut enabled = serving.iter().copied().filter(|id| !self.is_disabled(*id));
+    /// Returns `true` if a profile is in cooldown, and the provider has not named its end.
+    fn is_guessed(&self, id: ProfileId) -> bool {
+        self.blocking_cooldown(id)
+            .is_some_and(|rest| !rest.is_named && !rest.disables)
+    }
+
+    /// Returns the only profile of this model that is not disabled; `None` if there are several.
+    fn last_enabled(&self) -> Option<ProfileId> {
+        let serving = (0..self.rotation.members.len()).filter(|id| self.serves_model(*id));
+        let mut enabled = serving.filter(|id| !self.is_disabled(*id));
         // The second `next` proves that there is no other.
         enabled.next().filter(|_| enabled.next().is_none())
+    }
+
+    /// Returns the profile that a lane prefers: by the distance of organisations, then by the lane's hash.
+    fn rank_first(&self, ids: impl Iterator<Item = ProfileId>, left: Option<ProfileId>) -> Option<ProfileId> {
+        let key = |id: ProfileId| {
+            let score = score_for_lane(&self.query.lane, self.rotation.members.get(id));
+            (self.organisation_distance(left, id), -score)
+        };
+        ids.map(|id| (key(id), id))
+            // Distance decides before the score: reasoning and prompt caches belong to an organisation.
+            .min_by(|(one, _), (other, _)| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)))
+            .map(|(_, id)| id)
     }
 
     /// Returns `true` if a profile shares its quota with one that this exchange has tried, and another quota is
@@ -218,22 +447,47 @@ impl<'r> ProfileSelector<'r> {
             || (bound.open_calls && !self.is_disabled(from))
     }
 
+    fn change_from(&self, from: ProfileId) -> ProfileChange {
+        let rest = self.blocking_cooldown(from);
+        ProfileChange {
+            from,
+            cause: rest.map_or(ChangeCause::Other, |rest| ChangeCause::Cooldown(rest.reason)),
+        }
+    }
+
+    /// Returns the earliest time at which a profile may be used: at its slot, or as a probe of a guessed cooldown.
+    fn soonest_use_of(&self, id: ProfileId) -> Instant {
+        let state = self.availability(id);
+        // A probe before a named end serves one request alone. All others would come in vain.
+        let is_named = state.cooldown.as_ref().is_some_and(|rest| rest.is_named);
+        let probe = self.probe_time(id).filter(|_| !is_named);
+        probe.map_or(state.at, |probe| probe.min(state.at))
+    }
+
     fn none_available(&self, serving: &[ProfileId], bound: bool) -> NoneAvailable {
         let own = self.query.tried.last().copied().or(self.query.pinned);
         // For a bound lane only its own profile counts, because no other end of a cooldown helps it.
-        let asked = |id: &&ProfileId| !bound || Some(**id) == own;
-        let rests: Vec<Cooldown> = serving
+        let asked: Vec<ProfileId> = serving
             .iter()
-            .filter(asked)
-            .filter_map(|id| self.blocking_cooldown(*id))
+            .copied()
+            .filter(|id| !bound || Some(*id) == own)
             .collect();
-        let mut reasons: Vec<Reason> = rests.iter().map(|rest| rest.reason).collect();
+        let mut reasons: Vec<Reason> = asked
+            .iter()
+            .filter_map(|id| self.blocking_cooldown(*id).map(|rest| rest.reason))
+            .collect();
+        let is_busy = asked.iter().any(|id| self.rotation.is_busy(*id));
+        // Without a cooldown only the pace of the quota is in the way.
+        if reasons.is_empty() && !is_busy && !asked.is_empty() {
+            reasons.push(Reason::RateLimit);
+        }
         reasons.sort_unstable();
         reasons.dedup();
         NoneAvailable {
             reasons,
-            until: rests.iter().map(|rest| rest.until).min(),
+            until: asked.iter().map(|id| self.soonest_use_of(*id)).min(),
             is_bound: bound,
+            is_busy,
         }
     }
 }

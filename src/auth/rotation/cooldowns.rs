@@ -48,6 +48,8 @@ pub(super) struct CooldownWindow {
     /// The only model that is affected, empty for requests without a model; `None` for every model.
     pub(super) model: Option<Box<str>>,
     pub(super) disables: bool,
+    /// `true` if the provider named the end.
+    pub(super) is_named: bool,
     pub(super) since: Instant,
     pub(super) until: Instant,
 }
@@ -86,11 +88,13 @@ impl ProfileCooldowns {
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
         let stated = report.hints.cooldown.filter(|_| accepts_named_end(reason));
-        let stated = stated.map(|rest| now + add_jitter(rest, report.hints.cooldown_max, report.jitter));
+        // Without jitter: requests that wait for this end are spread by the pace of the quota.
+        let stated = stated.map(|rest| now + rest);
         let same = |window: &&mut CooldownWindow| window.reason == reason && window.model == model;
         if let Some(window) = self.windows.iter_mut().find(same) {
             // A cooldown never changes, except for a later time that the provider names.
             let later = stated.filter(|until| *until > window.until);
+            window.is_named |= stated.is_some_and(|until| until >= window.until);
             return later.map(|until| window.until = until).is_some();
         }
         let streak = self.streak_mut(reason, model.clone(), now);
@@ -117,6 +121,7 @@ impl ProfileCooldowns {
             scope,
             model,
             disables,
+            is_named: stated.is_some(),
             since: now,
             until,
         });

@@ -1,25 +1,32 @@
 //! The state of each profile and the choice among them: a state machine over values, with `now` as a parameter.
 //!
 //! A cooldown is never shortened, and lengthened only by a time that the provider names. A success clears only
-//! cooldowns that began before its exchange. The last profile that is not disabled stays usable in spite of its
-//! cooldowns.
+//! cooldowns that began before its exchange. The last profile that is not disabled stays usable in spite of a cooldown
+//! whose end the provider has not named. Other profiles in cooldown are probed, if nothing else can serve a request.
 
 mod choice;
 mod cooldowns;
+mod pace;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use choice::ProfileSelector;
-pub use choice::{LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, Selection};
-use cooldowns::{CooldownScope, ProfileCooldowns};
+pub use choice::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
+use cooldowns::{CooldownScope, ProfileCooldowns, model_key};
+use pace::Pace;
+pub use pace::Slot;
 
 use crate::{
     labels::labelled_enum,
-    policy::{Class, LimitHints, Reason, Verdict},
+    policy::{Class, EmptyQuota, LimitHints, Reason, Verdict},
 };
+
+/// Models of one quota with a pace of their own. Further models have none.
+const PACES_MAX: usize = 64;
 
 /// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
@@ -35,6 +42,8 @@ pub struct PoolMember {
     pub organisation: Option<Arc<str>>,
     /// The models it serves. A trailing `*` matches any ending, an empty list every model.
     pub models: Vec<String>,
+    /// Most requests at once; `None` without a limit.
+    pub max_concurrent: Option<u32>,
 }
 
 /// The outcome of one attempt with a profile.
@@ -57,6 +66,12 @@ pub struct AttemptReport<'r> {
 pub struct Rotation {
     members: Vec<PoolMember>,
     cooldowns: Vec<ProfileCooldowns>,
+    /// Paces by model, under the first profile of each quota.
+    paces: Vec<BTreeMap<Box<str>, Pace>>,
+    /// The last probe of each profile.
+    probes: Vec<Option<Instant>>,
+    /// Requests of each profile that are under way.
+    in_flight: Vec<u32>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
@@ -97,6 +112,8 @@ pub struct Cooldown {
     pub model: Option<Box<str>>,
     /// `true` if the profile is disabled.
     pub disables: bool,
+    /// `true` if the provider named the end.
+    pub is_named: bool,
     /// `true` if another profile of the same organisation caused it.
     pub shared: bool,
     /// The start.
@@ -108,10 +125,13 @@ pub struct Cooldown {
 impl Rotation {
     /// Creates a rotation in which every profile is ready.
     pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
-        let windows = members.iter().map(|_| ProfileCooldowns::default()).collect();
+        let count = members.len();
         Self {
             members,
-            cooldowns: windows,
+            cooldowns: vec![ProfileCooldowns::default(); count],
+            paces: vec![BTreeMap::new(); count],
+            probes: vec![None; count],
+            in_flight: vec![0; count],
             wait_max: wait,
             may_leave_organisation,
         }
@@ -179,10 +199,72 @@ impl Rotation {
         }
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
-        self.cooldowns
-            .get_mut(id)?
-            .record_failure(reason, report, now)
-            .then_some(reason)
+        let was_limited = self.has_limit(id, report.model, now);
+        let began = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
+        // Further refusals within one cooldown say nothing about the pace: they were sent before it.
+        if reason == Reason::RateLimit && began && !was_limited {
+            let rest = report.hints.cooldown.unwrap_or_default();
+            self.pace_mut(id, report.model, now)?.note_refusal(rest, now);
+        }
+        began.then_some(reason)
+    }
+
+    /// Records the head of a success, and the limit that it reports as used up.
+    pub fn record_answer(&mut self, id: ProfileId, model: Option<&str>, empty: Option<EmptyQuota>, now: Instant) {
+        if let Some(pace) = self.pace_mut(id, model, now) {
+            pace.note_answer(empty, now);
+        }
+    }
+
+    /// Records what follows from a selection: a place in the profile, a slot of its quota, or a probe.
+    ///
+    /// Returns the slot that the request waits for. Each [`Selection::Use`] needs a later [`Self::release_place`].
+    pub fn commit_selection(
+        &mut self,
+        ask: &ProfileQuery<'_>,
+        selection: &Selection,
+        now: Instant,
+    ) -> Option<(ProfileId, Slot)> {
+        let (id, is_probe) = match selection {
+            Selection::Use { id, is_probe, .. } => (*id, Some(*is_probe)),
+            Selection::Wait { id, .. } => (*id, None),
+            Selection::NoneAvailable(_) => return None,
+        };
+        let slot = ProfileSelector::new(self, ask, now)
+            .slot_of(id)
+            .filter(|_| !ask.is_plain);
+        if let Some(slot) = slot.filter(|slot| ask.wait.slot != Some((id, *slot))) {
+            // A slot that this request has reserved before was taken then.
+            let pace = self.pace_mut(id, ask.model, now)?;
+            pace.take_slot(slot, is_probe.is_none(), now);
+        }
+        let Some(is_probe) = is_probe else {
+            return slot.map(|slot| (id, slot));
+        };
+        if let Some(probed) = self.probes.get_mut(id).filter(|_| is_probe) {
+            *probed = Some(now);
+        }
+        self.take_place(id);
+        None
+    }
+
+    /// Counts a request that uses a profile. Each needs a later [`Self::release_place`].
+    pub fn take_place(&mut self, id: ProfileId) {
+        if let Some(count) = self.in_flight.get_mut(id) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Ends a request's use of a profile.
+    pub fn release_place(&mut self, id: ProfileId) {
+        if let Some(count) = self.in_flight.get_mut(id) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Returns the time until one of the profiles may be used; `None` if no time helps.
+    pub fn soonest_use(&self, ask: &ProfileQuery<'_>, now: Instant) -> Option<Duration> {
+        ProfileSelector::new(self, ask, now).soonest_use()
     }
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
@@ -228,6 +310,48 @@ impl Rotation {
         self.members.iter().enumerate().map(view).collect()
     }
 
+    /// Returns `true` if a profile serves its most requests at once.
+    fn is_busy(&self, id: ProfileId) -> bool {
+        let most = self.members.get(id).and_then(|member| member.max_concurrent);
+        most.zip(self.in_flight.get(id))
+            .is_some_and(|(most, count)| *count >= most)
+    }
+
+    fn last_probe(&self, id: ProfileId) -> Option<Instant> {
+        self.probes.get(id).copied().flatten()
+    }
+
+    /// Returns `true` if a rate limit of a model is in force already.
+    fn has_limit(&self, id: ProfileId, model: Option<&str>, now: Instant) -> bool {
+        let is_limit = |rest: &Cooldown| {
+            rest.reason == Reason::RateLimit && rest.model.as_deref().is_none_or(|of| of == model_key(model))
+        };
+        self.active_cooldowns(id, now).iter().any(is_limit)
+    }
+
+    /// Returns the pace of a profile's quota for a model; `None` if it has none yet.
+    fn pace_of(&self, id: ProfileId, model: Option<&str>) -> Option<&Pace> {
+        self.paces.get(self.quota_group(id).next()?)?.get(model_key(model))
+    }
+
+    /// Returns the pace of a profile's quota for a model, which is created; `None` if there are too many models.
+    fn pace_mut(&mut self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<&mut Pace> {
+        let owner = self.quota_group(id).next()?;
+        let paces = self.paces.get_mut(owner)?;
+        let model = model_key(model);
+        if !paces.contains_key(model) {
+            // Clients choose model names, so memory must be bounded.
+            if paces.len() >= PACES_MAX {
+                paces.retain(|_, pace| !pace.is_over(now));
+            }
+            if paces.len() >= PACES_MAX {
+                return None;
+            }
+            paces.insert(model.into(), Pace::new(now));
+        }
+        paces.get_mut(model)
+    }
+
     /// Returns the profiles that share this one's quota, including itself.
     fn quota_group(&self, id: ProfileId) -> impl Iterator<Item = ProfileId> {
         let same = move |other: &ProfileId| self.shares_quota(id, *other);
@@ -257,6 +381,7 @@ impl Rotation {
                         reason: window.reason,
                         model: window.model.clone(),
                         disables: window.disables,
+                        is_named: window.is_named,
                         shared: member != id,
                         since: window.since,
                         until: window.until,

@@ -44,6 +44,8 @@ section! {
         pub organisation: Option<String> = None,
         /// Models that it may be used for, by name or prefix (`claude-*`). Empty: all models.
         pub models: Vec<String> = Vec::new(),
+        /// Most requests at once. Further requests wait as for a short cooldown, and then get a 429. 0: no limit.
+        pub max_concurrent: u64 = 0,
     }
 }
 

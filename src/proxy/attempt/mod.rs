@@ -4,9 +4,9 @@
 
 mod continuity_recovery;
 mod dead_response_recovery;
-mod first_profile;
 mod foreign_thinking_recovery;
 mod posted_result_recovery;
+mod profile_choice;
 mod rejection_recovery;
 mod resend;
 mod resend_base;
@@ -22,15 +22,15 @@ use super::{
     exchange_log::ExchangeLog, request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
-    auth::rotation::{ProfileChange, ProfileId, ProfileQuery, Selection},
+    auth::rotation::{ProfileChange, ProfileId},
     clock,
     policy::{
-        ACCOUNT_PHRASES, Class, LimitHints, Observation, RotationLimit, Verdict, VerdictScope, billed_organisation,
+        ACCOUNT_PHRASES, Class, EmptyQuota, LimitHints, Observation, Verdict, VerdictScope, billed_organisation,
         classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
         stream_timeouts::within_budget,
     },
-    profiles::ObservedAttempt,
+    profiles::{ObservedAttempt, ProfilePlace},
     provider::Route,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendError, SendErrorKind},
@@ -57,6 +57,7 @@ pub(super) async fn run_attempts(
     }
     // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
     let jitter = f64::from(u32::try_from(path.jitter.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
+    let lane_key = profile_choice::lane_key(&outgoing, route, &log.event.request_id);
     let recovery = outgoing
         .body
         .sent_body
@@ -68,11 +69,14 @@ pub(super) async fn run_attempts(
         outgoing,
         recovery,
         learned_facts: Vec::new(),
+        lane_key,
+        is_cold: false,
         profile: None,
         tried_profiles: Vec::new(),
         former_profile: None,
         retries_on_key: 0,
         rotations: 0,
+        is_borrowed: false,
         jitter: jitter / f64::from(u32::MAX),
     };
     attempts.run(log).await
@@ -88,6 +92,10 @@ struct Attempts<'x> {
     recovery: Option<Box<RejectionRecovery>>,
     /// Facts that the provider proves if it accepts the present body.
     learned_facts: Vec<LearnedFact>,
+    /// Value by which a profile is chosen: the same for all requests of a lane.
+    lane_key: [u8; 32],
+    /// `true` if the provider's prompt cache of the lane has expired.
+    is_cold: bool,
     /// The profile of the present attempt. `None` for the client's own credential.
     profile: Option<ProfileId>,
     /// Profiles that this exchange has left.
@@ -98,6 +106,8 @@ struct Attempts<'x> {
     retries_on_key: u32,
     /// Rotations so far, of the kind that is allowed once.
     rotations: u32,
+    /// `true` if the present profile serves this exchange only, and not the lane.
+    is_borrowed: bool,
     /// From 0 to 1: varies the delays of retries and the lengths of cooldowns.
     jitter: f64,
 }
@@ -122,7 +132,7 @@ impl AttemptResult {
 impl Attempts<'_> {
     /// Runs attempts until one has the answer for the client.
     async fn run(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
-        first_profile::choose_first_profile(self, log).await?;
+        profile_choice::choose_first_profile(self, log).await?;
         loop {
             let tried = self.run_attempt(log).await;
             let Some(delay) = self.prepare_next_attempt(&tried, log) else {
@@ -138,8 +148,16 @@ impl Attempts<'_> {
     }
 
     /// Makes this the profile of the next send.
-    fn use_profile(&mut self, id: ProfileId, moved: Option<ProfileChange>, log: &mut ExchangeLog) {
+    fn use_profile(
+        &mut self,
+        id: ProfileId,
+        place: Option<ProfilePlace>,
+        moved: Option<ProfileChange>,
+        log: &mut ExchangeLog,
+    ) {
         self.profile = Some(id);
+        // Until the end of the answer. The place in the former profile becomes free.
+        log.profile_place = place;
         // Retries are counted per credential.
         self.retries_on_key = 0;
         let profiles = &self.path.profiles;
@@ -154,7 +172,7 @@ impl Attempts<'_> {
             self.former_profile.get_or_insert(moved.from);
         }
         // On the way back `moved` is `None`: the lane has its own profile again, so the header names no change.
-        log.left_profile = moved.and_then(|moved| Some((label(moved.from)?, moved.reason)));
+        log.left_profile = moved.and_then(|moved| Some((label(moved.from)?, moved.cause)));
     }
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
@@ -288,6 +306,9 @@ impl Attempts<'_> {
                 });
             }
         }
+        if verdict.class == Class::Success {
+            self.record_answer(&answer);
+        }
         // Retry hints matter after an error only.
         let hints = match verdict.class {
             Class::Success => LimitHints::default(),
@@ -313,11 +334,11 @@ impl Attempts<'_> {
         let again = !at.client_retries && !at.breaker_open && at.retries_on_key < Class::Overloaded.max_retries();
         // More than one: the present profile counts too.
         again
-            || self
-                .path
-                .profiles
-                .count_ready(self.upstream_name(), &self.profile_query(false), clock::std_now())
-                > 1
+            || self.path.profiles.count_ready(
+                self.upstream_name(),
+                &profile_choice::query(self, false),
+                clock::std_now(),
+            ) > 1
     }
 
     /// Prepares the next attempt, and returns the delay before it. `None` if this result is the client's.
@@ -327,9 +348,10 @@ impl Attempts<'_> {
         if class == Class::Success || !self.outgoing.is_repeatable() {
             return None;
         }
-        if let Some(back) = self.take_former_profile(class, log) {
+        if let Some(back) = profile_choice::take_former_profile(self, class, log) {
             self.tried_profiles.extend(self.profile);
-            self.use_profile(back, None, log);
+            let place = self.path.profiles.take_place(self.upstream_name(), back);
+            self.use_profile(back, place, None, log);
             return Some(Duration::ZERO);
         }
         let at = self.retry_context(log);
@@ -338,14 +360,7 @@ impl Attempts<'_> {
             // Reported first, so that the choice already sees this profile's cooldown.
             log.report_verdict(tried.verdict, &tried.hints);
             self.tried_profiles.extend(self.profile);
-            let pick = self.path.profiles.select_profile(
-                self.upstream_name(),
-                &self.profile_query(other_quota),
-                clock::std_now(),
-            );
-            if let Some(Selection::Use { id, moved }) = pick {
-                self.use_profile(id, moved, log);
-                self.rotations += u32::from(tried.verdict.rotation_limit() != RotationLimit::Freely);
+            if profile_choice::rotate(self, tried.verdict, other_quota, log) {
                 return Some(Duration::ZERO);
             }
             // No other profile can serve, so the present one is not left.
@@ -362,21 +377,6 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
-    fn take_former_profile(&mut self, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
-        let left = self.former_profile.filter(|_| class == Class::Affinity)?;
-        if log.event.sends >= retry::SENDS_MAX
-            || self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
-        {
-            return None;
-        }
-        // Tried once: another error of this class is final.
-        self.former_profile = None;
-        self.path
-            .profiles
-            .former_profile(self.upstream_name(), left, &self.profile_query(false), clock::std_now())
-    }
-
     /// Returns the result for the client, and settles what follows from it.
     fn finish_exchange(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         if tried.verdict.class == Class::Success {
@@ -388,26 +388,26 @@ impl Attempts<'_> {
                 log.head_verdict = Some(tried.verdict);
             }
         }
-        tried.result
+        let mut result = tried.result;
+        // A refusal of this request alone is no limit of a key.
+        let is_limit = tried.verdict.class.cooldown_reason().is_some();
+        if let Some(answer) = result.as_mut().ok().filter(|_| is_limit) {
+            profile_choice::correct_retry_after(self, answer);
+        }
+        result
     }
 
-    /// Describes the request to the choice of a profile.
-    fn profile_query(&self, other_quota: bool) -> ProfileQuery<'_> {
-        let context = &self.outgoing.body.context;
-        ProfileQuery {
-            // Without a lane, the caller's hash makes the choice stable.
-            lane: context
-                .lane
-                .map_or_else(|| *context.caller.principal_bytes(), |lane| *lane.id.as_bytes()),
-            model: context.model.as_deref(),
-            pinned: context
-                .pinned_profile
-                .as_deref()
-                .and_then(|label| self.path.profiles.find_profile(self.upstream_name(), label)),
-            tried: &self.tried_profiles,
-            other_quota,
-            bound: context.lane_binding,
-        }
+    /// Records the limit that an answer reports as used up, before the next request meets it.
+    fn record_answer(&self, answer: &ProviderAnswer) {
+        // Other paths have limits of their own.
+        let Some(id) = self.profile.filter(|_| self.route.asks_model) else {
+            return;
+        };
+        let empty = EmptyQuota::read(answer.headers(), clock::unix_time());
+        let model = self.outgoing.body.context.model.as_deref();
+        self.path
+            .profiles
+            .record_answer(self.upstream_name(), id, model, empty, clock::std_now());
     }
 
     /// Describes the exchange to the retry policy.

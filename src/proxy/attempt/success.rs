@@ -30,6 +30,10 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
         outcome.chain = chain.begin_chain();
     }
     bind_lane(attempts, log);
+    let context = &attempts.outgoing.body.context;
+    if let Some(lane) = context.lane.filter(|_| context.is_compaction) {
+        attempts.path.sessions.note_compaction(lane.id, clock::now());
+    }
 }
 
 /// Stores what the provider has proven by its answer to this body.
@@ -57,7 +61,7 @@ fn bind_lane(attempts: &Attempts<'_>, log: &ExchangeLog) {
     let context = &attempts.outgoing.body.context;
     let pin = context.pinned_profile.as_deref();
     let label = log.event.profile.as_deref();
-    let label = label.filter(|label| is_turn && pin != Some(*label));
+    let label = label.filter(|label| is_turn && !attempts.is_borrowed && pin != Some(*label));
     if let (Some(lane), Some(label)) = (context.lane, label) {
         let pin = ProfilePin {
             upstream: attempts.upstream_name().into(),

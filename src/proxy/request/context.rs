@@ -60,6 +60,10 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub(in crate::proxy) unattended_calls: Vec<[u8; 32]>,
+    /// Time since the lane's last use.
+    pub(in crate::proxy) lane_idle: Duration,
+    /// `true` if the history of the lane was compacted since its last request.
+    pub(in crate::proxy) is_compacted: bool,
     /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
     pub(in crate::proxy) pinned_profile: Option<Box<str>>,
     /// Hash of the logical request: the same each time that the client sends it.
@@ -164,6 +168,8 @@ impl ContextBuilder<'_> {
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
+            lane_idle: entered.idle,
+            is_compacted: entered.is_compacted || hints.is_compacted,
             pinned_profile: pin.map(|pin| pin.profile),
             request_hash: self.request_hash(body, outline, lane),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
 use http_body_util::BodyExt;
 
@@ -69,6 +69,23 @@ impl ProviderAnswer {
     /// Returns the status.
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
+    }
+
+    /// Sets `retry-after` to this many seconds, unless the provider names a shorter wait.
+    pub(super) fn shorten_retry_after(&mut self, seconds: u64) {
+        let fields = self.response.headers_mut();
+        let named = fields
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse::<f64>().ok());
+        #[expect(clippy::cast_precision_loss, reason = "no wait is that long")]
+        let is_shorter = named.is_some_and(|named| named > 0.0 && named <= seconds as f64);
+        if !is_shorter {
+            // SDKs prefer the milliseconds.
+            for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
+                fields.remove(name);
+            }
+            fields.insert(RETRY_AFTER, seconds.into());
+        }
     }
 
     /// Returns the provider's error. Empty if the body was not read.

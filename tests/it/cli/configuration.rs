@@ -863,7 +863,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        11 + 17 + 2 + 9 + 2 + 3 + (4 + 15) + 2 + 1 + 3 + 10 + 4,
+        11 + 17 + 2 + 9 + 2 + 3 + (4 + 16) + 2 + 1 + 3 + 10 + 4,
         "{leaves:?}"
     );
 }

@@ -4,9 +4,10 @@
 use std::{io, time::Duration};
 
 use antiphon::{
+    auth::rotation::NoneAvailable,
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
-    proxy::{ClientFault, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
+    proxy::{ClientFault, ExhaustedPool, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
     wire::Format,
@@ -89,18 +90,43 @@ fn rejection() -> Rejection {
 }
 
 fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
-    for (name, reasons, wait, bound) in [
-        ("by limits", vec![Reason::RateLimit, Reason::Quota], Some(1), false),
-        ("for more than a minute", vec![Reason::RateLimit], Some(61), true),
-        ("by a key", vec![Reason::RateLimit, Reason::Auth], Some(30), false),
-        ("without a reason", vec![], None, false),
+    for (name, reasons, wait, is_bound, is_busy) in [
+        (
+            "by limits",
+            vec![Reason::RateLimit, Reason::Quota],
+            Some(1),
+            false,
+            false,
+        ),
+        ("for more than a minute", vec![Reason::RateLimit], Some(61), true, false),
+        (
+            "by a key",
+            vec![Reason::RateLimit, Reason::Auth],
+            Some(30),
+            false,
+            false,
+        ),
+        ("by rejected keys", vec![Reason::Auth], Some(30), false, false),
+        (
+            "by unpaid keys",
+            vec![Reason::Auth, Reason::Billing],
+            Some(30),
+            false,
+            false,
+        ),
+        ("by requests at once", vec![], Some(1), false, true),
+        ("without a reason", vec![], None, false, false),
     ] {
-        let error = ProxyError::Exhausted {
+        let error = ProxyError::Exhausted(ExhaustedPool {
             upstream: "u".to_owned(),
-            reasons,
+            none: NoneAvailable {
+                reasons,
+                until: None,
+                is_bound,
+                is_busy,
+            },
             wait: wait.map(Duration::from_secs),
-            bound,
-        };
+        });
         add(&format!("exhausted {name}"), error);
     }
 }

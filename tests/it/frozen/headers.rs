@@ -255,6 +255,7 @@ async fn relayed_removed_and_added_headers_are_pinned() {
             weight: 1,
             organisation: None,
             models: Vec::new(),
+            max_concurrent: None,
         };
         let profiled = |builder: &mut crate::support::app::Builder| {
             for upstream in builder.upstreams.iter().filter(|_| has_profile) {

@@ -151,6 +151,7 @@ async fn conversations_keep_their_profiles() {
         weight,
         organisation: None,
         models: Vec::new(),
+        max_concurrent: None,
     };
     let profiles = vec![profile("a", 1), profile("b", 1), profile("c", 3)];
     let pooled =

@@ -45,6 +45,7 @@ fn profile(label: &str, credential: Credential) -> Profile {
         weight: 1,
         organisation: None,
         models: Vec::new(),
+        max_concurrent: None,
     }
 }
 

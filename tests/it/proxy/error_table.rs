@@ -384,12 +384,14 @@ fn check_cooldowns(name: &str, world: &World, api: Api, dated: u64, (_, _, wante
 
 /// Checks the attempt and profile headers of an answer.
 fn check_notes(name: &str, answer: &Answer, (asked, _, wanted, _): Follows) {
+    let is_overload = name.starts_with("e9");
     let attempts = asked.len().to_string();
     assert_eq!(answer.header("x-antiphon-attempts"), Some(attempts.as_str()), "{name}");
     let last = &asked[asked.len() - 1..];
     let words = match wanted {
         _ if last == "a" => "a".to_owned(),
         Some((reason, ..)) => format!("{last}; from=a; reason={reason}"),
+        None if is_overload => format!("{last}; from=a; reason=overloaded"),
         None => format!("{last}; from=a"),
     };
     assert_eq!(answer.header("x-antiphon-profile"), Some(words.as_str()), "{name}");

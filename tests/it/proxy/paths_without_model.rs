@@ -122,7 +122,7 @@ async fn a_request_without_a_model_may_use_another_key() {
 async fn a_success_without_a_model_ends_no_cooldown() {
     for (refused, reason) in [
         (json(401, UNKNOWN), "auth"),
-        (limited("300"), "rate_limit"),
+        (json(429, LIMITED), "rate_limit"),
         (json(403, FORBIDDEN), "permission"),
     ] {
         // A pool of one profile, so that it is used during its cooldown.

@@ -73,7 +73,14 @@ async fn client_retries_and_the_providers_retry_header_are_respected() {
     let rows: &[(Fields<'_>, u16, Fields<'_>, &str, &str)] = &[
         (&[], 529, &[], OVERLOADED, "aaa"),
         (&[("x-stainless-retry-count", "0")], 529, &[], OVERLOADED, "aaa"),
-        (&[("x-stainless-retry-count", "1")], 529, &[], OVERLOADED, "ab"),
+        (&[("x-stainless-retry-count", "1")], 529, &[], OVERLOADED, "a"),
+        (
+            &[("x-stainless-retry-count", "1")],
+            529,
+            &[("retry-after", "30")],
+            OVERLOADED,
+            "ab",
+        ),
         (&[("x-stainless-retry-count", "1")], 500, &[], BROKEN, "a"),
         (&[], 500, &[], BROKEN, "aa"),
         (&[], 500, &[("x-should-retry", "false")], BROKEN, "a"),
@@ -205,7 +212,7 @@ async fn a_short_limit_is_awaited_and_a_long_one_rotates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_three_attempts_and_one_rotation_for_a_limit() {
+async fn there_are_three_attempts_and_one_rotation_for_a_permission() {
     let four = [
         profile("a", None, u32::MAX),
         profile("b", None, 100_000),
@@ -228,8 +235,12 @@ async fn there_are_three_attempts_and_one_rotation_for_a_limit() {
             "ab",
             403,
         ),
-        (vec![("a", limited("60")), ("b", limited("60"))], "ab", 429),
-        // Rotations for a refused key and for a limit are counted separately.
+        (vec![("a", limited("60")), ("b", limited("60"))], "abc", 200),
+        (
+            vec![("a", limited("60")), ("b", limited("60")), ("c", limited("60"))],
+            "abc",
+            429,
+        ),
         (vec![("a", json(401, UNKNOWN)), ("b", limited("60"))], "abc", 200),
         (vec![("a", limited("60")), ("b", json(401, UNKNOWN))], "abc", 200),
     ] {

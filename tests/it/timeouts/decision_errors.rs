@@ -179,14 +179,35 @@ async fn a_status_about_the_key_rotates_and_cools_down_the_key() {
             "works",
         )),
         Row::new(
-            "R17: one rotation for a limit",
+            "R17: a limit moves to any key that is ready",
             [limit(), limit(), whole()],
             [
-                "429 rate_limit_error retry-after=45 n2 @0",
-                "A@0 B@0",
-                "provider headers rate_limit",
-                "rate_limit=2 rotated:rate_limit=1",
+                "200 whole n3 @0",
+                "A@0 B@0 C@0",
+                "- done ok",
+                "ok=1 rate_limit=2 rotated:rate_limit=2",
                 "A:rate_limit 45, B:rate_limit 45",
+                "works",
+            ],
+        )
+        .own(own(
+            "429 rate_limit_error retry-after=45 n1 @0",
+            "rate_limit",
+            "rate_limit=1",
+        )),
+        Row::new(
+            "R17: with every key limited, the wait is that of the first",
+            [
+                limit(),
+                told(429, &[("retry-after", "20")], "rate_limit_error", "words"),
+                limit(),
+            ],
+            [
+                "429 rate_limit_error retry-after=20 n3 @0",
+                "A@0 B@0 C@0",
+                "provider headers rate_limit",
+                "rate_limit=3 rotated:rate_limit=2",
+                "A:rate_limit 45, B:rate_limit 20, C:rate_limit 45",
                 "works",
             ],
         )

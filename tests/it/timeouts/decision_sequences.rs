@@ -103,8 +103,12 @@ async fn with_every_profile_cooling_down_the_answer_has_reason_and_retry_after()
             "503 api_error ours:proxy/queue retry-after=30",
         ),
         (
+            [(Auth, 0); 3],
+            "401 authentication_error ours:proxy/queue x-should-retry=false",
+        ),
+        (
             [(Billing, 0); 3],
-            "503 api_error ours:proxy/queue retry-after=18000 x-should-retry=false",
+            "402 billing_error ours:proxy/queue x-should-retry=false",
         ),
     ] {
         let world = profiled(|_| ());

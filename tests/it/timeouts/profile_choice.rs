@@ -247,13 +247,6 @@ async fn with_all_profiles_cooling_down_the_answer_has_retry_after() {
         (limited("90"), limited("120"), 429, 90..=108, Some("false")),
         (limited("40"), limited("50"), 429, 40..=48, None),
         (limited("40"), json(401, UNKNOWN), 503, 30..=36, None),
-        (
-            json(402, UNPAID),
-            json(402, UNPAID),
-            503,
-            18_000..=21_600,
-            Some("false"),
-        ),
     ] {
         let world = world(&strangers("ab"));
         does(&world, &[("a", first), ("b", second)]);
@@ -278,9 +271,9 @@ async fn with_all_profiles_cooling_down_the_answer_has_retry_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_profile_is_unavailable_only_if_disabled() {
+async fn a_single_profile_is_unavailable_only_if_disabled_or_until_a_named_time() {
     for (steps, status) in [
-        (limited("600"), 429),
+        (json(429, LIMITED), 429),
         (json(401, UNKNOWN), 401),
         (json(403, FORBIDDEN), 403),
     ] {
@@ -293,7 +286,19 @@ async fn a_single_profile_is_unavailable_only_if_disabled() {
     let world = world(&strangers("a"));
     does(&world, &[("a", json(402, UNPAID))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("a".into(), 402));
-    assert_eq!(reached(&world, ask("s1", 1)).await, (String::new(), 503));
+    assert_eq!(reached(&world, ask("s1", 1)).await, (String::new(), 402));
+    // A time that the provider names is kept, and probed every 30 s: the limit may have been raised.
+    let world = self::world(&strangers("a"));
+    does(&world, &[("a", limited("600"))]);
+    for (at, seen) in [(0, "a"), (1, ""), (29, ""), (31, "a"), (32, ""), (62, "a")] {
+        world.until(secs(at)).await;
+        assert_eq!(reached(&world, ask("s1", 0)).await, (seen.into(), 429), "{at}");
+    }
+    does(&world, &[]);
+    world.until(secs(93)).await;
+    assert_eq!(reached(&world, ask("s1", 1)).await, ("a".into(), 200));
+    assert_eq!(reached(&world, ask("s1", 2)).await, ("a".into(), 200));
+    assert!(untouched(&world));
     // Three refusals in a row, each after the cooldown of the one before.
     let world = self::world(&strangers("a"));
     does(&world, &[("a", json(401, UNKNOWN))]);
@@ -301,7 +306,7 @@ async fn a_single_profile_is_unavailable_only_if_disabled() {
         world.until(secs(at)).await;
         assert_eq!(reached(&world, ask("s1", number)).await, ("a".into(), 401));
     }
-    assert_eq!(reached(&world, ask("s1", 3)).await, (String::new(), 503));
+    assert_eq!(reached(&world, ask("s1", 3)).await, (String::new(), 401));
     let (reason, _, disables, _, left) = cooldowns(&world, "anthropic", "a")[0].clone();
     assert!(reason == "auth" && disables && (599..=720).contains(&left), "{left}");
 }
@@ -362,7 +367,7 @@ async fn a_client_with_a_short_timeout_does_not_wait() {
     let answer = world
         .ask(of_session("s1", MESSAGES, &[("x-stainless-timeout", "2")], &body(2)))
         .await;
-    assert_eq!((answer.status(), world.requests().len()), (503, 3));
+    assert_eq!((answer.status(), world.requests().len()), (401, 3));
     assert!(answer.text().contains("(auth)"), "{}", answer.text());
 }
 
@@ -423,4 +428,76 @@ async fn a_bound_lane_waits_for_its_profile() {
             "{sent} {fields:?}: afterwards"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_rejected_or_unpaid_keys_says_so_at_once() {
+    for (first, second, status, kind) in [
+        (json(401, UNKNOWN), json(401, UNKNOWN), 401, "authentication_error"),
+        (json(402, UNPAID), json(402, UNPAID), 402, "billing_error"),
+    ] {
+        let world = world(&strangers("ab"));
+        does(&world, &[("a", first), ("b", second)]);
+        assert_eq!(reached(&world, ask("s1", 0)).await.0, "ab");
+        let answer = world.ask(ask("s2", 1)).await;
+        assert_eq!((world.requests().len(), answer.status()), (2, status));
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("x-should-retry")),
+            (None, Some("false"))
+        );
+        assert_eq!(answer.json()["error"]["type"], kind);
+        assert!(answer.text().contains("this proxy's keys"), "{}", answer.text());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_works_again_is_found_by_a_probe() {
+    for (refused, status) in [
+        (json(401, UNKNOWN), 401),
+        (json(402, UNPAID), 402),
+        (json(429, LIMITED), 429),
+        (json(403, FORBIDDEN), 403),
+    ] {
+        let world = world(&strangers("ab"));
+        does(&world, &[("a", refused.clone()), ("b", refused.clone())]);
+        assert_eq!(reached(&world, ask("s1", 0)).await, ("ab".into(), status));
+        // Nothing is sent before the first probe.
+        world.until(secs(20)).await;
+        assert_eq!(reached(&world, ask("s2", 1)).await.0, "", "{status}");
+        // A probe that fails: its client gets the provider's answer. One probe for each key.
+        world.until(secs(40)).await;
+        let (seen, answered) = reached(&world, ask("s3", 2)).await;
+        assert_eq!(answered, status);
+        assert!(!seen.is_empty(), "{status}");
+        does(&world, &[]);
+        world.until(secs(110)).await;
+        assert_eq!(reached(&world, ask("s4", 3)).await.1, 200, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_cooldown_is_not_probed_while_another_is_ready() {
+    let world = world(&strangers("abc"));
+    does(&world, &[("a", json(402, UNPAID)), ("b", json(429, LIMITED))]);
+    assert_eq!(reached(&world, ask("s1", 0)).await, ("abc".into(), 200));
+    for number in 1..40 {
+        world.until(secs(number * 10)).await;
+        // The cooldown of a limit ends after 30 s, and its key is tried again then.
+        let (seen, status) = reached(&world, ask("s1", number as usize)).await;
+        assert_eq!((seen.contains('a'), status), (false, 200), "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_requests_probe_a_key_once_in_thirty_seconds() {
+    let world = world(&strangers("ab"));
+    does(&world, &[("a", json(402, UNPAID)), ("b", json(402, UNPAID))]);
+    reached(&world, ask("s0", 0)).await;
+    let before = world.requests().len();
+    for number in 1..=300 {
+        world.until(secs(number)).await;
+        reached(&world, ask(&format!("s{number}"), number as usize)).await;
+    }
+    let probes = world.requests().len() - before;
+    assert!((14..=20).contains(&probes), "{probes}");
 }

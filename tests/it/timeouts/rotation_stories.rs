@@ -12,8 +12,8 @@ use tower_service::Service as _;
 use crate::support::{
     app::admin_of,
     pool::{
-        CANARY, MESSAGES, UNKNOWN, UNPAID, cooldowns, failures, fine, key, keys, limited, of_session, pooled, profile,
-        reached, strangers, untouched, view, world,
+        CANARY, LIMITED, MESSAGES, UNKNOWN, UNPAID, cooldowns, failures, fine, key, keys, limited, of_session, pooled,
+        profile, reached, strangers, untouched, view, world,
     },
     still::{Step, World, assert_at, events::anthropic, json as whole, say, secs, sse, wait},
 };
@@ -72,7 +72,7 @@ async fn a_success_that_began_before_a_cooldown_does_not_end_it() {
             client.send(&long).await;
             client.head().await;
         }
-        world.script(limited("300"));
+        world.script(whole(429, LIMITED));
         assert_eq!(reached(&world, ask("s2", "short")).await, ("a".into(), 429));
         if !starts_before {
             world.settle().await;
@@ -246,9 +246,9 @@ async fn the_reported_reason_is_the_recorded_one() {
     });
     assert_eq!(reached(&world, ask("s1", "go")).await, ("abc".into(), 401));
     let answer = world.ask(ask("s2", "go")).await;
-    assert_eq!(answer.status(), 503, "not a limit");
+    assert_eq!(answer.status(), 402, "not a limit");
     assert!(
-        answer.text().contains("every profile is in cooldown (auth, billing)"),
+        answer.text().contains("none of this proxy's keys (auth, billing)"),
         "{}",
         answer.text()
     );

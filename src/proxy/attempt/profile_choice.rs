@@ -1,0 +1,215 @@
+//! Choice of the profile for each attempt: the lane's own, after a short wait if need be, or another.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::{self, Instant};
+
+use super::Attempts;
+use crate::{
+    auth::rotation::{ChangeCause, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
+    clock,
+    policy::{
+        Class, RotationLimit, Verdict,
+        retry::{self, CredentialBinding},
+        stream_timeouts::within_budget,
+    },
+    provider::Route,
+    proxy::{
+        error::ProxyError,
+        exchange_log::ExchangeLog,
+        exhausted_pool::{ExhaustedPool, whole_seconds},
+        request::OutgoingRequest,
+        response::ProviderAnswer,
+    },
+};
+
+/// Shortest lifetime of a provider's prompt cache (Anthropic and OpenAI, 2026-10).
+const CACHE_LIFETIME_MIN: Duration = Duration::from_secs(5 * 60);
+/// Longer lifetimes, longest first, and the value by which a body asks for each.
+const CACHE_LIFETIMES: [(Duration, &str); 2] = [
+    (Duration::from_secs(24 * 3600), "\"24h\""),
+    (Duration::from_secs(3600), "\"1h\""),
+];
+
+/// Chooses the profile of the first attempt. Waits for a profile that will be ready soon.
+///
+/// Chooses none if the upstream has no profiles: the client's own credential is sent.
+pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+    // Only a quarter of the client's timeout: the rest is for the provider.
+    let queue = within_budget(
+        attempts.path.settings.timeouts.queue,
+        attempts.outgoing.body.context.client_timeout.map(|budget| budget / 4),
+    );
+    let began = clock::std_now();
+    let mut wait = QueryWait {
+        since: Some(began),
+        until: Some(began + queue),
+        slot: None,
+    };
+    let path = attempts.path;
+    attempts.is_cold = is_cold_lane(attempts);
+    loop {
+        // Created before the choice, so that no free place is missed.
+        let freed = path.profiles.place_freed(attempts.upstream_name());
+        let ask = ProfileQuery {
+            wait,
+            ..query(attempts, false)
+        };
+        let Some(selected) = path
+            .profiles
+            .select_profile(attempts.upstream_name(), &ask, clock::std_now())
+        else {
+            // The upstream has no profiles.
+            return Ok(());
+        };
+        match selected.selection {
+            Selection::Use { id, moved, .. } => {
+                attempts.use_profile(id, selected.place, moved, log);
+                return Ok(());
+            }
+            Selection::Wait { until, .. } => {
+                wait.slot = selected.slot;
+                log.enter_queue();
+                let freed = async {
+                    match freed {
+                        Some(freed) => freed.await,
+                        None => std::future::pending().await,
+                    }
+                };
+                // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
+                tokio::select! {
+                    () = time::sleep_until(Instant::from_std(until)) => {}
+                    () = freed => {}
+                }
+            }
+            Selection::NoneAvailable(none) => {
+                let until = none.until;
+                return Err(ProxyError::Exhausted(ExhaustedPool {
+                    upstream: attempts.upstream_name().to_owned(),
+                    none,
+                    wait: until.map(|until| until.saturating_duration_since(clock::std_now())),
+                }));
+            }
+        }
+    }
+}
+
+/// Moves the exchange to another profile, if one can serve it now.
+pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota: bool, log: &mut ExchangeLog) -> bool {
+    let now = clock::std_now();
+    let ask = ProfileQuery {
+        // A request that has failed once waits for no other profile.
+        wait: QueryWait {
+            until: Some(now),
+            ..QueryWait::default()
+        },
+        ..query(attempts, other_quota)
+    };
+    let selected = attempts
+        .path
+        .profiles
+        .select_profile(attempts.upstream_name(), &ask, now);
+    let Some((Selection::Use { id, moved, .. }, place)) = selected.map(|one| (one.selection, one.place)) else {
+        return false;
+    };
+    // The fault of an endpoint moves one exchange. The conversation keeps its profile and its cache.
+    attempts.is_borrowed |= verdict.cooldown_reason().is_none();
+    let moved = moved.map(|moved| match verdict.class {
+        Class::Overloaded => ProfileChange {
+            cause: ChangeCause::Overloaded,
+            ..moved
+        },
+        _ => moved,
+    });
+    attempts.use_profile(id, place, moved, log);
+    attempts.rotations += u32::from(verdict.rotation_limit() != RotationLimit::Freely);
+    true
+}
+
+/// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
+pub(super) fn take_former_profile(attempts: &mut Attempts<'_>, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
+    let left = attempts.former_profile.filter(|_| class == Class::Affinity)?;
+    if log.event.sends >= retry::SENDS_MAX
+        || attempts.outgoing.body.context.credential_binding != CredentialBinding::Unbound
+    {
+        return None;
+    }
+    // Tried once: another error of this class is final.
+    attempts.former_profile = None;
+    attempts.path.profiles.former_profile(
+        attempts.upstream_name(),
+        left,
+        &query(attempts, false),
+        clock::std_now(),
+    )
+}
+
+/// Describes the request to the choice of a profile.
+pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> ProfileQuery<'a> {
+    let context = &attempts.outgoing.body.context;
+    ProfileQuery {
+        lane: attempts.lane_key,
+        is_plain: !attempts.route.asks_model,
+        model: context.model.as_deref(),
+        pinned: context
+            .pinned_profile
+            .as_deref()
+            .and_then(|label| attempts.path.profiles.find_profile(attempts.upstream_name(), label)),
+        tried: &attempts.tried_profiles,
+        other_quota,
+        bound: context.lane_binding,
+        is_cold: attempts.is_cold,
+        wait: QueryWait::default(),
+    }
+}
+
+/// Returns the value by which a request's profile is chosen.
+pub(super) fn lane_key(outgoing: &OutgoingRequest, route: &Route<'_>, request_id: &str) -> [u8; 32] {
+    let context = &outgoing.body.context;
+    match context.lane {
+        Some(lane) => *lane.id.as_bytes(),
+        // An embedding has no cache to stay with: such requests are spread over all profiles by their weights.
+        None if route.asks_model => *blake3::hash(request_id.as_bytes()).as_bytes(),
+        // Lists and stored objects differ from key to key, so a caller stays with one.
+        None => *context.caller.principal_bytes(),
+    }
+}
+
+/// Returns `true` if the provider's prompt cache of the lane has expired or is of no use.
+fn is_cold_lane(attempts: &Attempts<'_>) -> bool {
+    let context = &attempts.outgoing.body.context;
+    if context.pinned_profile.is_none() || context.is_compaction {
+        return false;
+    }
+    if context.is_compacted {
+        return true;
+    }
+    // The body is searched only if the shortest lifetime is over.
+    let lifetime = || {
+        let limit = attempts.path.settings.inspect_bytes_max;
+        let asks_for =
+            |(lifetime, words): &(Duration, &str)| attempts.outgoing.may_contain(&[words], limit).then_some(*lifetime);
+        CACHE_LIFETIMES.iter().find_map(asks_for).unwrap_or(CACHE_LIFETIME_MIN)
+    };
+    context.lane_idle > CACHE_LIFETIME_MIN && context.lane_idle > lifetime()
+}
+
+/// Replaces the wait that a rate limit of one key names, if another key of the pool can serve the client sooner.
+pub(super) fn correct_retry_after(attempts: &Attempts<'_>, answer: &mut ProviderAnswer) {
+    if answer.status() != StatusCode::TOO_MANY_REQUESTS || attempts.profile.is_none() {
+        return;
+    }
+    let ask = ProfileQuery {
+        pinned: attempts.profile,
+        tried: &[],
+        ..query(attempts, false)
+    };
+    let soonest = attempts
+        .path
+        .profiles
+        .soonest_use(attempts.upstream_name(), &ask, clock::std_now());
+    if let Some(wait) = soonest {
+        answer.shorten_retry_after(whole_seconds(wait));
+    }
+}

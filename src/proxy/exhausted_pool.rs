@@ -1,0 +1,101 @@
+//! The proxy's own answer to a request that no profile of an upstream can serve.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER};
+
+use super::headers;
+use crate::{auth::rotation::NoneAvailable, policy::Reason};
+
+/// Longest `retry-after`, in seconds, for which clients should wait. Beyond it they should report the error.
+const RETRY_AFTER_MAX: u64 = 60;
+
+/// A pool of profiles without one for this request.
+#[derive(Debug)]
+pub struct ExhaustedPool {
+    /// The upstream's name.
+    pub upstream: String,
+    /// The reasons.
+    pub none: NoneAvailable,
+    /// Time until a profile may be used; `None` if no time helps.
+    pub wait: Option<Duration>,
+}
+
+impl ExhaustedPool {
+    /// Returns the status of the answer.
+    pub(super) fn status(&self) -> StatusCode {
+        let all = |of: fn(&Reason) -> bool| !self.none.reasons.is_empty() && self.none.reasons.iter().all(of);
+        if self.needs_operator() {
+            // The status that the provider answers to such keys: clients show it at once, and do not wait.
+            let is_unpaid = self.none.reasons.contains(&Reason::Billing);
+            if is_unpaid {
+                StatusCode::PAYMENT_REQUIRED
+            } else {
+                StatusCode::UNAUTHORIZED
+            }
+        } else if all(|reason| reason.is_limit()) || self.none.is_busy {
+            StatusCode::TOO_MANY_REQUESTS
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    }
+
+    /// Returns the message for the client: the failure, and what to do about it.
+    pub(super) fn public_message(&self) -> String {
+        let upstream = &self.upstream;
+        let reasons: Vec<&str> = self.none.reasons.iter().map(|reason| reason.label()).collect();
+        let reasons = reasons.join(", ");
+        if self.needs_operator() {
+            return format!(
+                "upstream {upstream}: the provider accepts none of this proxy's keys ({reasons}); the client's own key is \
+                 not used and not at fault; the operator has to replace the keys or pay for them"
+            );
+        }
+        let why = if self.none.is_bound {
+            format!(
+                "the profile that this conversation is bound to is in cooldown ({reasons}), and no other profile has its \
+                 state"
+            )
+        } else if !reasons.is_empty() {
+            format!("every profile is in cooldown ({reasons})")
+        } else if self.none.is_busy {
+            "every profile serves as many requests as its max_concurrent allows".to_owned()
+        } else {
+            return format!(
+                "upstream {upstream}: no profile serves this model; see the profiles of this upstream in the configuration"
+            );
+        };
+        match self.wait {
+            Some(wait) => format!("upstream {upstream}: {why}; try again in {} s", whole_seconds(wait)),
+            None => format!("upstream {upstream}: {why}; try again"),
+        }
+    }
+
+    /// Adds the headers that tell a client when to retry.
+    pub(super) fn add_headers(&self, fields: &mut HeaderMap) {
+        let seconds = self.wait.map(whole_seconds);
+        if self.needs_operator() || seconds.is_some_and(|seconds| seconds > RETRY_AFTER_MAX) {
+            fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        // A client that waits for a key to be replaced only delays its error.
+        if let Some(seconds) = seconds.filter(|_| !self.needs_operator()) {
+            fields.insert(RETRY_AFTER, seconds.into());
+        }
+    }
+
+    /// Returns `true` if time alone ends none of the cooldowns: every key is rejected or unpaid.
+    fn needs_operator(&self) -> bool {
+        let reasons = &self.none.reasons;
+        // A bound lane knows only the state of its own profile.
+        !self.none.is_bound
+            && !reasons.is_empty()
+            && reasons
+                .iter()
+                .all(|reason| matches!(reason, Reason::Auth | Reason::Billing))
+    }
+}
+
+/// Returns the seconds of a wait, rounded up: a retry a moment too early would fail again.
+pub(super) fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+}
