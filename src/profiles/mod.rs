@@ -43,8 +43,8 @@ struct ProfilePool {
     profiles: Vec<Profile>,
     rotation: Mutex<Rotation>,
     endpoint: Mutex<EndpointState>,
-    /// Notified if a profile with a limit on requests at once has a free place again.
-    place_freed: Notify,
+    /// Notified if a profile may be ready sooner or later than requests that wait for it expect.
+    changed: Notify,
 }
 
 /// A request's place in a profile. The place becomes free if this is dropped.
@@ -63,7 +63,7 @@ impl Drop for ProfilePlace {
             .get(self.id)
             .is_some_and(|profile| profile.max_concurrent.is_some());
         if is_limited {
-            self.pool.place_freed.notify_waiters();
+            self.pool.changed.notify_waiters();
         }
     }
 }
@@ -135,7 +135,7 @@ impl Profiles {
             Arc::new(ProfilePool {
                 rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
                 endpoint: Mutex::default(),
-                place_freed: Notify::new(),
+                changed: Notify::new(),
                 profiles,
             })
         };
@@ -234,9 +234,11 @@ impl Profiles {
         })
     }
 
-    /// Returns a future that ends when a profile has a free place again; `None` if the upstream does not exist.
-    pub fn place_freed(&self, upstream: &str) -> Option<Notified<'_>> {
-        self.find_pool(upstream).map(|pool| pool.place_freed.notified())
+    /// Returns a future that ends when the profiles have changed, so that a request which waits should ask again.
+    ///
+    /// `None` if the upstream does not exist.
+    pub fn pool_changed(&self, upstream: &str) -> Option<Notified<'_>> {
+        self.find_pool(upstream).map(|pool| pool.changed.notified())
     }
 
     /// Returns the time until a profile may be used for a request; `None` if no time helps.
@@ -244,17 +246,10 @@ impl Profiles {
         lock_shared(&self.find_pool(upstream)?.rotation).soonest_use(ask, now)
     }
 
-    /// Records the head of a success, and the limit that it reports as used up.
-    pub fn record_answer(
-        &self,
-        upstream: &str,
-        id: ProfileId,
-        model: Option<&str>,
-        empty: Option<EmptyQuota>,
-        now: Instant,
-    ) {
+    /// Records a limit that the head of a success reports as used up.
+    pub fn record_empty(&self, upstream: &str, id: ProfileId, model: Option<&str>, empty: EmptyQuota, now: Instant) {
         if let Some(pool) = self.find_pool(upstream) {
-            lock_shared(&pool.rotation).record_answer(id, model, empty, now);
+            lock_shared(&pool.rotation).record_empty(id, model, empty, now);
         }
     }
 
@@ -292,6 +287,9 @@ impl Profiles {
                 jitter: attempt.jitter,
             };
             let rests = lock_shared(&pool.rotation).record_attempt(id, &report, now);
+            if rests.is_some() {
+                pool.changed.notify_waiters();
+            }
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let profile = profile.label.as_str();
                 tracing::warn!(

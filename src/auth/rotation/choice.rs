@@ -173,6 +173,9 @@ impl<'r> ProfileSelector<'r> {
         if ask.is_plain {
             return self.select_plain(&serving);
         }
+        if let Some(selection) = self.keep_slot() {
+            return selection;
+        }
         let pinned = ask.pinned.filter(|id| serving.contains(id) && !ask.tried.contains(id));
         // The lane's own profile first: its prompt cache and its reasoning are there.
         if let Some(own) = pinned {
@@ -298,6 +301,28 @@ impl<'r> ProfileSelector<'r> {
         (waits && soon).then(|| self.wait_for(own, &state)).flatten()
     }
 
+    /// Goes on with the profile and the slot that the request waits for; `None` without a slot that still counts.
+    ///
+    /// Another profile may have become ready sooner. But a slot that is left is lost to all others.
+    fn keep_slot(&self) -> Option<Selection> {
+        let (id, slot) = self.query.wait.slot?;
+        let state = self.availability(id);
+        let counts = self.rotation.pace_of(id, self.query.model)?.is_valid(slot);
+        // A cooldown that has begun since may end later.
+        if !counts || state.rests_until > slot.at.max(self.now) {
+            return None;
+        }
+        if !self.is_ready(id) {
+            return self.wait_for(id, &state);
+        }
+        let left = self.query.tried.last().copied().or(self.query.pinned);
+        Some(Selection::Use {
+            id,
+            moved: left.filter(|from| *from != id).map(|from| self.change_from(from)),
+            is_probe: false,
+        })
+    }
+
     /// Waits for the first of these profiles that will be ready; `None` if that is too late for this request.
     fn wait_for_any(&self, ids: &[ProfileId]) -> Option<Selection> {
         let waiting = ids.iter().copied().filter_map(|id| {
@@ -313,13 +338,14 @@ impl<'r> ProfileSelector<'r> {
     /// Waits for one profile; `None` if that is too late for this request.
     fn wait_for(&self, id: ProfileId, state: &Availability) -> Option<Selection> {
         let most = self.rotation.wait_max;
-        let capped = |limit: Instant| self.query.wait.until.map_or(limit, |until| until.min(limit));
+        // Counted from its start: every refusal of others could otherwise lengthen it.
+        let limit = self.query.wait.since.unwrap_or(self.now) + most;
+        let limit = self.query.wait.until.map_or(limit, |until| until.min(limit));
         if state.is_busy && state.at <= self.now {
-            // The wait for a place has no end of its own, so it counts from its start.
-            let limit = capped(self.query.wait.since.unwrap_or(self.now) + most);
+            // The wait for a place has no end of its own.
             return (self.now < limit).then_some(Selection::Wait { id, until: limit });
         }
-        (state.at <= capped(self.now + most)).then_some(Selection::Wait { id, until: state.at })
+        (state.at <= limit).then_some(Selection::Wait { id, until: state.at })
     }
 
     /// Probes the profile whose cooldown ends first, among those whose cooldown is a guess.

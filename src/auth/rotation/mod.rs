@@ -188,6 +188,7 @@ impl Rotation {
         if verdict.class == Class::Success {
             // Collected first, because clearing needs the windows mutably.
             let group: Vec<ProfileId> = self.quota_group(id).collect();
+            let was_limited = self.has_limit(id, report.model, now);
             for member in group {
                 if let Some(windows) = self.cooldowns.get_mut(member) {
                     // Another profile's success proves that the shared quota has room, and nothing else.
@@ -195,24 +196,32 @@ impl Rotation {
                     windows.record_success(report.model, report.began, shared_only);
                 }
             }
+            if was_limited && !self.has_limit(id, report.model, now) {
+                self.pace_mut(id, report.model, now)?.note_early_end(now);
+            }
             return None;
         }
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
         let was_limited = self.has_limit(id, report.model, now);
         let began = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
-        // Further refusals within one cooldown say nothing about the pace: they were sent before it.
-        if reason == Reason::RateLimit && began && !was_limited {
+        if reason == Reason::RateLimit {
             let rest = report.hints.cooldown.unwrap_or_default();
-            self.pace_mut(id, report.model, now)?.note_refusal(rest, now);
+            let pace = self.pace_mut(id, report.model, now)?;
+            // A further refusal within one cooldown was sent before it.
+            if was_limited {
+                pace.note_late_refusal()
+            } else {
+                pace.note_refusal(rest, now)
+            }
         }
         began.then_some(reason)
     }
 
-    /// Records the head of a success, and the limit that it reports as used up.
-    pub fn record_answer(&mut self, id: ProfileId, model: Option<&str>, empty: Option<EmptyQuota>, now: Instant) {
+    /// Records a limit that the head of a success reports as used up.
+    pub fn record_empty(&mut self, id: ProfileId, model: Option<&str>, empty: EmptyQuota, now: Instant) {
         if let Some(pace) = self.pace_mut(id, model, now) {
-            pace.note_answer(empty, now);
+            pace.note_empty(empty, now);
         }
     }
 
@@ -243,6 +252,9 @@ impl Rotation {
         };
         if let Some(probed) = self.probes.get_mut(id).filter(|_| is_probe) {
             *probed = Some(now);
+        }
+        if let Some(pace) = self.pace_mut(id, ask.model, now).filter(|_| !ask.is_plain) {
+            pace.note_send(now);
         }
         self.take_place(id);
         None

@@ -2,28 +2,37 @@
 //!
 //! Providers refill their limits steadily. Between two refusals a quota takes as many requests as it was refilled with,
 //! so their number and the time between measure the limit. Requests that wait for the end of a cooldown get slots at
-//! that pace. Without them, all would be sent at once, and most be refused again.
+//! that pace. Without them, all would be sent at once, and most be refused again. Sends are counted and not answers,
+//! because a refusal arrives sooner than an answer.
 //!
-//! A pace is a guess. It grows until the next refusal, and ends a minute after the last one.
+//! A pace is a guess. It grows until the next refusal, and ends a minute after the last cooldown.
 
 use std::time::{Duration, Instant};
 
 use crate::policy::EmptyQuota;
 
-/// Growth of the pace in one second. It finds a raised limit within seconds, at the price of a refusal now and then.
-const GROWTH: f64 = 1.05;
-/// Time after the last refusal at which the pace ends.
+/// The pace at the end of a cooldown, in terms of the measured one. A quota that was full for a moment has taken less
+/// than it was refilled with.
+const START: f64 = 1.03;
+/// Growth of the pace in one second. It uses the whole limit, at the price of a refusal now and then.
+const GROWTH: f64 = 1.03;
+/// Growth after a rough measure, and after a calm time. It finds a raised limit within seconds.
+const FAST_GROWTH: f64 = 2.0;
+/// Sends below which a measure is rough.
+const ROUGH: u32 = 10;
+/// Time without a refusal after which the limit is probably higher than measured.
+const CALM: Duration = Duration::from_secs(15);
+/// Time after the last cooldown at which the pace ends.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// Requests per second above which a measure counts even if no request has waited.
 const RELIABLE: f64 = 1.0;
 /// Slowest pace: one request a minute.
 const SLOWEST: f64 = 1.0 / 60.0;
 /// Slots of the past that may still be used: the quota was refilled meanwhile.
-const SAVED_MIN: Duration = Duration::from_secs(1);
-const SAVED_MAX: Duration = Duration::from_secs(10);
+const SAVED_MAX: Duration = Duration::from_secs(1);
 /// Longest time for which a success reports the quota as empty.
 const EMPTY_MAX: Duration = Duration::from_secs(10);
-/// Time over which answers are counted while there is no refusal to count from.
+/// Time over which sends are counted while there is no refusal to count from.
 const COUNTED_FOR: Duration = Duration::from_secs(10);
 
 /// A reserved time for one request.
@@ -35,6 +44,33 @@ pub struct Slot {
     round: u32,
 }
 
+/// The sends of a time.
+#[derive(Clone, Copy, Debug)]
+struct SendCount {
+    from: Instant,
+    until: Instant,
+    sent: u32,
+    refused: u32,
+}
+
+impl SendCount {
+    const fn new(now: Instant) -> Self {
+        Self {
+            from: now,
+            until: now,
+            sent: 0,
+            refused: 0,
+        }
+    }
+
+    /// Returns the accepted sends per second.
+    fn rate(&self) -> f64 {
+        // Of a shorter time a single request would make a rate without meaning.
+        let span = self.until.saturating_duration_since(self.from).as_secs_f64().max(0.1);
+        f64::from(self.sent.saturating_sub(self.refused)) / span
+    }
+}
+
 /// The pace of one quota and model.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
@@ -44,14 +80,14 @@ pub(super) struct Pace {
     next: Instant,
     /// The end of a time in which the quota is empty, as a success has reported.
     empty_until: Instant,
-    /// Slots of the past that may still be used.
-    saved: Duration,
-    /// The start of the count, and the answers since.
-    counted_from: Instant,
-    answers: u32,
+    /// Sends since the last refusal.
+    present: SendCount,
+    /// Sends of the time before. Some of them may be refused only now.
+    former: SendCount,
     /// `true` if a request has waited since the last refusal: there were more requests than the quota takes.
     is_saturated: bool,
-    refused_at: Option<Instant>,
+    /// The end of the cooldown, from which the pace grows.
+    grows_from: Instant,
     round: u32,
 }
 
@@ -62,11 +98,10 @@ impl Pace {
             rate: None,
             next: now,
             empty_until: now,
-            saved: SAVED_MIN,
-            counted_from: now,
-            answers: 0,
+            present: SendCount::new(now),
+            former: SendCount::new(now),
             is_saturated: false,
-            refused_at: None,
+            grows_from: now,
             round: 0,
         }
     }
@@ -75,41 +110,63 @@ impl Pace {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.current_rate(now).is_none()
             && now >= self.empty_until
-            && now.saturating_duration_since(self.counted_from) > FORGOTTEN_AFTER
+            && now.saturating_duration_since(self.present.from) > FORGOTTEN_AFTER
     }
 
-    /// Counts an answer that the quota was charged for.
-    pub(super) fn note_answer(&mut self, empty: Option<EmptyQuota>, now: Instant) {
+    /// Counts a send.
+    pub(super) fn note_send(&mut self, now: Instant) {
         let counts_from_refusal = self.current_rate(now).is_some();
-        if !counts_from_refusal && now.saturating_duration_since(self.counted_from) > COUNTED_FOR {
-            (self.counted_from, self.answers) = (now, 0);
+        if !counts_from_refusal && now.saturating_duration_since(self.present.from) > COUNTED_FOR {
+            self.present = SendCount::new(now);
         }
-        self.answers = self.answers.saturating_add(1);
-        if let Some(empty) = empty {
-            // One request is available long before the whole limit is.
-            let stated = empty.requests.map(|requests| empty.full_after / requests.max(1));
-            let learned = self.current_rate(now).map(|rate| Duration::from_secs_f64(1.0 / rate));
-            let wait = stated.or(learned).unwrap_or(empty.full_after);
-            self.empty_until = self.empty_until.max(now + wait.min(empty.full_after).min(EMPTY_MAX));
-        }
+        self.present.sent = self.present.sent.saturating_add(1);
     }
 
-    /// Measures the pace at a refusal. `rest` is the cooldown that follows.
+    /// Notes a limit that a success reports as used up.
+    pub(super) fn note_empty(&mut self, empty: EmptyQuota, now: Instant) {
+        // One request is available long before the whole limit is.
+        let stated = empty
+            .requests
+            .filter(|most| *most > 0)
+            .map(|most| empty.full_after / most);
+        let learned = self.current_rate(now).map(|rate| Duration::from_secs_f64(1.0 / rate));
+        let wait = stated.or(learned).unwrap_or(empty.full_after);
+        self.empty_until = self.empty_until.max(now + wait.min(empty.full_after).min(EMPTY_MAX));
+    }
+
+    /// Measures the pace at the first refusal of a cooldown. `rest` is the length of that cooldown.
     pub(super) fn note_refusal(&mut self, rest: Duration, now: Instant) {
-        let span = now.saturating_duration_since(self.counted_from).as_secs_f64().max(0.1);
-        let measured = f64::from(self.answers) / span;
+        let former = SendCount {
+            until: now,
+            refused: 1,
+            ..self.present
+        };
         // Refused at once: the last measure was too high.
-        let halved = self.current_rate(now).map_or(measured, |rate| rate / 2.0);
-        let rate = if self.answers == 0 { halved } else { measured };
+        let halved = self.current_rate(now).map_or(0.0, |rate| rate / 2.0);
+        let rate = if former.sent <= 1 { halved } else { former.rate() };
         // With few requests, their number says more about the clients than about the limit.
         self.rate = (self.is_saturated || rate >= RELIABLE).then_some(rate.max(SLOWEST));
         self.is_saturated = false;
-        self.refused_at = Some(now);
         self.round = self.round.wrapping_add(1);
-        (self.counted_from, self.answers) = (now, 0);
-        // The quota is empty now, and is refilled during the cooldown.
-        self.next = now;
-        self.saved = rest.clamp(SAVED_MIN, SAVED_MAX);
+        (self.former, self.present) = (former, SendCount::new(now));
+        // No slot lies within the cooldown: the quota is refilled meanwhile.
+        self.next = now + rest;
+        self.grows_from = now + rest;
+    }
+
+    /// Corrects the measure by a further refusal of the same cooldown: its request was sent before.
+    pub(super) fn note_late_refusal(&mut self) {
+        self.former.refused = self.former.refused.saturating_add(1);
+        if self.rate.is_some() {
+            self.rate = Some(self.former.rate().max(SLOWEST));
+        }
+    }
+
+    /// Frees the slots within a cooldown that a success has ended early.
+    pub(super) fn note_early_end(&mut self, now: Instant) {
+        self.next = self.next.min(now);
+        self.grows_from = self.grows_from.min(now);
+        self.empty_until = self.empty_until.min(now);
     }
 
     /// Returns the end of a time in which the quota is known to be empty.
@@ -126,27 +183,42 @@ impl Pace {
         if self.current_rate(now).is_none() {
             return Slot { at: now, round };
         }
-        let oldest = now.checked_sub(self.saved).unwrap_or(now);
+        let oldest = now.checked_sub(SAVED_MAX).unwrap_or(now);
         Slot {
             at: self.next.max(oldest),
             round,
         }
     }
 
+    /// Returns `true` if a reserved slot still counts: nothing was refused since.
+    pub(super) const fn is_valid(&self, slot: Slot) -> bool {
+        slot.round == self.round
+    }
+
     /// Takes a slot that [`Self::free_slot`] has returned to a request without one. `waits` is `true` if the request
     /// waits for it.
     pub(super) fn take_slot(&mut self, slot: Slot, waits: bool, now: Instant) {
         self.is_saturated |= waits;
-        if let Some(rate) = self.current_rate(now) {
+        // The pace at the time of the slot: it has grown until then.
+        if let Some(rate) = self.rate_at(slot.at.max(now), now) {
             self.next = slot.at + Duration::from_secs_f64(1.0 / rate);
         }
     }
 
     /// Returns the requests per second; `None` without a recent refusal.
     fn current_rate(&self, now: Instant) -> Option<f64> {
-        let since = now.saturating_duration_since(self.refused_at?);
-        let rate = self.rate.filter(|_| since < FORGOTTEN_AFTER)?;
-        Some(rate * GROWTH.powf(since.as_secs_f64()))
+        self.rate_at(now, now)
+    }
+
+    /// Returns the requests per second at a later time; `None` without a recent refusal.
+    fn rate_at(&self, time: Instant, now: Instant) -> Option<f64> {
+        let is_recent = now.saturating_duration_since(self.grows_from) < FORGOTTEN_AFTER;
+        let rate = self.rate.filter(|_| is_recent)?;
+        let grown = time.saturating_duration_since(self.grows_from);
+        let calm = if self.former.sent < ROUGH { Duration::ZERO } else { CALM };
+        let slow = GROWTH.powf(grown.min(calm).as_secs_f64());
+        let fast = FAST_GROWTH.powf(grown.saturating_sub(calm).as_secs_f64());
+        Some(rate * START * slow * fast)
     }
 }
 
@@ -178,42 +250,60 @@ mod tests {
         assert_eq!(slots(&mut pace, 100, start, start), [0; 100]);
     }
 
+    /// Returns a pace whose quota was refused after these sends, at `at`.
+    fn refused_after(sends: usize, start: Instant, at: Instant) -> Pace {
+        let mut pace = Pace::new(start);
+        (0..sends).for_each(|_| pace.note_send(start));
+        pace.note_refusal(SECOND, at);
+        pace
+    }
+
     #[test]
     fn waiting_requests_get_slots_at_the_measured_pace() {
         let start = start();
-        let mut pace = Pace::new(start);
-        for _ in 0..50 {
-            pace.note_answer(None, start);
-        }
-        // 50 answers in 10 s.
+        // 50 accepted sends in 10 s, and the refused one.
         let refused = start + 10 * SECOND;
-        pace.note_refusal(SECOND, refused);
-        assert_eq!(slots(&mut pace, 5, refused, refused), [0, 200, 400, 600, 800]);
-        // Later the pace is a little higher.
-        let later = refused + 2 * SECOND;
-        let slots = slots(&mut pace, 7, later, later);
-        assert_eq!(slots[..5], [0, 0, 0, 0, 0], "saved for a second");
-        assert!((1..190).contains(&slots[6]), "{slots:?}");
+        let mut pace = refused_after(51, start, refused);
+        let of_five = slots(&mut pace, 5, refused, refused + SECOND);
+        assert_eq!(of_five[0], 0, "at the end of the cooldown");
+        assert!(
+            of_five.windows(2).all(|two| (185..=195).contains(&(two[1] - two[0]))),
+            "{of_five:?}"
+        );
+        // After a pause the slots of one second may be used at once.
+        let later = refused + 10 * SECOND;
+        let of_nine = slots(&mut pace, 9, later, later);
+        assert_eq!(of_nine[..6], [0; 6]);
+        assert!(of_nine[8] > 0, "{of_nine:?}");
+    }
+
+    #[test]
+    fn requests_that_were_under_way_correct_the_measure() {
+        let start = start();
+        let mut pace = refused_after(41, start, start + SECOND);
+        (0..35).for_each(|_| pace.note_late_refusal());
+        let now = start + SECOND;
+        let two = slots(&mut pace, 2, now, now);
+        assert!((185..=195).contains(&(two[1] - two[0])), "5/s: {two:?}");
     }
 
     #[test]
     fn a_refusal_voids_the_slots_and_halves_a_pace_without_answers() {
         let start = start();
-        let mut pace = Pace::new(start);
-        (0..10).for_each(|_| pace.note_answer(None, start));
-        pace.note_refusal(SECOND, start + SECOND);
-        let held = pace.free_slot(None, start + SECOND);
-        assert_eq!(pace.free_slot(Some(held), start + 2 * SECOND), held);
-        pace.note_refusal(SECOND, start + 2 * SECOND);
-        assert_ne!(pace.free_slot(Some(held), start + 2 * SECOND), held);
+        let mut pace = refused_after(11, start, start + SECOND);
         let now = start + 2 * SECOND;
-        let [first, second] = *slots(&mut pace, 2, now, now) else {
-            panic!()
-        };
-        assert!(
-            (180..200).contains(&(second - first)),
-            "10/s, grown for a second, halved: {first} {second}"
-        );
+        let held = pace.free_slot(None, now);
+        assert!(pace.is_valid(held));
+        assert_eq!(pace.free_slot(Some(held), now), held);
+        pace.take_slot(held, true, now);
+        pace.note_refusal(SECOND, now);
+        assert!(!pace.is_valid(held));
+        assert_ne!(pace.free_slot(Some(held), now), held);
+        let two = slots(&mut pace, 2, now, now);
+        // 10/s, a little more at the end of the cooldown, halved.
+        assert!((185..195).contains(&(two[1] - two[0])), "{two:?}");
+        pace.note_early_end(now);
+        assert!(pace.free_slot(None, now).at <= now);
     }
 
     #[test]
@@ -222,7 +312,7 @@ mod tests {
         for (requests, seconds) in [(None, 10.0), (Some(50), 1.2), (Some(0), 10.0)] {
             let mut pace = Pace::new(start);
             let full_after = Duration::from_secs(60);
-            pace.note_answer(Some(EmptyQuota { full_after, requests }), start);
+            pace.note_empty(EmptyQuota { full_after, requests }, start);
             assert_eq!(
                 pace.empty_until(),
                 start + Duration::from_secs_f64(seconds),

@@ -129,16 +129,31 @@ impl AttemptResult {
     }
 }
 
+/// The start of the next attempt.
+enum NextAttempt {
+    /// After a delay, on the profile that is set.
+    After(Duration),
+    /// As soon as the present profile takes another request.
+    OnceReady,
+}
+
 impl Attempts<'_> {
     /// Runs attempts until one has the answer for the client.
     async fn run(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
         profile_choice::choose_first_profile(self, log).await?;
         loop {
             let tried = self.run_attempt(log).await;
-            let Some(delay) = self.prepare_next_attempt(&tried, log) else {
+            let Some(next) = self.prepare_next_attempt(&tried, log) else {
                 return self.finish_exchange(tried, log);
             };
             log.report_verdict(tried.verdict, &tried.hints);
+            let NextAttempt::After(delay) = next else {
+                // Requests that were refused together are not repeated together: each waits for its own slot.
+                if profile_choice::wait_for_own(self, log).await {
+                    continue;
+                }
+                return self.finish_exchange(tried, log);
+            };
             // The client never gets this answer. Dropping it cancels it at the provider.
             drop(tried);
             // A client that leaves during the delay has not waited for the provider.
@@ -307,7 +322,7 @@ impl Attempts<'_> {
             }
         }
         if verdict.class == Class::Success {
-            self.record_answer(&answer);
+            self.record_empty_quota(&answer);
         }
         // Retry hints matter after an error only.
         let hints = match verdict.class {
@@ -341,8 +356,8 @@ impl Attempts<'_> {
             ) > 1
     }
 
-    /// Prepares the next attempt, and returns the delay before it. `None` if this result is the client's.
-    fn prepare_next_attempt(&mut self, tried: &AttemptResult, log: &mut ExchangeLog) -> Option<Duration> {
+    /// Prepares the next attempt. `None` if this result is the client's.
+    fn prepare_next_attempt(&mut self, tried: &AttemptResult, log: &mut ExchangeLog) -> Option<NextAttempt> {
         let class = tried.verdict.class;
         // A streamed body is gone after its first send.
         if class == Class::Success || !self.outgoing.is_repeatable() {
@@ -352,7 +367,7 @@ impl Attempts<'_> {
             self.tried_profiles.extend(self.profile);
             let place = self.path.profiles.take_place(self.upstream_name(), back);
             self.use_profile(back, place, None, log);
-            return Some(Duration::ZERO);
+            return Some(NextAttempt::After(Duration::ZERO));
         }
         let at = self.retry_context(log);
         let mut next = retry::decide_next_step(tried.verdict, &tried.hints, &at, self.jitter);
@@ -361,7 +376,7 @@ impl Attempts<'_> {
             log.report_verdict(tried.verdict, &tried.hints);
             self.tried_profiles.extend(self.profile);
             if profile_choice::rotate(self, tried.verdict, other_quota, log) {
-                return Some(Duration::ZERO);
+                return Some(NextAttempt::After(Duration::ZERO));
             }
             // No other profile can serve, so the present one is not left.
             self.tried_profiles.pop();
@@ -371,7 +386,12 @@ impl Attempts<'_> {
             // The budget of the upstream bounds the retries of all exchanges together.
             NextStep::Retry(delay) if self.path.profiles.pay_for_retry(self.upstream_name(), class) => {
                 self.retries_on_key += 1;
-                Some(delay)
+                let is_limit = class == Class::RateLimit && self.profile.is_some();
+                Some(if is_limit {
+                    NextAttempt::OnceReady
+                } else {
+                    NextAttempt::After(delay)
+                })
             }
             _ => None,
         }
@@ -397,17 +417,17 @@ impl Attempts<'_> {
         result
     }
 
-    /// Records the limit that an answer reports as used up, before the next request meets it.
-    fn record_answer(&self, answer: &ProviderAnswer) {
+    /// Records a limit that a success reports as used up, before the next request meets it.
+    fn record_empty_quota(&self, answer: &ProviderAnswer) {
         // Other paths have limits of their own.
-        let Some(id) = self.profile.filter(|_| self.route.asks_model) else {
-            return;
-        };
+        let id = self.profile.filter(|_| self.route.asks_model);
         let empty = EmptyQuota::read(answer.headers(), clock::unix_time());
-        let model = self.outgoing.body.context.model.as_deref();
-        self.path
-            .profiles
-            .record_answer(self.upstream_name(), id, model, empty, clock::std_now());
+        if let (Some(id), Some(empty)) = (id, empty) {
+            let model = self.outgoing.body.context.model.as_deref();
+            self.path
+                .profiles
+                .record_empty(self.upstream_name(), id, model, empty, clock::std_now());
+        }
     }
 
     /// Describes the exchange to the retry policy.

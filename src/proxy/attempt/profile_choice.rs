@@ -36,6 +36,29 @@ const CACHE_LIFETIMES: [(Duration, &str); 2] = [
 ///
 /// Chooses none if the upstream has no profiles: the client's own credential is sent.
 pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
+    attempts.is_cold = is_cold_lane(attempts);
+    choose_when_ready(attempts, None, log).await
+}
+
+/// Waits until the present profile takes another request. Returns `false` if that is too late, or no profile does.
+pub(super) async fn wait_for_own(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> bool {
+    let (own, retries) = (attempts.profile, attempts.retries_on_key);
+    attempts.is_cold = false;
+    // The place is for others while this request waits.
+    log.profile_place = None;
+    let is_chosen = choose_when_ready(attempts, own, log).await.is_ok();
+    if attempts.profile == own {
+        attempts.retries_on_key = retries;
+    }
+    is_chosen
+}
+
+/// Chooses a profile, and waits for one if it will be ready soon. `own` replaces the profile of the lane.
+async fn choose_when_ready(
+    attempts: &mut Attempts<'_>,
+    own: Option<ProfileId>,
+    log: &mut ExchangeLog,
+) -> Result<(), ProxyError> {
     // Only a quarter of the client's timeout: the rest is for the provider.
     let queue = within_budget(
         attempts.path.settings.timeouts.queue,
@@ -48,13 +71,14 @@ pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut 
         slot: None,
     };
     let path = attempts.path;
-    attempts.is_cold = is_cold_lane(attempts);
     loop {
-        // Created before the choice, so that no free place is missed.
-        let freed = path.profiles.place_freed(attempts.upstream_name());
+        // Created before the choice, so that no change is missed.
+        let changed = path.profiles.pool_changed(attempts.upstream_name());
+        let ask = query(attempts, false);
         let ask = ProfileQuery {
             wait,
-            ..query(attempts, false)
+            pinned: own.or(ask.pinned),
+            ..ask
         };
         let Some(selected) = path
             .profiles
@@ -71,16 +95,16 @@ pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut 
             Selection::Wait { until, .. } => {
                 wait.slot = selected.slot;
                 log.enter_queue();
-                let freed = async {
-                    match freed {
-                        Some(freed) => freed.await,
+                let changed = async {
+                    match changed {
+                        Some(changed) => changed.await,
                         None => std::future::pending().await,
                     }
                 };
                 // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
                 tokio::select! {
                     () = time::sleep_until(Instant::from_std(until)) => {}
-                    () = freed => {}
+                    () = changed => {}
                 }
             }
             Selection::NoneAvailable(none) => {
