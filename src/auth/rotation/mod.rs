@@ -7,6 +7,7 @@
 mod choice;
 mod cooldowns;
 mod pace;
+mod query;
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +16,10 @@ use std::{
 };
 
 use choice::ProfileSelector;
-pub use choice::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
 use cooldowns::{CooldownScope, ProfileCooldowns, model_key};
 use pace::Pace;
 pub use pace::Slot;
+pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
 
 use crate::{
     labels::labelled_enum,

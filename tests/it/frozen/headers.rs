@@ -282,7 +282,7 @@ const OPEN: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"},{"
 /// A body with two keys of the history.
 const TWICE: &str = r#"{"messages":[],"messages":[]}"#;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
-const NO_KEY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const NO_KEY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\r\n{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"x\"}}";
 const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: 112\r\n\r\n\
     {\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"messages.1: `tool_use` ids must be unique\"}}   ";
 

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::{
     proxy::framing::{AMBIGUOUS, BROKEN},
     support::{
-        pool::{failures, keys, of_session, strangers, untouched, world},
+        pool::{UNKNOWN, failures, keys, of_session, strangers, untouched, world},
         still::{World, error, json},
     },
 };
@@ -56,7 +56,7 @@ async fn worn() -> World {
     let world = world(&strangers("abc"));
     let body = |number: u8| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{number}"}}]}}"#);
     let ask = |number| of_session("s1", MESSAGES, &[("x-stainless-retry-count", "1")], &body(number));
-    world.script(error(401, &[], "{}"));
+    world.script(error(401, &[], UNKNOWN));
     world.script(json(200, "{}"));
     world.ask(ask(0)).await;
     world.script(json(500, "{}"));
@@ -102,7 +102,7 @@ async fn malformed_client_requests_leave_every_profile_untouched() {
         assert_eq!(state(&world), before, "{cut:?}");
     }
     // Guards against a vacuous test: a well-formed request does change the state.
-    world.script(error(401, &[], "{}"));
+    world.script(error(401, &[], UNKNOWN));
     world.otherwise(|_| json(200, "{}"));
     world
         .ask(of_session("s1", MESSAGES, &[], r#"{"model":"m","messages":[]}"#))

@@ -10,6 +10,7 @@ pub(crate) mod decision_table;
 pub(crate) mod exchange_timeouts;
 pub(crate) mod limited_pools;
 pub(crate) mod profile_choice;
+pub(crate) mod profile_moves;
 pub(crate) mod rotation;
 pub(crate) mod rotation_stories;
 pub(crate) mod sdk_on_paused_time;
