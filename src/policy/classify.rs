@@ -9,7 +9,7 @@ use super::{
     key_statements::judge_key_status,
     provider_error::ProviderErrorInfo,
     stream_timeouts::{InFlight, StreamState, TimeoutKind},
-    verdict::{Verdict, VerdictScope},
+    verdict::{KeyEvidence, Verdict, VerdictScope},
 };
 use crate::provider::ProviderKind;
 
@@ -164,11 +164,17 @@ const TOO_LONG_PHRASES: &[&str] = &["prompt is too long", "maximum context lengt
 fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
     match status {
         401 | 402 | 403 | 429 => judge_key_status(kind, status, said),
-        // Anthropic reports accounts that cannot pay with 400, like any faulty request.
-        400 => {
-            judge_account_error(kind, said).unwrap_or_else(|| Verdict::from_class(class_of_status(kind, status, said)))
+        // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
+        400 if said.is_key_invalid && matches!(kind, ProviderKind::Gemini | ProviderKind::Vertex) => {
+            let evidence = KeyEvidence {
+                status,
+                statement: "API_KEY_INVALID",
+            };
+            Verdict::from_class(Class::Auth).with_evidence(evidence)
         }
-        _ => Verdict::from_class(class_of_status(kind, status, said)),
+        // Anthropic reports accounts that cannot pay with 400, like any faulty request.
+        400 => judge_account_error(kind, said).unwrap_or_else(|| Verdict::from_class(class_of_status(status, said))),
+        _ => Verdict::from_class(class_of_status(status, said)),
     }
 }
 
@@ -178,24 +184,26 @@ fn judge_account_error(kind: ProviderKind, said: &ProviderErrorInfo) -> Option<V
     if kind != ProviderKind::Anthropic || said.kind != "invalid_request_error" {
         return None;
     }
-    let class = match said.sentence? {
-        AccountSentence::NoCredit => Class::Billing,
-        AccountSentence::SpendLimit { .. } => Class::SpendLimit,
+    let (class, statement) = match said.sentence? {
+        AccountSentence::NoCredit => (Class::Billing, "sentence: no credit"),
+        AccountSentence::SpendLimit { .. } => (Class::SpendLimit, "sentence: spending limit"),
         AccountSentence::LeakedKey => return None,
     };
+    let evidence = KeyEvidence { status: 400, statement };
+    let verdict = Verdict::from_class(class).with_evidence(evidence);
     // Evidence from text is weaker than a status, so it moves the exchange only once.
-    Some(Verdict::from_class(class).with_scope(VerdictScope::Text))
+    Some(verdict.with_scope(VerdictScope::Text))
 }
 
 /// Returns the class of a status that is not about a credential, row by row of the error table.
-fn class_of_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Class {
+fn class_of_status(status: u16, said: &ProviderErrorInfo) -> Class {
     match status {
         200..=399 => Class::Success,
         404 => Class::NotFound,
         408 => Class::ProviderTimeout,
         409 => Class::Conflict,
         413 => Class::TooLarge,
-        400..=499 => class_of_bad_request(kind, said),
+        400..=499 => class_of_bad_request(said),
         // Both mean that the provider is short of capacity, and both pass by themselves.
         503 | 529 => Class::Overloaded,
         504 if said.has_code(&["timeout_error", "DEADLINE_EXCEEDED"]) => Class::ProviderTimeout,
@@ -205,13 +213,10 @@ fn class_of_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) ->
 
 /// Classifies a 400 or similar: the request is at fault, except for a few phrases. Phrases never cost a key anything,
 /// because clients can write them too.
-fn class_of_bad_request(kind: ProviderKind, said: &ProviderErrorInfo) -> Class {
+fn class_of_bad_request(said: &ProviderErrorInfo) -> Class {
     // Checked first: the profile that the lane left may still accept the history.
     if said.has_code(&["invalid_encrypted_content"]) || said.contains_phrase(AFFINITY_PHRASES) {
         Class::Affinity
-    } else if said.is_key_invalid && matches!(kind, ProviderKind::Gemini | ProviderKind::Vertex) {
-        // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
-        Class::Auth
     } else if said.has_code(&["context_length_exceeded", "request_too_large"]) || said.contains_phrase(TOO_LONG_PHRASES)
     {
         Class::TooLarge

@@ -1,80 +1,87 @@
 //! Errors about a credential: the types and codes by which providers name them, under 401, 402, 403 and 429.
 //!
 //! A status alone proves nothing about a key. Firewalls, captive portals and moderation use the same statuses.
-//! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Mistral, Moonshot and OpenRouter (2026-10).
+//! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Azure, Mistral, Moonshot, LiteLLM and OpenRouter
+//! (2026-10).
 
 use super::{
     account_sentences::AccountSentence,
     class::Class,
     provider_error::ProviderErrorInfo,
-    verdict::{Verdict, VerdictScope},
+    verdict::{KeyEvidence, Verdict, VerdictScope},
 };
 use crate::provider::ProviderKind;
 
-/// A credential that is unknown, expired or revoked.
-const REJECTED: &[&str] = &[
-    "authentication_error",
-    "invalid_api_key",
-    "account_deactivated",
-    "UNAUTHENTICATED",
-    // Moonshot, LiteLLM and Azure.
-    "invalid_authentication_error",
-    "auth_error",
-    "token_expired",
-    "invalid_token",
-    "unauthorized",
-    "Unauthorized",
+/// An error type or code that says something about the credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyStatement {
+    /// The status with which it counts.
+    pub status: u16,
+    /// The type or code, exactly as the provider writes it.
+    pub name: &'static str,
+    /// The class of the answer.
+    pub class: Class,
+}
+
+const fn row(status: u16, name: &'static str, class: Class) -> KeyStatement {
+    KeyStatement { status, name, class }
+}
+
+/// Every statement. The first that matches an answer counts.
+pub const KEY_STATEMENTS: &[KeyStatement] = &[
+    // A credential that is unknown, expired or revoked.
+    row(401, "authentication_error", Class::Auth),
+    row(401, "invalid_api_key", Class::Auth),
+    row(401, "account_deactivated", Class::Auth),
+    row(401, "UNAUTHENTICATED", Class::Auth),
+    row(401, "invalid_authentication_error", Class::Auth),
+    row(401, "auth_error", Class::Auth),
+    row(401, "token_expired", Class::Auth),
+    row(401, "invalid_token", Class::Auth),
+    row(401, "unauthorized", Class::Auth),
+    row(401, "Unauthorized", Class::Auth),
+    // Amazon answers such a credential with 403.
+    row(403, "ExpiredTokenException", Class::Auth),
+    row(403, "UnrecognizedClientException", Class::Auth),
+    row(403, "InvalidSignatureException", Class::Auth),
+    row(403, "IncompleteSignatureException", Class::Auth),
+    row(402, "billing_error", Class::Billing),
+    // A credential that may not use this model. OpenAI names the model as not found.
+    row(403, "permission_error", Class::Permission),
+    row(403, "permission_denied", Class::Permission),
+    row(403, "PERMISSION_DENIED", Class::Permission),
+    row(403, "PermissionDenied", Class::Permission),
+    row(403, "AccessDeniedException", Class::Permission),
+    row(403, "insufficient_permissions", Class::Permission),
+    row(403, "model_not_found", Class::Permission),
+    // A limit of hours or days.
+    row(429, "insufficient_quota", Class::Quota),
+    row(429, "usage_limit_reached", Class::Quota),
+    row(429, "billing_hard_limit_reached", Class::Quota),
+    row(429, "exceeded_current_quota_error", Class::Quota),
+    // A limit on requests or tokens at once. OpenAI's type is the name of the limit.
+    row(429, "rate_limit_error", Class::RateLimit),
+    row(429, "rate_limit_exceeded", Class::RateLimit),
+    row(429, "rate_limit_reached_error", Class::RateLimit),
+    row(429, "rate_limit", Class::RateLimit),
+    row(429, "rate_limited", Class::RateLimit),
+    row(429, "too_many_requests", Class::RateLimit),
+    row(429, "requests", Class::RateLimit),
+    row(429, "tokens", Class::RateLimit),
+    row(429, "RESOURCE_EXHAUSTED", Class::RateLimit),
+    row(429, "ThrottlingException", Class::RateLimit),
+    row(429, "TooManyRequestsException", Class::RateLimit),
+    row(429, "ServiceQuotaExceededException", Class::RateLimit),
+    // Capacity of the provider, whichever credential is sent (Moonshot, Mistral, OpenAI).
+    row(429, "engine_overloaded_error", Class::Overloaded),
+    row(429, "service_tier_capacity_exceeded", Class::Overloaded),
+    row(429, "server_error", Class::Overloaded),
 ];
-/// The same, as Amazon answers it under 403.
-const REJECTED_BY_AMAZON: &[&str] = &[
-    "ExpiredTokenException",
-    "UnrecognizedClientException",
-    "InvalidSignatureException",
-    "IncompleteSignatureException",
-];
-/// A credential that may not use this model or path.
-const NOT_PERMITTED: &[&str] = &[
-    "permission_error",
-    "permission_denied",
-    "PERMISSION_DENIED",
-    "PermissionDenied",
-    "AccessDeniedException",
-    "insufficient_permissions",
-    // OpenAI names a model that the project may not use.
-    "model_not_found",
-];
+
 /// A refusal of the client's content, under whatever status.
 const FILTERED: &[&str] = &["content_filter", "content_policy_violation", "moderation"];
 /// A block of a country or address, which hits every credential.
 const BLOCKED: &[&str] = &["unsupported_country_region_territory", "request_forbidden", "forbidden"];
-/// A limit of hours or days.
-const EXHAUSTED: &[&str] = &[
-    "insufficient_quota",
-    "usage_limit_reached",
-    "billing_hard_limit_reached",
-    "exceeded_current_quota_error",
-];
-/// A limit on requests or tokens at once. OpenAI's type is the name of the bucket.
-const LIMITED: &[&str] = &[
-    "rate_limit_error",
-    "rate_limit_exceeded",
-    "rate_limit_reached_error",
-    "rate_limit",
-    "rate_limited",
-    "too_many_requests",
-    "requests",
-    "tokens",
-    "RESOURCE_EXHAUSTED",
-    "ThrottlingException",
-    "TooManyRequestsException",
-    "ServiceQuotaExceededException",
-];
-/// Capacity of the provider that is used up, whichever credential is sent (Moonshot, Mistral, OpenAI).
-const OVERLOADED: &[&str] = &[
-    "engine_overloaded_error",
-    "service_tier_capacity_exceeded",
-    "server_error",
-];
 /// Phrases of refusals that a smaller request would not get. They only spare a key, so an echo does no harm.
 const REQUEST_TOO_LARGE: &[&str] = &[
     // OpenAI, 429: more tokens than the limit of a whole minute.
@@ -88,39 +95,46 @@ const REQUEST_TOO_LARGE: &[&str] = &[
 
 /// Judges a 401, 402, 403 or 429.
 pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
-    let none = |class| Verdict::from_class(class).with_scope(VerdictScope::Surface);
-    let once = |class| Verdict::from_class(class).with_scope(VerdictScope::Exchange);
+    let scoped = |class, scope| Verdict::from_class(class).with_scope(scope);
+    let proven = |class, statement| {
+        let evidence = KeyEvidence { status, statement };
+        Verdict::from_class(class).with_evidence(evidence)
+    };
     if said.has_code(FILTERED) {
         return Verdict::from_class(Class::Filtered);
     }
+    // The key works, but not on this path: other paths have other scopes.
+    if matches!(status, 401 | 403) && lacks_scope(said) {
+        return scoped(Class::Permission, VerdictScope::Exchange);
+    }
+    if matches!(status, 402 | 429) && said.contains_phrase(REQUEST_TOO_LARGE) {
+        return Verdict::from_class(Class::TooLarge);
+    }
     // OpenRouter and others repeat the status as a number, in place of a type.
     let is_numbered = said.status_code == Some(status);
-    match status {
-        // The key works, but not on this path: other paths have other scopes.
-        401 | 403 if lacks_scope(said) => once(Class::Permission),
-        401 if said.has_code(REJECTED) || is_numbered || is_bare_rejection(kind, said) => {
-            Verdict::from_class(Class::Auth)
+    let named = KEY_STATEMENTS
+        .iter()
+        .find(|row| row.status == status && said.has_code(&[row.name]));
+    match (status, named) {
+        (403, _) if said.is_key_invalid => proven(Class::Auth, "API_KEY_INVALID"),
+        (403, _) if is_google(kind) && said.sentence == Some(AccountSentence::LeakedKey) => {
+            proven(Class::Auth, "sentence: leaked key").with_scope(VerdictScope::Text)
         }
+        (429, _) if said.is_daily_quota => proven(Class::Quota, "quotaId: PerDay"),
+        (_, Some(row)) => proven(row.class, row.name),
+        (401, _) if is_numbered || is_bare_rejection(kind, said) => proven(Class::Auth, "status in the body"),
         // Another profile may have a key that this server knows.
-        401 => once(Class::Auth),
-        402 | 429 if said.contains_phrase(REQUEST_TOO_LARGE) => Verdict::from_class(Class::TooLarge),
-        402 if said.is_described => Verdict::from_class(Class::Billing),
-        402 => once(Class::Billing),
-        403 if said.has_code(REJECTED_BY_AMAZON) || said.is_key_invalid => Verdict::from_class(Class::Auth),
-        403 if is_google(kind) && said.sentence == Some(AccountSentence::LeakedKey) => {
-            Verdict::from_class(Class::Auth).with_scope(VerdictScope::Text)
-        }
-        403 if said.has_code(BLOCKED) => none(Class::Permission),
-        403 if said.has_code(NOT_PERMITTED) => Verdict::from_class(Class::Permission),
+        (401, _) => scoped(Class::Auth, VerdictScope::Exchange),
+        (402, _) if said.is_described => proven(Class::Billing, "error in the body"),
+        (402, _) => scoped(Class::Billing, VerdictScope::Exchange),
+        (403, _) if said.has_code(BLOCKED) => scoped(Class::Permission, VerdictScope::Surface),
         // OpenRouter's 403 is moderation of the input.
-        403 if is_numbered => Verdict::from_class(Class::Filtered),
-        403 if said.is_described => once(Class::Permission),
+        (403, _) if is_numbered => Verdict::from_class(Class::Filtered),
+        (403, _) if said.is_described => scoped(Class::Permission, VerdictScope::Exchange),
         // A page of a firewall: every key would get it.
-        403 => none(Class::Permission),
-        429 if said.is_daily_quota || said.has_code(EXHAUSTED) => Verdict::from_class(Class::Quota),
-        429 if said.has_code(LIMITED) || is_numbered => Verdict::from_class(Class::RateLimit),
-        429 if said.has_code(OVERLOADED) => Verdict::from_class(Class::Overloaded),
-        _ => Verdict::from_class(Class::RateLimit).with_scope(VerdictScope::Brief),
+        (403, _) => scoped(Class::Permission, VerdictScope::Surface),
+        (429, _) if is_numbered => proven(Class::RateLimit, "status in the body"),
+        _ => proven(Class::RateLimit, "wait in a header").with_scope(VerdictScope::Brief),
     }
 }
 

@@ -22,9 +22,10 @@ pub use class::{Class, Reason, RotationLimit, Side};
 pub use classify::{Observation, Phase, SendErrorKind, classify, status_of_error};
 pub use empty_quota::EmptyQuota;
 pub use hints::{LimitHints, billed_organisation};
+pub use key_statements::{KEY_STATEMENTS, KeyStatement};
 pub use provider_error::ProviderErrorInfo;
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
-pub use verdict::{Verdict, VerdictScope};
+pub use verdict::{KeyEvidence, Verdict, VerdictScope};
 
 /// Every timeout of an exchange. Defaults and reasons: `config.example.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,7 @@ struct ErrorMembers {
     code: Value,
     status: Value,
     message: Value,
+    detail: Value,
     details: Value,
     resets_at: Value,
     resets_in_seconds: Value,
@@ -86,7 +87,9 @@ impl ProviderErrorInfo {
         // LiteLLM and Azure write the number as a text.
         let number = fields.code.as_u64().or_else(|| fields.code.as_str()?.parse().ok());
         let status = text(&fields.status);
-        let message = text(&fields.message);
+        // Mistral and FastAPI call it `detail`.
+        let message = fields.message.as_str().or_else(|| fields.detail.as_str());
+        let message = message.unwrap_or_default().to_owned();
         // Before the message becomes lower case: a sentence counts only in its exact bytes.
         let sentence = AccountSentence::parse_message(&message);
         let message = message.to_lowercase();

@@ -11,6 +11,17 @@ pub struct Verdict {
     pub code: &'static str,
     /// The extent of its consequences.
     pub scope: VerdictScope,
+    /// The provider's statement about the credential; `None` if the answer is about something else.
+    pub evidence: Option<KeyEvidence>,
+}
+
+/// The part of an answer that says something about the credential. Never text of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyEvidence {
+    /// The HTTP status, or the status of an error in a stream.
+    pub status: u16,
+    /// The known type or code, or the kind of statement.
+    pub statement: &'static str,
 }
 
 /// The extent of a verdict's consequences.
@@ -40,6 +51,7 @@ impl Verdict {
             class,
             code,
             scope: VerdictScope::Class,
+            evidence: None,
         }
     }
 
@@ -47,6 +59,15 @@ impl Verdict {
     #[must_use]
     pub const fn with_scope(self, reach: VerdictScope) -> Self {
         Self { scope: reach, ..self }
+    }
+
+    /// Returns the same verdict with the evidence for it.
+    #[must_use]
+    pub const fn with_evidence(self, evidence: KeyEvidence) -> Self {
+        Self {
+            evidence: Some(evidence),
+            ..self
+        }
     }
 
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.

@@ -95,6 +95,8 @@ pub struct ObservedAttempt {
     pub profile: Option<ProfileId>,
     /// The model of the request.
     pub model: Option<String>,
+    /// The template of the path; `None` if it is unknown.
+    pub path: Option<&'static str>,
     /// The start of the attempt.
     pub began: Instant,
     /// The name of the logical request: the same for each send, and for each retry of the client.
@@ -282,6 +284,7 @@ impl Profiles {
             let report = AttemptReport {
                 verdict,
                 model,
+                path: attempt.path,
                 hints: *hints,
                 began: attempt.began,
                 jitter: attempt.jitter,
@@ -296,6 +299,9 @@ impl Profiles {
                     upstream,
                     profile,
                     reason = reason.label(),
+                    status = verdict.evidence.map(|evidence| evidence.status),
+                    statement = verdict.evidence.map(|evidence| evidence.statement),
+                    path = attempt.path,
                     "profile cooldown started or extended"
                 );
                 // Dashboards must not wait for the next refresh.

@@ -87,11 +87,18 @@ declare namespace Api {
     next: string | null;
   }
 
+  interface KeyEvidence {
+    status: number;
+    statement: string;
+    path: string | null;
+  }
+
   interface Rest {
     reason: string;
     model: string | null;
     disables: boolean;
     shared: boolean;
+    evidence: KeyEvidence | null;
     since: string;
     until: string | null;
     seconds_left: number | null;

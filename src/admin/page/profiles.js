@@ -95,9 +95,11 @@ export class Profiles {
 const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 
 /** @param {Api.Rest} rest */
-function rest({ reason, model, disables, shared, since }) {
+function rest({ reason, model, disables, shared, evidence, since }) {
 	const whose = model === "" ? h("span", {}, "for requests that name no model") : model !== null && h("span", {}, "for ", name(model, "mono"));
-	const marks = [whose, shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
+	// The status and the known name alone: the provider's own words may contain a client's.
+	const cause = evidence !== null && h("span", { class: "quiet", title: evidence.path ?? undefined }, `${evidence.status} ${evidence.statement}`);
+	const marks = [whose, cause, shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
 	return h(
 		"li",
 		{},

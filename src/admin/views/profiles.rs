@@ -43,9 +43,23 @@ struct CooldownView {
     disables: bool,
     /// True if another profile of the same organisation caused it.
     shared: bool,
+    /// The provider's answer that began it; null if it is not known. Never text of the provider.
+    evidence: Option<EvidenceView>,
     since: String,
     until: String,
     seconds_left: u64,
+}
+
+/// The part of an answer that says something about the credential.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = KeyEvidence)]
+struct EvidenceView {
+    /// The HTTP status, or the status of an error in a stream.
+    status: u16,
+    /// The known error type or code, or the kind of statement: see docs/keys.md.
+    statement: &'static str,
+    /// The template of the path; null if it is unknown.
+    path: Option<&'static str>,
 }
 
 /// The breaker of one endpoint and model.
@@ -84,6 +98,11 @@ fn profile_view(upstream: &str, view: rotation::ProfileStatus, dates: &DateConve
         model: rest.model.map(String::from),
         disables: rest.disables,
         shared: rest.shared,
+        evidence: rest.evidence.map(|evidence| EvidenceView {
+            status: evidence.status,
+            statement: evidence.statement,
+            path: rest.path,
+        }),
         since: dates.to_date(rest.since),
         until: dates.to_date(rest.until),
         seconds_left: dates.seconds_until(rest.until),

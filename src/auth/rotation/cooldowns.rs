@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::AttemptReport;
-use crate::policy::{Reason, retry::with_jitter};
+use crate::policy::{KeyEvidence, Reason, retry::with_jitter};
 
 /// Short cooldowns: the first, the second, and all that follow.
 const SHORT_COOLDOWNS: [Duration; 3] = [
@@ -50,6 +50,8 @@ pub(super) struct CooldownWindow {
     pub(super) disables: bool,
     /// `true` if the provider named the end.
     pub(super) is_named: bool,
+    pub(super) evidence: Option<KeyEvidence>,
+    pub(super) path: Option<&'static str>,
     pub(super) since: Instant,
     pub(super) until: Instant,
 }
@@ -122,6 +124,8 @@ impl ProfileCooldowns {
             model,
             disables,
             is_named: stated.is_some(),
+            evidence: report.verdict.evidence,
+            path: report.path,
             since: now,
             until,
         });

@@ -23,7 +23,7 @@ pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, Profile
 
 use crate::{
     labels::labelled_enum,
-    policy::{Class, EmptyQuota, LimitHints, Reason, Verdict},
+    policy::{Class, EmptyQuota, KeyEvidence, LimitHints, Reason, Verdict},
 };
 
 /// Models of one quota with a pace of their own. Further models have none.
@@ -54,6 +54,8 @@ pub struct AttemptReport<'r> {
     pub verdict: Verdict,
     /// The model of the request.
     pub model: Option<&'r str>,
+    /// The template of the path; `None` if it is unknown.
+    pub path: Option<&'static str>,
     /// The provider's hints about limits.
     pub hints: LimitHints,
     /// The start of the attempt.
@@ -115,6 +117,10 @@ pub struct Cooldown {
     pub disables: bool,
     /// `true` if the provider named the end.
     pub is_named: bool,
+    /// The provider's statement that began it.
+    pub evidence: Option<KeyEvidence>,
+    /// The template of the path that got this answer; `None` if it is unknown.
+    pub path: Option<&'static str>,
     /// `true` if another profile of the same organisation caused it.
     pub shared: bool,
     /// The start.
@@ -395,6 +401,8 @@ impl Rotation {
                         model: window.model.clone(),
                         disables: window.disables,
                         is_named: window.is_named,
+                        evidence: window.evidence,
+                        path: window.path,
                         shared: member != id,
                         since: window.since,
                         until: window.until,

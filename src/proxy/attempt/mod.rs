@@ -256,6 +256,7 @@ impl Attempts<'_> {
                 upstream: self.upstream_name().to_owned(),
                 profile: self.profile,
                 model: context.model.clone(),
+                path: self.route.path_template().map(|(path, _)| path),
                 began: clock::std_now(),
                 request: context.request_hash,
                 // A retry by the client is no first attempt either.

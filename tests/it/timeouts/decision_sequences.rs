@@ -67,6 +67,7 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         upstream: "anthropic".to_owned(),
         profile: Some(profile),
         model: Some(MODEL.to_owned()),
+        path: None,
         began: now,
         request: [9; 32],
         is_first: true,

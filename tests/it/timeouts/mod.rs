@@ -8,6 +8,7 @@ pub(crate) mod decision_sequences;
 pub(crate) mod decision_stories;
 pub(crate) mod decision_table;
 pub(crate) mod exchange_timeouts;
+pub(crate) mod keys_document;
 pub(crate) mod limited_pools;
 pub(crate) mod profile_choice;
 pub(crate) mod profile_moves;

@@ -84,6 +84,7 @@ impl Pool {
         AttemptReport {
             verdict: Verdict::from_class(class),
             model: MODEL,
+            path: None,
             hints: LimitHints::default(),
             began: self.now,
             jitter: 0.0,

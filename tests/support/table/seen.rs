@@ -193,6 +193,7 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         upstream: upstream.to_owned(),
         profile: None,
         model: Some(MODEL.to_owned()),
+        path: None,
         began: now,
         request: [number; 32],
         is_first: false,
