@@ -2,26 +2,35 @@
 //!
 //! Each lock is held for one read or update, never across an await.
 
+mod credential_cell;
+mod credentials;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
+use tokio::sync::watch;
+
 use crate::{
     auth::{
-        Credential, Profile,
+        CredentialSources, Profile,
         rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
+            AttemptReport, CredentialState, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation,
+            Selection,
         },
     },
     policy::{
-        Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
+        Class, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict,
         breaker::{Breaker, BreakerState},
         retry::RetryBudget,
     },
     telemetry::Telemetry,
 };
+use credential_cell::CredentialCell;
+pub use credential_cell::CredentialStatus;
+pub use credentials::{LackingProfile, ProfileCredentials};
 
 /// Models of one upstream with a breaker of their own. Further models share one breaker.
 const BREAKERS_MAX: usize = 128;
@@ -39,6 +48,10 @@ struct SharedPools {
 #[derive(Debug)]
 struct ProfilePool {
     profiles: Vec<Profile>,
+    /// The present credentials, by profile.
+    credentials: Vec<CredentialCell>,
+    /// Tells waiting requests that a credential has come, or that its source has failed.
+    credential_changes: watch::Sender<()>,
     rotation: Mutex<Rotation>,
     endpoint: Mutex<EndpointState>,
 }
@@ -84,11 +97,42 @@ pub struct BreakerStatus {
     pub open_until: Option<Instant>,
 }
 
+impl ProfilePool {
+    /// Selects a profile with a credential that can be sent.
+    fn select_sendable(&self, ask: &ProfileQuery<'_>, now: Instant) -> Selection {
+        let mut rotation = lock_shared(&self.rotation);
+        loop {
+            let pick = rotation.select_profile(ask, now);
+            let Selection::Use { id, .. } = pick else { return pick };
+            match self.credentials.get(id).filter(|cell| cell.has_lost_credential()) {
+                // The process's clock stands still while the machine sleeps, so the rotation did not see the end. The
+                // profile is not selected again, so the loop ends.
+                Some(cell) => {
+                    rotation.set_credential_state(id, CredentialState::Missing);
+                    cell.refused.notify_one();
+                }
+                None => return pick,
+            }
+        }
+    }
+}
+
 impl Profiles {
     /// Creates the state of `upstreams`. Upstreams without an entry in `profiles` pass the client's credential through.
     pub fn new<'u>(
         upstreams: impl IntoIterator<Item = &'u str>,
+        profiles: BTreeMap<String, Vec<Profile>>,
+        settings: &RotationSettings,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self::with_sources(upstreams, profiles, &CredentialSources::new(), settings, telemetry)
+    }
+
+    /// Creates the state of `upstreams`, with the sources of credentials that change.
+    pub fn with_sources<'u>(
+        upstreams: impl IntoIterator<Item = &'u str>,
         mut profiles: BTreeMap<String, Vec<Profile>>,
+        sources: &CredentialSources,
         settings: &RotationSettings,
         telemetry: Telemetry,
     ) -> Self {
@@ -96,9 +140,18 @@ impl Profiles {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(pool_member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
+            let mut rotation = Rotation::new(members, settings.wait, may_leave);
+            let source = |profile: &Profile| sources.get(name)?.get(&profile.label).cloned();
+            let cell = |profile: &Profile| CredentialCell::new(profile, source(profile));
+            let credentials: Vec<CredentialCell> = profiles.iter().map(cell).collect();
+            for (id, cell) in credentials.iter().enumerate() {
+                rotation.set_credential_state(id, cell.credential_state());
+            }
             ProfilePool {
-                rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
+                rotation: Mutex::new(rotation),
                 endpoint: Mutex::default(),
+                credential_changes: watch::Sender::new(()),
+                credentials,
                 profiles,
             }
         };
@@ -107,15 +160,16 @@ impl Profiles {
         Self(Arc::new(SharedPools { pools, telemetry }))
     }
 
-    /// Copies the state from `old` for profiles with the same name and credential, and for upstreams of the same name.
+    /// Copies the state from `old` for profiles with the same name and credential or source, and for upstreams of the
+    /// same name. A credential that an unchanged source has supplied stays.
     pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
             let same = |id: ProfileId| {
-                let profile = pool.profiles.get(id)?;
-                // A changed credential may work where the old one failed.
-                let is_it = |old: &Profile| old.label == profile.label && old.credential == profile.credential;
-                known.profiles.iter().position(is_it)
+                let cell = pool.credentials.get(id)?;
+                let before = known.credentials.iter().position(|old| cell.continues(old))?;
+                cell.take_over(known.credentials.get(before)?);
+                Some(before)
             };
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
             lock_shared(&pool.rotation).inherit_state(&lock_shared(&known.rotation), same);
@@ -130,14 +184,19 @@ impl Profiles {
 
     /// Returns `true` if a profile of this upstream signs requests, which requires the whole body.
     pub fn needs_body(&self, upstream: &str) -> bool {
-        let signs = |profile: &Profile| matches!(profile.credential, Credential::Aws(_));
+        let signs = |profile: &Profile| profile.credential.signs_requests();
         self.find_pool(upstream)
             .is_some_and(|pool| pool.profiles.iter().any(signs))
     }
 
-    /// Returns a profile by its id.
-    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<&Profile> {
-        self.find_pool(upstream)?.profiles.get(id)
+    /// Returns a profile by its id, with its present credential.
+    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<Arc<Profile>> {
+        Some(self.find_pool(upstream)?.credentials.get(id)?.load_profile())
+    }
+
+    /// Returns the handle of the credentials that change.
+    pub fn credentials(&self) -> ProfileCredentials {
+        ProfileCredentials::new(self.clone())
     }
 
     /// Returns the id of the profile with this name.
@@ -164,13 +223,13 @@ impl Profiles {
     pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<Selection> {
         let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
         // The lock is released before telemetry is called.
-        let pick = lock_shared(&pool.rotation).select_profile(ask, now);
+        let pick = pool.select_sendable(ask, now);
         if let Selection::Use { moved: Some(moved), .. } = &pick {
             let from = pool
                 .profiles
                 .get(moved.from)
                 .map_or("", |profile| profile.label.as_str());
-            let reason = moved.reason.map_or("other", crate::policy::Reason::label);
+            let reason = moved.reason.map_or("other", Reason::label);
             self.0.telemetry.record_rotation(upstream, from, reason);
         }
         Some(pick)
@@ -218,6 +277,10 @@ impl Profiles {
                     reason = reason.label(),
                     "profile cooldown started or extended"
                 );
+                if let Some(cell) = pool.credentials.get(id).filter(|_| reason == Reason::Auth) {
+                    // A source may have a newer credential than the one that was refused.
+                    cell.refused.notify_one();
+                }
                 // Dashboards must not wait for the next refresh.
                 self.0.telemetry.announce_profiles();
             }

@@ -12,12 +12,16 @@ use serde_json::Value;
 use super::{client_body::ClientFault, credential::ApplyError, guard::RequestRefusal, headers, rejection::Rejection};
 use crate::{
     policy::{Class, Reason, Side, Verdict},
+    profiles::LackingProfile,
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };
 
 /// Longest `retry-after`, in seconds, for which clients wait. They ignore longer ones (anthropic-python, 2026-10).
 const RETRY_AFTER_MAX: u64 = 60;
+
+/// Profiles without a credential that a message names.
+const LACKING_SHOWN_MAX: usize = 3;
 
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
@@ -73,6 +77,16 @@ pub enum ProxyError {
     /// The exchange reached its total time limit.
     #[error("timeout: the exchange reached its total time limit")]
     Deadline,
+    /// Profiles that could serve the request have no valid credential, and all others are in cooldown.
+    #[error("no profile has a valid credential")]
+    NoCredential {
+        /// The upstream's name.
+        upstream: String,
+        /// The profiles without a credential.
+        lacking: Vec<LackingProfile>,
+        /// The reasons of the other profiles' cooldowns.
+        reasons: Vec<Reason>,
+    },
     /// Every profile that could serve the request is in cooldown.
     #[error("no profile can serve the request")]
     Exhausted {
@@ -102,6 +116,11 @@ impl ProxyError {
                 error: ApplyError::Streamed,
                 ..
             } => refused("too_large"),
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            }
+            | Self::NoCredential { .. } => Verdict::with_code(Class::Exhausted, "no_credential"),
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
             Self::LedgerAway => refused("ledger_away"),
@@ -136,9 +155,14 @@ impl ProxyError {
             },
             Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
-            Self::Exhausted { .. } => "queue",
+            Self::Exhausted { .. } | Self::NoCredential { .. } => "queue",
             _ => "request",
         }
+    }
+
+    /// Returns `true` if a profile has no credential because its source has not ended its first run.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::NoCredential { lacking, .. } if lacking.iter().any(|one| one.failure.is_none()))
     }
 
     /// Returns the status of the answer.
@@ -153,6 +177,10 @@ impl ProxyError {
                 error: ApplyError::Streamed,
                 ..
             } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unsigned { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream { error, .. } => match error.kind {
                 SendErrorKind::Io | SendErrorKind::Protocol => StatusCode::BAD_GATEWAY,
@@ -167,7 +195,7 @@ impl ProxyError {
             {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Exhausted { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Exhausted { .. } | Self::NoCredential { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -192,6 +220,10 @@ impl ProxyError {
             } => {
                 format!("the body exceeds {limit} bytes, the limit for bodies that the proxy signs")
             }
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            } => "the profile's credential has just expired; try again".to_owned(),
             Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
             Self::Rejected(rejection) => rejection.to_message(),
             Self::Upstream { upstream, error } => upstream_message(upstream, error),
@@ -211,6 +243,11 @@ impl ProxyError {
                 wait,
                 bound,
             } => exhausted_message(upstream, reasons, *wait, *bound),
+            Self::NoCredential {
+                upstream,
+                lacking,
+                reasons,
+            } => no_credential_message(upstream, lacking, reasons),
         }
     }
 
@@ -221,7 +258,7 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
             Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
-            Self::Exhausted { .. } => return "destination_unavailable",
+            Self::Exhausted { .. } | Self::NoCredential { .. } => return "destination_unavailable",
             Self::LedgerAway => return "proxy_internal_error",
             _ => {
                 return match self.status() {
@@ -336,6 +373,29 @@ fn exhausted_message(upstream: &str, reasons: &[Reason], wait: Option<Duration>,
         ),
         None => format!("upstream {upstream}: {why}; see the profiles of this upstream in the configuration"),
     }
+}
+
+/// Returns the message for a request whose profiles have no valid credential: the failed source, and what to do.
+fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[Reason]) -> String {
+    let name = |one: &LackingProfile| {
+        let (profile, source) = (&one.profile, one.source);
+        match one.failure {
+            Some(failure) => format!("profile {profile}: its {source} {failure}"),
+            None => format!("profile {profile}: its {source} has not supplied one yet"),
+        }
+    };
+    let named: Vec<String> = lacking.iter().take(LACKING_SHOWN_MAX).map(name).collect();
+    let mut message = format!("upstream {upstream}: no valid credential; {}", named.join("; "));
+    if !reasons.is_empty() {
+        let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
+        message.push_str(&format!(
+            "; the other profiles are in cooldown ({})",
+            reasons.join(", ")
+        ));
+    }
+    // The proxy has read and shown nothing of the output, so the operator must look at it.
+    message.push_str("; run the command, or ask the endpoint, as the proxy's user to see its output");
+    message
 }
 
 /// Returns the message for a failed send: the failed step, and what to check.

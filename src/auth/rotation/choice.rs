@@ -160,7 +160,8 @@ impl<'r> ProfileSelector<'r> {
 
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
-        member.is_some_and(|member| allows_model(&member.models, self.query.model))
+        self.rotation.has_credential(id, self.now)
+            && member.is_some_and(|member| allows_model(&member.models, self.query.model))
     }
 
     /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
@@ -178,7 +179,8 @@ impl<'r> ProfileSelector<'r> {
     }
 
     fn is_disabled(&self, id: ProfileId) -> bool {
-        self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
+        // A profile without a credential returns at an unknown time, like one that an operator must repair.
+        !self.rotation.has_credential(id, self.now) || self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
     }
 
     /// Returns the only profile that is not disabled, which stays usable in spite of cooldowns; `None` if there are

@@ -6,6 +6,7 @@
 
 mod choice;
 mod cooldowns;
+mod presence;
 
 use std::{
     sync::Arc,
@@ -15,6 +16,8 @@ use std::{
 use choice::ProfileSelector;
 pub use choice::{LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, Selection};
 use cooldowns::{CooldownScope, ProfileCooldowns};
+use presence::CredentialPresence;
+pub use presence::CredentialState;
 
 use crate::{
     labels::labelled_enum,
@@ -57,6 +60,8 @@ pub struct AttemptReport<'r> {
 pub struct Rotation {
     members: Vec<PoolMember>,
     cooldowns: Vec<ProfileCooldowns>,
+    /// The presence of each profile's credential.
+    presence: Vec<CredentialPresence>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
@@ -110,6 +115,7 @@ impl Rotation {
     pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
         let windows = members.iter().map(|_| ProfileCooldowns::default()).collect();
         Self {
+            presence: vec![CredentialPresence::default(); members.len()],
             members,
             cooldowns: windows,
             wait_max: wait,
@@ -124,6 +130,9 @@ impl Rotation {
             let Some(before) = same(id) else { continue };
             if let Some(known) = old.cooldowns.get(before) {
                 windows.clone_from(known);
+            }
+            if let (Some(own), Some(known)) = (self.presence.get_mut(id), old.presence.get(before)) {
+                *own = *known;
             }
             // A configured organisation takes precedence over a learned one.
             if let Some(known) = old.members.get(before).filter(|_| member.organisation.is_none()) {
@@ -179,6 +188,10 @@ impl Rotation {
         }
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
+        // Evidence about an earlier credential says nothing about the present one.
+        if self.presence.get(id)?.is_outdated(reason, report.began) {
+            return None;
+        }
         self.cooldowns
             .get_mut(id)?
             .record_failure(reason, report, now)
@@ -189,6 +202,39 @@ impl Rotation {
     pub fn clear_cooldowns(&mut self, id: ProfileId) -> bool {
         let known = self.cooldowns.get_mut(id);
         known.map(|windows| *windows = ProfileCooldowns::default()).is_some()
+    }
+
+    /// Stores the presence of a profile's credential.
+    pub fn set_credential_state(&mut self, id: ProfileId, state: CredentialState) {
+        if let Some(presence) = self.presence.get_mut(id) {
+            presence.state = state;
+        }
+    }
+
+    /// Stores that a profile has a new credential of the same account. Ends the cooldowns that concern the old one: its
+    /// limits and bills are those of the account.
+    pub fn renew_credential(&mut self, id: ProfileId, now: Instant) {
+        if let (Some(presence), Some(windows)) = (self.presence.get_mut(id), self.cooldowns.get_mut(id)) {
+            presence.note_renewal(now);
+            windows.forget_refusals();
+        }
+    }
+
+    /// Stores that a profile has another key, of an account that may be another. Ends all of its cooldowns.
+    /// `organisation` is the configured one.
+    pub fn replace_credential(&mut self, id: ProfileId, organisation: Option<&str>, now: Instant) {
+        if let (Some(presence), Some(member)) = (self.presence.get_mut(id), self.members.get_mut(id)) {
+            presence.note_replacement(now);
+            member.organisation = organisation.map(Arc::from);
+            self.clear_cooldowns(id);
+        }
+    }
+
+    /// Returns `true` if a profile has a credential that can be sent.
+    pub fn has_credential(&self, id: ProfileId, now: Instant) -> bool {
+        self.presence
+            .get(id)
+            .is_some_and(|presence| presence.state.is_valid(now))
     }
 
     /// Selects the profile of a send.
@@ -211,7 +257,7 @@ impl Rotation {
         let view = |(id, member): (ProfileId, &PoolMember)| {
             let rests = self.active_cooldowns(id, now);
             // The most severe cooldown decides.
-            let state = if rests.iter().any(|rest| rest.disables) {
+            let state = if rests.iter().any(|rest| rest.disables) || !self.has_credential(id, now) {
                 ProfileState::Disabled
             } else if rests.is_empty() {
                 ProfileState::Ready

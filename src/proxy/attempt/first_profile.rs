@@ -4,7 +4,7 @@ use tokio::time;
 
 use super::Attempts;
 use crate::{
-    auth::rotation::{ProfileId, ProfileQuery, Selection},
+    auth::rotation::{NoneAvailable, ProfileId, ProfileQuery, Selection},
     clock,
     policy::stream_timeouts::within_budget,
     proxy::{error::ProxyError, exchange_log::ExchangeLog},
@@ -46,16 +46,44 @@ pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut 
             // The cooldown is longer than this client waits: another profile must serve the request now.
             Some(Selection::Wait { id, .. }) => own = Some(id),
             Some(Selection::NoneAvailable(none)) => {
-                let wait = none
-                    .until
-                    .map(|until| until.saturating_duration_since(clock::std_now()));
-                return Err(ProxyError::Exhausted {
-                    upstream: attempts.upstream_name().to_owned(),
-                    reasons: none.reasons,
-                    wait,
-                    bound: none.is_bound,
-                });
+                let error = no_profile_error(attempts, none);
+                if !error.is_awaited() {
+                    return Err(error);
+                }
+                // At the start of the process, and after a change of its configuration, a source may still be running.
+                log.enter_queue();
+                let credentials = attempts.path.profiles.credentials();
+                let upstream = attempts.upstream_name();
+                // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+                let change = Box::pin(time::timeout_at(until, credentials.await_credential(upstream)));
+                if !change.await.unwrap_or(false) {
+                    return Err(error);
+                }
             }
         }
+    }
+}
+
+/// Returns the error for a request that no profile can serve.
+fn no_profile_error(attempts: &Attempts<'_>, none: NoneAvailable) -> ProxyError {
+    let upstream = attempts.upstream_name().to_owned();
+    let credentials = attempts.path.profiles.credentials();
+    let lacking = credentials.lacking_profiles(&upstream, &attempts.profile_query(false));
+    // A lane that is bound to a profile in cooldown could not use the others anyway.
+    if !lacking.is_empty() && (!none.is_bound || none.reasons.is_empty()) {
+        return ProxyError::NoCredential {
+            upstream,
+            lacking,
+            reasons: none.reasons,
+        };
+    }
+    let wait = none
+        .until
+        .map(|until| until.saturating_duration_since(clock::std_now()));
+    ProxyError::Exhausted {
+        upstream,
+        reasons: none.reasons,
+        wait,
+        bound: none.is_bound,
     }
 }
