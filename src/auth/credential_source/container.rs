@@ -1,6 +1,6 @@
 //! The credentials endpoint of a container on ECS or EKS, as its environment variables name it.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use http::{Uri, uri::Scheme};
 
@@ -11,13 +11,19 @@ const ECS_HOST: &str = "169.254.170.2";
 /// Hosts besides loopback that may be asked without TLS: the agents of ECS and EKS.
 const PLAIN_HOSTS: [&str; 4] = [ECS_HOST, "169.254.170.23", "[fd00:ec2::23]", "fd00:ec2::23"];
 
-/// The address of the endpoint, and its authorization token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The address of the endpoint, and its authorization token. The address is not shown: on ECS it gives access.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ContainerEndpoint {
     /// The address.
     pub uri: Uri,
     /// The token; `None` if the endpoint wants none.
     pub token: Option<ContainerToken>,
+}
+
+impl fmt::Debug for ContainerEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContainerEndpoint(***, {:?})", self.token)
+    }
 }
 
 /// The authorization token of the endpoint.

@@ -4,8 +4,10 @@
 use std::{io, time::Duration};
 
 use antiphon::{
+    auth::credential_source::SourceFailure,
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
+    profiles::LackingProfile,
     proxy::{ClientFault, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
@@ -60,6 +62,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         ("streamed", ApplyError::Streamed),
         ("elsewhere", ApplyError::WrongHost),
         ("unsignable", ApplyError::Unsignable),
+        ("awaited", ApplyError::Awaited),
     ] {
         add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
     }
@@ -69,6 +72,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         add(&format!("unbegun {}", class.label()), ProxyError::NotBegun(verdict));
     }
     exhausted(&mut add);
+    lacking(&mut add);
     unanswered(&mut add);
     errors
 }
@@ -102,6 +106,26 @@ fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
             bound,
         };
         add(&format!("exhausted {name}"), error);
+    }
+}
+
+/// Adds the error for profiles without a credential.
+fn lacking(add: &mut impl FnMut(&str, ProxyError)) {
+    for (name, failure, reasons) in [
+        ("awaited", None, vec![]),
+        ("failed", Some(SourceFailure::ExitStatus(1)), vec![Reason::RateLimit]),
+    ] {
+        let one = LackingProfile {
+            profile: "p".to_owned(),
+            source: "token_command",
+            failure,
+        };
+        let error = ProxyError::NoCredential {
+            upstream: "u".to_owned(),
+            lacking: vec![one],
+            reasons,
+        };
+        add(&format!("no credential {name}"), error);
     }
 }
 

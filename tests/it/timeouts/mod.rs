@@ -9,6 +9,7 @@ pub(crate) mod decision_stories;
 pub(crate) mod decision_table;
 pub(crate) mod exchange_timeouts;
 pub(crate) mod profile_choice;
+pub(crate) mod renewals;
 pub(crate) mod rotation;
 pub(crate) mod rotation_stories;
 pub(crate) mod sdk_on_paused_time;
