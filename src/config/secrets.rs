@@ -109,7 +109,7 @@ fn is_service_secret(key: &str) -> bool {
 pub(super) fn escape_references(value: &mut Value, schema: &Json) {
     match value {
         Value::String(text) if schema.get("writeOnly").is_none() && schema.get(AS_WRITTEN).is_none() => {
-            *text = text.replace("${", "$${")
+            *text = text.replace("${", "$${");
         }
         Value::Array(items) => {
             let schema = schema.get("items").unwrap_or(&Json::Null);

@@ -385,17 +385,18 @@ fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[
         }
     };
     let named: Vec<String> = lacking.iter().take(LACKING_SHOWN_MAX).map(name).collect();
-    let mut message = format!("upstream {upstream}: no valid credential; {}", named.join("; "));
-    if !reasons.is_empty() {
+    let others = if reasons.is_empty() {
+        String::new()
+    } else {
         let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
-        message.push_str(&format!(
-            "; the other profiles are in cooldown ({})",
-            reasons.join(", ")
-        ));
-    }
-    // The proxy has read and shown nothing of the output, so the operator must look at it.
-    message.push_str("; run the command, or ask the endpoint, as the proxy's user to see its output");
-    message
+        format!("; the other profiles are in cooldown ({})", reasons.join(", "))
+    };
+    // The proxy shows nothing of the output, so the operator must look at it.
+    format!(
+        "upstream {upstream}: no valid credential; {}{others}; run the command, or ask the endpoint, as the proxy's user \
+         to see its output",
+        named.join("; ")
+    )
 }
 
 /// Returns the message for a failed send: the failed step, and what to check.

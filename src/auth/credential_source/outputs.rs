@@ -137,12 +137,11 @@ fn whole_number(value: &Value) -> Option<u64> {
 /// Parses an RFC 3339 date with any offset, as time since 1970. A date without an offset is not exact.
 fn parse_date(text: &str) -> Option<Duration> {
     let text = text.trim().to_ascii_uppercase();
-    let (local, offset) = match text.strip_suffix('Z') {
-        Some(local) => (local, None),
-        None => {
-            let (local, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
-            (local, Some(offset))
-        }
+    let (local, offset) = if let Some(local) = text.strip_suffix('Z') {
+        (local, None)
+    } else {
+        let (local, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
+        (local, Some(offset))
     };
     let local = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
     let local = local.duration_since(UNIX_EPOCH).ok()?;
@@ -210,20 +209,24 @@ mod tests {
                 r#"{"kind":"ExecCredential","status":{"clientCertificateData":"x"}}"#,
                 Err(SourceFailure::Unreadable),
             ),
+            (
+                r#"{"token":"t","expires_in":18446744073709551615}"#,
+                Ok(Some(u64::MAX - NOW.as_secs())),
+            ),
             (r#"{"token":"t","expires_at":1767225600}"#, Err(SourceFailure::Expired)),
             (r#"{"token":"t","expires_in":0}"#, Err(SourceFailure::Expired)),
             (r#"{"token":""}"#, Err(SourceFailure::Unreadable)),
             (r#"{"token":7}"#, Err(SourceFailure::Unreadable)),
             (r#"{"token":"a b"}"#, Err(SourceFailure::Unreadable)),
             (r#"{"token":"#, Err(SourceFailure::Unreadable)),
-            (r#"{}"#, Err(SourceFailure::Unreadable)),
+            ("{}", Err(SourceFailure::Unreadable)),
             ("", Err(SourceFailure::Unreadable)),
             ("\n", Err(SourceFailure::Unreadable)),
             ("one\ntwo\n", Err(SourceFailure::Unreadable)),
             ("ERROR: (gcloud) not logged in", Err(SourceFailure::Unreadable)),
         ] {
             let read = parse_token_output(output.as_bytes(), NOW);
-            let life = read.map(|found| found.expires_at.map(|end| (end - NOW).as_secs()));
+            let life = read.map(|found| found.expires_at.map(|end| end.saturating_sub(NOW).as_secs()));
             assert_eq!(life, wanted, "{output}");
         }
         assert_eq!(parse_token_output(b"\xff\xfe", NOW), Err(SourceFailure::Unreadable));

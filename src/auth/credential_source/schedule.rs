@@ -8,6 +8,8 @@ pub const TOKEN_REFRESH: Duration = Duration::from_secs(45 * 60);
 const LEAD_MIN: Duration = Duration::from_secs(5 * 60);
 /// Shortest time between two runs of a source.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Longest time between two runs of a source.
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Delay after the first failure in a row, doubled after each further one.
 const FAILURE_FIRST: Duration = Duration::from_secs(5);
 const FAILURE_MAX: Duration = Duration::from_secs(5 * 60);
@@ -26,7 +28,8 @@ impl RefreshClock {
     pub fn delay_for_life(life: Option<Duration>, interval: Duration) -> Duration {
         let Some(life) = life else { return interval };
         let lead = (life / 5).max(LEAD_MIN.min(life / 2));
-        life.saturating_sub(lead).max(INTERVAL_MIN)
+        // Limited, since a source may name an end that no clock reaches.
+        life.saturating_sub(lead).clamp(INTERVAL_MIN, INTERVAL_MAX)
     }
 
     /// Counts a success, and returns the delay to the next run.
@@ -61,6 +64,8 @@ mod tests {
             (Some(1500), 1200),
             (Some(3600), 2880),
             (Some(43_200), 34_560),
+            (Some(172_800), 86_400),
+            (Some(u64::MAX), 86_400),
         ] {
             let life = life.map(Duration::from_secs);
             let delay = RefreshClock::default().record_success(life, interval);

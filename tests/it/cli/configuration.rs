@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use antiphon::{
     auth::{
-        Credential, CredentialSource, Profile, Secret,
+        Credential, CredentialSource, CredentialSources, Profile, Secret,
         credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
     },
     config::{ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
@@ -705,101 +705,93 @@ aws_secret_access_key_file = "/run/secrets/canary-key"
 aws_session_token_file = "/run/secrets/canary-session"
 "#;
 
-#[test]
-fn credentials_that_change_have_sources() {
-    let container = [
-        (
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "http://169.254.170.23/v1/canary-uri",
-        ),
-        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "canary-token"),
-        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/var/run/token"),
-    ];
-    let variables: Vec<(&str, &str)> = FIRST.iter().chain(&container).copied().collect();
-    let loaded = with(Some(SOURCES), &Flags::default(), &variables).unwrap();
-    let config = &loaded.config;
-    let source = |upstream: &str, profile: &str| config.credential_sources[upstream].get(profile).cloned();
+/// Variables of a container on EKS.
+const CONTAINER: &[(&str, &str)] = &[
+    (
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "http://169.254.170.23/v1/canary-uri",
+    ),
+    ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "canary-token"),
+    ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/var/run/token"),
+    ("FIRST", "canary-first"),
+];
+
+/// Returns the sources of [`SOURCES`]: upstream, profile and source.
+fn wanted_sources() -> Vec<(&'static str, &'static str, CredentialSource)> {
     let command = |words: &[&str]| CommandLine {
         program: words[0].to_owned(),
         arguments: words[1..].iter().map(ToString::to_string).collect(),
+    };
+    let token = |words: &[&str], minutes: u64| CredentialSource::Token {
+        command: command(words),
+        refresh: Duration::from_secs(60 * minutes),
     };
     let scope = |region: &str| AwsScope {
         region: region.to_owned(),
         service: "bedrock".to_owned(),
     };
+    let file = |(name, part): &(&str, SecretPart)| SecretFile {
+        path: Path::new("/run/secrets").join(name),
+        part: *part,
+    };
     let files = |files: &[(&str, SecretPart)]| CredentialSource::Files {
-        files: files
-            .iter()
-            .map(|(name, part)| SecretFile {
-                path: Path::new("/run/secrets").join(name),
-                part: *part,
-            })
-            .collect(),
+        files: files.iter().map(file).collect(),
         poll: Duration::from_secs(5),
     };
-    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    for (upstream, profile, wanted) in [
+    let process = CredentialSource::AwsProcess {
+        command: command(&["aws", "canary-first"]),
+        scope: scope("us-east-1"),
+    };
+    let container = CredentialSource::AwsContainer {
+        endpoint: ContainerEndpoint {
+            uri: "http://169.254.170.23/v1/canary-uri".parse().unwrap(),
+            token: Some(ContainerToken::File("/var/run/token".into())),
+        },
+        scope: scope("eu-central-1"),
+    };
+    let keys = [
+        ("canary-key", SecretPart::AwsSecretKey),
+        ("canary-session", SecretPart::AwsSessionToken),
+    ];
+    vec![
         (
             "vertex",
             "cloud",
-            Some(CredentialSource::Token {
-                command: command(&["gcloud", "--account=canary-first", "${x}", ""]),
-                refresh: minutes(45),
-            }),
+            token(&["gcloud", "--account=canary-first", "${x}", ""], 45),
         ),
-        (
-            "vertex",
-            "other",
-            Some(CredentialSource::Token {
-                command: command(&["vault"]),
-                refresh: minutes(10),
-            }),
-        ),
-        ("vertex", "file", Some(files(&[("canary-file", SecretPart::Whole)]))),
-        ("vertex", "fixed", None),
-        (
-            "bedrock",
-            "process",
-            Some(CredentialSource::AwsProcess {
-                command: command(&["aws", "canary-first"]),
-                scope: scope("us-east-1"),
-            }),
-        ),
-        (
-            "bedrock",
-            "container",
-            Some(CredentialSource::AwsContainer {
-                endpoint: ContainerEndpoint {
-                    uri: "http://169.254.170.23/v1/canary-uri".parse().unwrap(),
-                    token: Some(ContainerToken::File("/var/run/token".into())),
-                },
-                scope: scope("eu-central-1"),
-            }),
-        ),
-        (
-            "bedrock",
-            "files",
-            Some(files(&[
-                ("canary-key", SecretPart::AwsSecretKey),
-                ("canary-session", SecretPart::AwsSessionToken),
-            ])),
-        ),
-    ] {
-        assert!(
-            source(upstream, profile) == wanted,
-            "{upstream} {profile}: {:?}",
-            source(upstream, profile)
-        );
+        ("vertex", "other", token(&["vault"], 10)),
+        ("vertex", "file", files(&[("canary-file", SecretPart::Whole)])),
+        ("bedrock", "process", process),
+        ("bedrock", "container", container),
+        ("bedrock", "files", files(&keys)),
+    ]
+}
+
+#[test]
+fn credentials_that_change_have_sources() {
+    let config = with(Some(SOURCES), &Flags::default(), CONTAINER).unwrap().config;
+    let mut wanted = CredentialSources::new();
+    for (upstream, profile, source) in wanted_sources() {
+        wanted
+            .entry(upstream.to_owned())
+            .or_default()
+            .insert(profile.to_owned(), source);
     }
+    assert!(config.credential_sources == wanted, "{:?}", config.credential_sources);
+    let still = with(Some(&SOURCES.replace("5s", "0s")), &Flags::default(), CONTAINER).unwrap();
+    assert!(!still.config.credential_sources["vertex"].contains_key("file"));
+}
+
+#[test]
+fn the_words_of_a_command_are_printed_as_they_were_written() {
+    let loaded = with(Some(SOURCES), &Flags::default(), CONTAINER).unwrap();
     let printed = loaded.to_toml().unwrap();
     let shown = format!("{loaded:?}{printed}").replace("/run/secrets/canary-", "");
     assert!(!shown.contains("canary"), "{shown}");
     assert!(printed.contains(r#""--account=${FIRST}", "$${x}""#), "{printed}");
-    let again = with(Some(&printed), &Flags::default(), &variables).unwrap();
-    assert_eq!(again.config.credential_sources, config.credential_sources);
+    let again = with(Some(&printed), &Flags::default(), CONTAINER).unwrap();
+    assert_eq!(again.config.credential_sources, loaded.config.credential_sources);
     assert_eq!(again.to_toml().unwrap(), printed);
-    let still = with(Some(&SOURCES.replace("5s", "0s")), &Flags::default(), &variables).unwrap();
-    assert!(still.config.credential_sources["vertex"].get("file").is_none());
 }
 
 #[test]

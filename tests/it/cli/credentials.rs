@@ -154,70 +154,34 @@ async fn a_token_is_renewed_before_its_end_and_a_reload_keeps_it() {
     process.stop().await;
 }
 
+/// Name, text of a program or else its words, part of the message, and label of the failure.
+#[rustfmt::skip]
+const FAILURES: &[(&str, Result<&str, &str>, &str, &str)] = &[
+    ("exits", Ok("echo canary; echo canary >&2; exit 3"), "failed with exit status 3", "exit_status"),
+    ("killed", Ok("echo canary; kill -9 $$"), "was ended by a signal", "signal"),
+    ("rubbish", Ok("echo canary is not logged in"), "no credential in a known format", "unreadable"),
+    ("prints-10-mb", Err(r#""head", "-c", "10000000", "/dev/zero""#), "supplied more than 65536 bytes", "too_long"),
+    ("silent", Err(r#""true""#), "no credential in a known format", "unreadable"),
+    ("nowhere", Err(r#""/nowhere/program""#), "could not be started", "not_started"),
+    // No shell looks at the words.
+    ("words", Err(r#""echo", "$(echo x)""#), "no credential in a known format", "unreadable"),
+    ("old", Err(r#""echo", "{\"token\":\"${WORD}\",\"expires_at\":1}""#), "had already expired", "expired"),
+];
+
 #[tokio::test]
 async fn a_program_that_supplies_no_token_is_named_and_its_output_is_not_shown() {
     let provider = Upstream::ok().await;
     let folder = Install::new("");
-    let script = |name: &str, text: &str| format!("{:?}", program(folder.state(), name, text));
-    let rows = [
-        (
-            "exits",
-            script("exits", "echo canary; echo canary >&2; exit 3"),
-            "failed with exit status 3",
-            "exit_status",
-        ),
-        (
-            "killed",
-            script("killed", "echo canary; kill -9 $$"),
-            "was ended by a signal",
-            "signal",
-        ),
-        (
-            "prints-10-mb",
-            r#""head", "-c", "10000000", "/dev/zero""#.to_owned(),
-            "supplied more than 65536 bytes",
-            "too_long",
-        ),
-        (
-            "rubbish",
-            script("rubbish", "echo canary is not logged in"),
-            "no credential in a known format",
-            "unreadable",
-        ),
-        (
-            "silent",
-            r#""true""#.to_owned(),
-            "no credential in a known format",
-            "unreadable",
-        ),
-        (
-            "nowhere",
-            r#""/nowhere/program""#.to_owned(),
-            "could not be started",
-            "not_started",
-        ),
-        // No shell looks at the words.
-        (
-            "words",
-            r#""echo", "$(echo x)""#.to_owned(),
-            "no credential in a known format",
-            "unreadable",
-        ),
-        (
-            "old",
-            r#""echo", "{\"token\":\"canary\",\"expires_at\":1}""#.to_owned(),
-            "had already expired",
-            "expired",
-        ),
-    ];
-    // Written by a variable, so that the canary is in the configuration's file only by its name.
-    let tables = rows.iter().map(|(name, command, ..)| {
-        let command = command.replace(CANARY, "${WORD}");
-        table(name, "anthropic", &provider, &format!("token_command = [{command}]"))
+    let tables = FAILURES.iter().map(|(name, command, ..)| {
+        let words = match command {
+            Ok(text) => format!("{:?}", program(folder.state(), name, text)),
+            Err(words) => (*words).to_owned(),
+        };
+        table(name, "anthropic", &provider, &format!("token_command = [{words}]"))
     });
     let install = Install::new(&tables.collect::<String>());
     let process = install.start_with(&[("ANTIPHON_LOG", "trace"), ("WORD", CANARY)]).await;
-    for (name, _, message, label) in &rows {
+    for (name, _, message, label) in FAILURES {
         let (status, text) = ask(&process, name).await;
         assert_eq!(status, 503, "{name}: {text}");
         for part in [*message, "profile p", "token_command", "run the command"] {
@@ -225,11 +189,8 @@ async fn a_program_that_supplies_no_token_is_named_and_its_output_is_not_shown()
         }
         assert!(!text.contains(CANARY), "{name}: {text}");
         let row = row(&process, name).await;
-        assert_eq!(
-            (&row["state"], &row["credential"]["last_failure"]),
-            (&json!("disabled"), &json!(label)),
-            "{name}"
-        );
+        let failed = (&row["state"], &row["credential"]["last_failure"]);
+        assert_eq!(failed, (&json!("disabled"), &json!(label)), "{name}");
     }
     assert!(provider.requests().is_empty());
     is_silent(&process).await;
@@ -256,7 +217,7 @@ async fn a_program_that_hangs_ends_with_the_proxy_and_with_its_own_programs() {
     let id = async |process: &Process, name: &str| {
         let path = format!("{}.{name}", hangs.display());
         until("a process id", async || {
-            assert_eq!(admin(process, "/health").await.is_empty(), false);
+            assert!(!admin(process, "/health").await.is_empty());
             fs::read_to_string(&path).ok()?.trim().parse::<u32>().ok()
         })
         .await
@@ -274,8 +235,30 @@ async fn a_program_that_hangs_ends_with_the_proxy_and_with_its_own_programs() {
     until("the end of both", async || (!ids.iter().any(runs_still)).then_some(())).await;
 }
 
+/// Starts a proxy whose key is in this file.
+async fn start_with_file(provider: &Upstream, key: &Path) -> Process {
+    let profile = table("work", "anthropic", provider, &format!("api_key_file = {key:?}"));
+    let install = Install::new(&format!("[server]\nsecret_poll = \"100ms\"\n{profile}"));
+    install.start_with(&[("ANTIPHON_LOG", "trace")]).await
+}
+
+/// Sends a request. Returns its status and its key.
+async fn key_used(process: &Process, provider: &Upstream) -> (u16, String) {
+    let status = ask(process, "work").await.0;
+    (status, sent(provider).pop().unwrap())
+}
+
+/// Waits until the log has `count` lines with `text`.
+async fn until_logged(process: &Process, text: &str, count: usize) {
+    until(text, async || {
+        row(process, "work").await;
+        (process.log().iter().filter(|line| line.contains(text)).count() == count).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
-async fn a_file_is_used_when_its_content_changes_and_an_unusable_one_keeps_the_old_key() {
+async fn a_changed_file_is_another_key_without_cooldowns() {
     let provider = Upstream::answering_each([FINE, FINE, REFUSED, FINE].map(Into::into)).await;
     let folder = Install::new("");
     let at = |name: &str| folder.state().join(name);
@@ -286,71 +269,60 @@ async fn a_file_is_used_when_its_content_changes_and_an_unusable_one_keeps_the_o
     }
     symlink("..v1", at("..data")).unwrap();
     symlink("..data/key", at("key")).unwrap();
-    let config = format!(
-        "[server]\nsecret_poll = \"100ms\"\n{}",
-        table(
-            "work",
-            "anthropic",
-            &provider,
-            &format!("api_key_file = {:?}", at("key"))
-        )
-    );
-    let install = Install::new(&config);
-    let process = install.start_with(&[("ANTIPHON_LOG", "trace")]).await;
-    let last = async |process: &Process| {
-        let status = ask(process, "work").await.0;
-        (status, sent(&provider).pop().unwrap())
-    };
-    assert_eq!(last(&process).await, (200, "canary-a".to_owned()));
+    let process = start_with_file(&provider, &at("key")).await;
+    assert_eq!(key_used(&process, &provider).await, (200, "canary-a".to_owned()));
     assert_eq!(row(&process, "work").await["credential"]["source"], "file");
     symlink("..v2", at("..new")).unwrap();
     fs::rename(at("..new"), at("..data")).unwrap();
-    let logged = |process: &Process, text: &str| process.log().iter().filter(|line| line.contains(text)).count();
-    let news = "the new key is used";
-    until("the first new key", async || {
-        row(&process, "work").await;
-        (logged(&process, news) == 1).then_some(())
-    })
-    .await;
-    assert_eq!(last(&process).await, (200, "canary-b".to_owned()));
-
-    // A refused key cools down. Another key has no cooldown.
-    assert_eq!(last(&process).await.0, 401);
+    until_logged(&process, "the new key is used", 1).await;
+    assert_eq!(key_used(&process, &provider).await, (200, "canary-b".to_owned()));
+    // As Vault and editors replace a file.
+    assert_eq!(key_used(&process, &provider).await.0, 401);
     assert_eq!(row(&process, "work").await["rests"][0]["reason"], "auth");
     fs::write(at("next"), "canary-c\n").unwrap();
     fs::rename(at("next"), at("key")).unwrap();
-    until("the second new key", async || {
-        row(&process, "work").await;
-        (logged(&process, news) == 2).then_some(())
-    })
-    .await;
+    until_logged(&process, "the new key is used", 2).await;
     assert_eq!(row(&process, "work").await["rests"], json!([]));
-    assert_eq!(last(&process).await, (200, "canary-c".to_owned()));
+    assert_eq!(key_used(&process, &provider).await, (200, "canary-c".to_owned()));
+    is_silent(&process).await;
+    process.stop().await;
+}
 
+#[tokio::test]
+async fn an_unusable_file_keeps_the_old_key_and_is_logged_once() {
+    let provider = Upstream::ok().await;
+    let folder = Install::new("");
+    let key = folder.state().join("key");
+    fs::write(&key, "canary-a").unwrap();
+    let process = start_with_file(&provider, &key).await;
     let change = |step: usize| match step {
-        0 => fs::write(at("key"), "\n"),
-        1 => fs::remove_file(at("key")),
-        2 => fs::write(at("key"), "canary with spaces"),
-        _ => fs::remove_file(at("key")).and_then(|()| fs::create_dir(at("key"))),
+        0 => fs::write(&key, "\n"),
+        1 => fs::remove_file(&key),
+        2 => fs::write(&key, "canary with spaces"),
+        3 => fs::remove_file(&key).and_then(|()| fs::create_dir(&key)),
+        _ => fs::remove_dir(&key).and_then(|()| fs::write(&key, vec![b'x'; 70_000])),
     };
-    for (step, reason) in ["is empty", "does not exist", "contains spaces", "not a regular file"]
-        .into_iter()
-        .enumerate()
-    {
+    let reasons = [
+        "is empty",
+        "does not exist",
+        "contains spaces",
+        "not a regular file",
+        "is too long",
+    ];
+    for (step, reason) in reasons.into_iter().enumerate() {
         change(step).unwrap();
-        until(reason, async || {
-            assert_eq!(last(&process).await, (200, "canary-c".to_owned()), "{reason}");
-            (logged(&process, reason) == 1).then_some(())
-        })
-        .await;
+        until_logged(&process, reason, 1).await;
+        assert_eq!(
+            key_used(&process, &provider).await,
+            (200, "canary-a".to_owned()),
+            "{reason}"
+        );
     }
-    assert_eq!(logged(&process, "the old key stays"), 4);
-    fs::remove_dir(at("key")).unwrap();
-    fs::write(at("key"), "canary-d").unwrap();
-    until("the last key", async || {
-        (last(&process).await.1 == "canary-d").then_some(())
-    })
-    .await;
+    fs::write(&key, "canary-a").unwrap();
+    until_logged(&process, "can be read again", 1).await;
+    fs::write(&key, "canary-b").unwrap();
+    until_logged(&process, "the new key is used", 1).await;
+    assert_eq!(key_used(&process, &provider).await, (200, "canary-b".to_owned()));
     is_silent(&process).await;
     process.stop().await;
 }
