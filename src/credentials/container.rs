@@ -35,9 +35,9 @@ impl ContainerFetcher {
         let token = match &self.endpoint.token {
             None => return Ok(request),
             Some(ContainerToken::Text(token)) => token.clone(),
-            Some(ContainerToken::File(path)) => read_secret(path).await.map_err(|_| SourceFailure::TokenFile)?,
+            Some(ContainerToken::File(path)) => read_secret(path).await.map_err(|_| SourceFailure::EndpointToken)?,
         };
-        let mut value = HeaderValue::from_str(token.reveal()).map_err(|_| SourceFailure::TokenFile)?;
+        let mut value = HeaderValue::from_str(token.reveal()).map_err(|_| SourceFailure::EndpointToken)?;
         value.set_sensitive(true);
         fields.insert(AUTHORIZATION, value);
         Ok(request)

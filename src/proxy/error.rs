@@ -86,6 +86,8 @@ pub enum ProxyError {
         lacking: Vec<LackingProfile>,
         /// The reasons of the other profiles' cooldowns.
         reasons: Vec<Reason>,
+        /// Time until the first of these cooldowns ends. `None` if that is not known.
+        wait: Option<Duration>,
     },
     /// Every profile that could serve the request is in cooldown.
     #[error("no profile can serve the request")]
@@ -247,6 +249,7 @@ impl ProxyError {
                 upstream,
                 lacking,
                 reasons,
+                wait: _,
             } => no_credential_message(upstream, lacking, reasons),
         }
     }
@@ -313,7 +316,7 @@ impl ProxyError {
         if matches!(self, Self::LedgerAway) {
             fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
         }
-        if let Self::Exhausted { wait: Some(wait), .. } = self {
+        if let Self::Exhausted { wait: Some(wait), .. } | Self::NoCredential { wait: Some(wait), .. } = self {
             // Rounded up: a retry a moment too early would fail again.
             let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
             fields.insert(RETRY_AFTER, seconds.into());

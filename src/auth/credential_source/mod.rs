@@ -209,9 +209,9 @@ pub enum SourceFailure {
     /// The endpoint answered with this status.
     #[error("got status {0} from its endpoint")]
     HttpStatus(u16),
-    /// The file with the authorization token of the endpoint cannot be used.
-    #[error("could not read the token file of its endpoint")]
-    TokenFile,
+    /// The authorization token of the endpoint, or its file, cannot be used.
+    #[error("could not use the authorization token of its endpoint")]
+    EndpointToken,
 }
 
 impl SourceFailure {
@@ -227,7 +227,7 @@ impl SourceFailure {
             Self::Expired => "expired",
             Self::Unreachable => "unreachable",
             Self::HttpStatus(_) => "http_status",
-            Self::TokenFile => "token_file",
+            Self::EndpointToken => "endpoint_token",
         }
     }
 }

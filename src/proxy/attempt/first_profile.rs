@@ -69,17 +69,18 @@ fn no_profile_error(attempts: &Attempts<'_>, none: NoneAvailable) -> ProxyError 
     let upstream = attempts.upstream_name().to_owned();
     let credentials = attempts.path.profiles.credentials();
     let lacking = credentials.lacking_profiles(&upstream, &attempts.profile_query(false));
+    let wait = none
+        .until
+        .map(|until| until.saturating_duration_since(clock::std_now()));
     // A lane that is bound to a profile in cooldown could not use the others anyway.
     if !lacking.is_empty() && (!none.is_bound || none.reasons.is_empty()) {
         return ProxyError::NoCredential {
             upstream,
             lacking,
             reasons: none.reasons,
+            wait,
         };
     }
-    let wait = none
-        .until
-        .map(|until| until.saturating_duration_since(clock::std_now()));
     ProxyError::Exhausted {
         upstream,
         reasons: none.reasons,

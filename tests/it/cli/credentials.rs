@@ -237,7 +237,12 @@ async fn a_program_that_hangs_ends_with_the_proxy_and_with_its_own_programs() {
 
 /// Starts a proxy whose key is in this file.
 async fn start_with_file(provider: &Upstream, key: &Path) -> Process {
-    let profile = table("work", "anthropic", provider, &format!("api_key_file = {key:?}"));
+    let profile = table(
+        "work",
+        "anthropic",
+        provider,
+        &format!("api_key_file = \"{}\"", key.display()),
+    );
     let install = Install::new(&format!("[server]\nsecret_poll = \"100ms\"\n{profile}"));
     install.start_with(&[("ANTIPHON_LOG", "trace")]).await
 }

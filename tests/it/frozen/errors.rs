@@ -111,9 +111,10 @@ fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
 
 /// Adds the error for profiles without a credential.
 fn lacking(add: &mut impl FnMut(&str, ProxyError)) {
-    for (name, failure, reasons) in [
-        ("awaited", None, vec![]),
-        ("failed", Some(SourceFailure::ExitStatus(1)), vec![Reason::RateLimit]),
+    let failure = Some(SourceFailure::ExitStatus(1));
+    for (name, failure, reasons, wait) in [
+        ("awaited", None, vec![], None),
+        ("failed", failure, vec![Reason::RateLimit], Some(Duration::from_secs(9))),
     ] {
         let one = LackingProfile {
             profile: "p".to_owned(),
@@ -124,6 +125,7 @@ fn lacking(add: &mut impl FnMut(&str, ProxyError)) {
             upstream: "u".to_owned(),
             lacking: vec![one],
             reasons,
+            wait,
         };
         add(&format!("no credential {name}"), error);
     }
