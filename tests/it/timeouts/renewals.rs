@@ -21,14 +21,19 @@ use antiphon::{
 use tokio::time::Instant;
 
 use crate::support::{
-    pool::{CANARY, MESSAGES, UNKNOWN, ask, body, cooldowns, fine, key, limited, of_session, pooled, profile, view},
-    still::{World, error, secs},
+    pool::{
+        CANARY, MESSAGES, UNKNOWN, ask, body, cooldowns, fine, key, limited, of_session, pooled, profile, strangers,
+        view,
+    },
+    still::{World, error, secs, wait},
     wire::spawn,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Error of a missing permission.
 const FORBIDDEN: &str = r#"{"type":"error","error":{"type":"permission_error","message":"no"}}"#;
+/// Error of an account without credit.
+const BILLED: &str = r#"{"type":"error","error":{"type":"billing_error","message":"no credit"}}"#;
 /// The upstream of these tests.
 const UPSTREAM: &str = "anthropic";
 
@@ -213,7 +218,7 @@ async fn a_renewal_ends_the_cooldowns_of_the_token_but_not_those_of_the_account(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_token_is_renewed_early_and_old_evidence_does_not_count_against_the_new_one() {
+async fn a_refused_token_is_renewed_early() {
     let script = Script::new(&[(0, Ok(Some(HOUR)))]);
     let world = world(&script, "b");
     world.until(secs(300)).await;
@@ -228,6 +233,66 @@ async fn a_refused_token_is_renewed_early_and_old_evidence_does_not_count_agains
     assert_eq!((script.runs(), cooldowns(&world, UPSTREAM, "a").len()), (2, 0));
     world.until(secs(362)).await;
     assert_eq!((script.runs(), cooldowns(&world, UPSTREAM, "a").len()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_old_token_does_not_count_against_the_new_one() {
+    let script = Script::new(&[(0, Ok(Some(HOUR)))]);
+    let world = world(&script, "b");
+    world.until(secs(2870)).await;
+    // The answer comes when the token has been renewed.
+    world.script([vec![wait(20)], error(401, &[], UNKNOWN)].concat());
+    assert_eq!(reached(&world, 0).await, (200, "1b".to_owned()));
+    assert_eq!((script.runs(), cooldowns(&world, UPSTREAM, "a").len()), (2, 0));
+    assert_eq!(reached(&world, 1).await, (200, "2".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_key_has_no_cooldown_and_no_learned_organisation() {
+    let world = World::with(|builder| pooled(builder, &strangers("ab")));
+    world.otherwise(|_| error(200, &[("anthropic-organization-id", "org-1")], "{}"));
+    assert_eq!(reached(&world, 0).await, (200, "a".to_owned()));
+    world.script(limited("7200"));
+    assert_eq!(reached(&world, 0).await, (200, "ab".to_owned()));
+    let status = view(&world, UPSTREAM, "a");
+    assert_eq!(
+        (status.cooldowns.len(), status.organisation.as_deref()),
+        (1, Some("org-1"))
+    );
+    let replace = |text: &str| {
+        let key = Credential::Key(Secret::new(format!("{CANARY}{text}")));
+        world.shared.profiles.credentials().replace_credential(UPSTREAM, 0, key);
+    };
+    replace("c");
+    let status = view(&world, UPSTREAM, "a");
+    assert_eq!((status.cooldowns.len(), status.organisation), (0, None));
+    assert_eq!(reached(&world, 1).await, (200, "c".to_owned()));
+    // What the old key was refused for does not concern the new one.
+    world.script([vec![wait(20)], error(402, &[], BILLED)].concat());
+    let (answer, ()) = tokio::join!(reached(&world, 2), async {
+        tokio::time::sleep(secs(10)).await;
+        replace("d");
+    });
+    assert_eq!(answer.0, 200);
+    assert_eq!(view(&world, UPSTREAM, "a").state, ProfileState::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_names_missing_credentials_and_the_cooldowns_of_the_others() {
+    let script = Script::new(&[(0, Err(SourceFailure::NotStarted))]);
+    let world = world(&script, "b");
+    world.settle().await;
+    world.script(error(402, &[], BILLED));
+    assert_eq!(reached(&world, 0).await, (402, "b".to_owned()));
+    let answer = world.ask(ask("s", 1)).await;
+    assert_eq!(answer.status(), 503);
+    for part in [
+        "profile a: its token_command could not be started",
+        "in cooldown (billing)",
+    ] {
+        assert!(answer.text().contains(part), "{}", answer.text());
+    }
+    assert!(answer.header("retry-after").is_some());
 }
 
 #[tokio::test(start_paused = true)]
