@@ -11,6 +11,7 @@ pub use ledger_store::LedgerStore;
 
 use crate::{
     callers::Callers,
+    credentials::{EndpointClient, RenewalTasks},
     late::{LateSettings, LateStore, LateWorker},
     ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
@@ -186,6 +187,9 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
+    let endpoint_client = EndpointClient::new(&parts.shared.profiles, &parts.upstream, &tasks)?;
+    // Background tasks of the data path: running exchanges need fresh credentials until the end of the drain.
+    let renewals = RenewalTasks::start(&parts.shared.profiles, &endpoint_client, &tasks, None);
     let telemetry = parts.shared.telemetry.clone();
     record_connects(&sender, &telemetry);
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
@@ -215,6 +219,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         drain_timeout,
         background_work,
         proxy,
+        renewals,
         telemetry,
         upstream: parts.upstream,
     })
@@ -231,6 +236,8 @@ pub struct RunningProxy {
     drain_timeout: Duration,
     background_work: RunningBackgroundWork,
     proxy: Proxy,
+    /// Tasks that keep the credentials of the present configuration fresh.
+    renewals: RenewalTasks,
     telemetry: Telemetry,
     /// Settings of the current HTTP client towards providers.
     upstream: UpstreamSettings,
@@ -247,12 +254,15 @@ impl RunningProxy {
         upstream: UpstreamSettings,
         profiles: Profiles,
     ) -> Result<(), rustls::Error> {
+        let endpoint_client = EndpointClient::new(&profiles, &upstream, &self.tasks)?;
         // A new client would drop the pool of open connections.
         let is_same = upstream == self.upstream;
         let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
         let sender = sender
             .transpose()?
             .inspect(|sender| record_connects(sender, &self.telemetry));
+        // The last step that could fail is done: the tasks of the old configuration may end.
+        self.renewals = RenewalTasks::start(&profiles, &endpoint_client, &self.tasks, Some(&self.renewals));
         self.proxy.reload_settings(ProxyReload {
             routes,
             settings,

@@ -28,6 +28,7 @@
 //! | `recall` | pinned answers, appended late results, client results and carried values, in memory and in the ledger |
 //! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
 //! | `server` | listeners, limits, owned tasks, drain |
+//! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
 //! | `ledger_api` | `/ledger/v1`: tool services post results, their owners read them |
 //! | `proxy` | the life of one exchange, top to bottom |
 //! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
@@ -51,6 +52,7 @@
 //! * Imports go up the map only; no room but `app`, `demo` and `cli` imports `config`.
 //! * Only an observation on an exchange's own connection to the provider affects a profile or an endpoint. Only the six
 //!   classes with a [`Reason`](policy::Reason) put a profile into cooldown. Each attempt is reported once.
+//! * A profile without a valid credential is not chosen. That is no cooldown, and an expired credential is never sent.
 //! * A path that uses no model changes no profile and no breaker. A text affects a profile only as one of the
 //!   provider's whole sentences: the client may have written any other text.
 //! * Time is a parameter: `policy` and `auth` never read it. Only `clock` reads the system's clocks.
@@ -86,6 +88,8 @@
 //! * Why did a request lose its `previous_response_id`? `proxy/response_chain.rs`, `wire/item_chain.rs`.
 //! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`,
 //!   `proxy/signature.rs`.
+//! * When is a credential renewed? `auth/credential_source`, then `credentials`. Which one is in use?
+//!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
 //!   `ledger/sqlite`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
@@ -108,6 +112,8 @@ pub mod clock;
 #[cfg(feature = "server")]
 pub mod config;
 pub mod conversation;
+#[cfg(feature = "server")]
+pub mod credentials;
 #[cfg(feature = "server")]
 pub mod demo;
 mod digest;

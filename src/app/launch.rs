@@ -67,7 +67,13 @@ pub async fn launch_proxy(
     // Before any part takes its own handle: a handle made earlier would send no traces.
     let (telemetry, traces) = telemetry.with_traces(config.traces);
     let names = config.upstreams.iter().map(|upstream| upstream.name.as_str());
-    let profiles = Profiles::new(names, config.profiles, &config.proxy.rotation, telemetry.clone());
+    let profiles = Profiles::with_sources(
+        names,
+        config.profiles,
+        &config.credential_sources,
+        &config.proxy.rotation,
+        telemetry.clone(),
+    );
     // The session table must remember a call for as long as its tool may take.
     let sessions = SessionSettings {
         calls: config.late.call_limits(),

@@ -1,6 +1,7 @@
 //! Credentials: the operator's profiles and the choice among them, client tokens, and the identity of callers. Pure:
 //! `now` is a parameter.
 
+pub mod credential_source;
 pub mod owner;
 pub mod principal;
 pub mod profile;
@@ -10,9 +11,10 @@ pub mod shared_keys;
 pub mod tokens;
 pub mod webhook;
 
+pub use credential_source::{CredentialSource, CredentialSources};
 pub use owner::{Owner, OwnerKey, OwnerParseError};
 pub use principal::{Caller, Principal, PrincipalHash, PrincipalKey, PrincipalSettings};
 pub use profile::{AwsKeys, Credential, Profile};
-pub use secret::Secret;
+pub use secret::{Secret, SecretFlaw};
 pub use tokens::{ClientTokens, TokenHash, TokenHashParseError};
 pub use webhook::{SignedRequest, WebhookKey, WebhookKeyParseError};

@@ -19,6 +19,13 @@ pub struct Profile {
     pub max_concurrent: Option<u32>,
 }
 
+impl Profile {
+    /// Returns `true` if the profile may be used for `model`.
+    pub fn allows_model(&self, model: Option<&str>) -> bool {
+        allows_model(&self.models, model)
+    }
+}
+
 /// A credential in one of the forms that providers accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
@@ -28,6 +35,18 @@ pub enum Credential {
     Bearer(Secret),
     /// AWS keys that sign each request.
     Aws(AwsKeys),
+    /// A credential that its source has yet to supply, or that has expired. Nothing is sent with it.
+    Awaited {
+        /// `true` if the source supplies AWS keys.
+        signs: bool,
+    },
+}
+
+impl Credential {
+    /// Returns `true` if the credential signs requests, which requires the whole body.
+    pub const fn signs_requests(&self) -> bool {
+        matches!(self, Self::Aws(_) | Self::Awaited { signs: true })
+    }
 }
 
 /// AWS keys and the scope of their signatures.

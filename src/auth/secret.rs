@@ -9,7 +9,37 @@ use subtle::ConstantTimeEq;
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
+/// The reason why a text is no secret that a header can contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretFlaw {
+    /// It is empty.
+    Empty,
+    /// It contains spaces, line breaks or other characters that no key has.
+    Unprintable,
+}
+
 impl Secret {
+    /// Stores `text` as a secret if a header can contain it.
+    pub fn check_text(text: String) -> Result<Self, SecretFlaw> {
+        if text.is_empty() {
+            return Err(SecretFlaw::Empty);
+        }
+        if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Ok(Self::new(text));
+        }
+        Err(SecretFlaw::Unprintable)
+    }
+
+    /// Stores the text of a file as a secret, without one line break at its end, as editors and `echo` add it.
+    pub fn check_file(mut text: String) -> Result<Self, SecretFlaw> {
+        for end in ['\n', '\r'] {
+            if text.ends_with(end) {
+                text.pop();
+            }
+        }
+        Self::check_text(text)
+    }
+
     /// Stores `text` as a secret.
     pub fn new(text: String) -> Self {
         Self(text.into())
@@ -48,5 +78,22 @@ mod tests {
         assert_ne!(secret, Secret::new("sk-canary0".to_owned()));
         assert_eq!(format!("{secret:?} {secret:#?}"), "Secret(***) Secret(***)");
         assert_eq!(secret.reveal(), "sk-canary");
+    }
+
+    #[test]
+    fn a_file_contains_one_secret_and_at_most_one_line_break() {
+        for (text, wanted) in [
+            ("k", Ok("k")),
+            ("k\n", Ok("k")),
+            ("k\r\n", Ok("k")),
+            ("", Err(SecretFlaw::Empty)),
+            ("\n", Err(SecretFlaw::Empty)),
+            ("k\n\n", Err(SecretFlaw::Unprintable)),
+            ("k k", Err(SecretFlaw::Unprintable)),
+            ("ké", Err(SecretFlaw::Unprintable)),
+        ] {
+            let read = Secret::check_file(text.to_owned());
+            assert_eq!(read.as_ref().map(Secret::reveal), wanted.as_ref().copied(), "{text:?}");
+        }
     }
 }

@@ -59,7 +59,13 @@ impl Reloader {
         let config = loaded.config.clone();
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();
         let named = names.iter().map(String::as_str);
-        let profiles = Profiles::new(named, config.profiles, &config.proxy.rotation, self.telemetry.clone());
+        let profiles = Profiles::with_sources(
+            named,
+            config.profiles,
+            &config.credential_sources,
+            &config.proxy.rotation,
+            self.telemetry.clone(),
+        );
         // Cooldowns must survive a reload, or each reload would send requests to exhausted keys.
         profiles.inherit_state(&old.profiles);
         let routes = Routes::new(config.upstreams);

@@ -10,11 +10,13 @@ use std::{
 
 use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin,
+    credentials::ContainerEnvironment,
     file::LogFormatName,
     late,
     lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
     problem::{ConfigError, FilePlace, Problem},
-    profiles, read,
+    profiles::{self, LoweredProfiles},
+    read,
     secrets::is_private,
     timeouts,
     traces::{self, OtelEnvironment},
@@ -98,7 +100,12 @@ pub fn build_config(
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::from_variables(&variable);
     traces::overlay_traces(&mut lowering, &otel);
-    let config = lower_config(&mut lowering, proxy_environment(&variable), otel, read_file);
+    let environment = ForeignEnvironment {
+        proxies: proxy_environment(&variable),
+        otel,
+        container: ContainerEnvironment::from_variables(&variable),
+    };
+    let config = lower_config(&mut lowering, environment, read_file);
     let mut problems = conceal_secrets(lowering.problems, &lowering.places);
     if problems.is_empty() {
         return Ok(LoadedConfig {
@@ -228,13 +235,20 @@ fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
     }
 }
 
-/// Builds the settings of every room. An unusable value is reported, and a stand-in takes its place.
-fn lower_config(
-    lowering: &mut Lowering,
+/// Variables that other programs define too.
+struct ForeignEnvironment {
     proxies: ProxyEnvironment,
     otel: OtelEnvironment,
-    read_file: &ReadFile<'_>,
-) -> Config {
+    container: ContainerEnvironment,
+}
+
+/// Builds the settings of every room. An unusable value is reported, and a stand-in takes its place.
+fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_file: &ReadFile<'_>) -> Config {
+    let ForeignEnvironment {
+        proxies,
+        otel,
+        container,
+    } = environment;
     let server = lower_server(lowering);
     let admin_token = admin::lower_admin_token(lowering);
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
@@ -245,7 +259,7 @@ fn lower_config(
     let ledger = late::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
     let upstreams = upstreams::lower_upstreams(lowering, &server);
-    let profiles = profiles::lower_profiles(lowering, read_file);
+    let LoweredProfiles { profiles, sources } = profiles::lower_profiles(lowering, read_file, &container);
     profiles::check_exposure(lowering, &server, &profiles);
     // The level is checked now: after a reload a bad one could no longer be refused.
     let level = lowering.file.log.level.clone();
@@ -266,6 +280,7 @@ fn lower_config(
         upstream,
         upstreams,
         profiles,
+        credential_sources: sources,
         late,
         ledger,
         literal_secrets: std::mem::take(&mut lowering.secrets.literal_keys),

@@ -5,6 +5,7 @@
 
 mod admin;
 mod changes;
+mod credentials;
 mod default_paths;
 pub mod file;
 mod interpolation;
@@ -33,7 +34,7 @@ pub use values::check_client_name;
 pub use variables::VARIABLES;
 
 use crate::{
-    auth::{Profile, TokenHash},
+    auth::{CredentialSources, Profile, TokenHash},
     late::LateSettings,
     provider::Upstream,
     proxy::ProxySettings,
@@ -65,6 +66,8 @@ pub struct Config {
     pub upstreams: Vec<Upstream>,
     /// The operator's credentials by upstream. An upstream without any passes the client's credential on.
     pub profiles: BTreeMap<String, Vec<Profile>>,
+    /// The sources of credentials that change while the process runs.
+    pub credential_sources: CredentialSources,
     /// Settings of late results.
     pub late: LateSettings,
     /// Settings of the ledger.

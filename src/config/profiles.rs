@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    time::Duration,
 };
 
 use super::{
     ReadFile,
+    credentials::{self, ContainerEnvironment},
     file::{self, CredentialsName},
     lowering::Lowering,
     problem::Problem,
@@ -15,7 +17,10 @@ use super::{
     values,
 };
 use crate::{
-    auth::{AwsKeys, ClientTokens, Credential, Profile, Secret, TokenHash},
+    auth::{
+        AwsKeys, ClientTokens, Credential, CredentialSource, CredentialSources, Profile, Secret, SecretFlaw, TokenHash,
+        credential_source::AwsScope,
+    },
     provider::{self, ProviderKind},
     server::ServerSettings,
 };
@@ -23,8 +28,9 @@ use crate::{
 /// Weights that a profile may have.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 1..=1000;
 /// Hint that lists the kinds of credentials.
-const ONE_CREDENTIAL: &str =
-    "write one of api_key, api_key_file, bearer, bearer_file, or aws_access_key_id and aws_secret_access_key";
+const ONE_CREDENTIAL: &str = "write one of api_key, api_key_file, bearer, bearer_file, token_command, \
+                              aws_credential_process, aws_container_credentials, or aws_access_key_id and \
+                              aws_secret_access_key";
 
 /// Secret that the file may set.
 enum SecretSetting {
@@ -57,6 +63,16 @@ impl From<Option<Secret>> for SecretSetting {
     }
 }
 
+/// Credential of a profile: as far as it is known now, and the source that changes it.
+type SourcedCredential = (Credential, Option<CredentialSource>);
+
+/// Profiles of all upstreams, and the sources of their credentials.
+#[derive(Debug, Default)]
+pub(super) struct LoweredProfiles {
+    pub(super) profiles: BTreeMap<String, Vec<Profile>>,
+    pub(super) sources: CredentialSources,
+}
+
 /// Context in which a profile is checked.
 struct ProfileContext<'a> {
     /// Key of the profile: `upstreams.NAME.profiles[0]`.
@@ -64,6 +80,9 @@ struct ProfileContext<'a> {
     kind: ProviderKind,
     host: &'a str,
     read_file: &'a ReadFile<'a>,
+    container: &'a ContainerEnvironment,
+    /// Interval at which files are read again. `None` if they are not.
+    poll: Option<Duration>,
 }
 
 impl ProfileContext<'_> {
@@ -74,8 +93,13 @@ impl ProfileContext<'_> {
 }
 
 /// Builds the profiles of every upstream that has some.
-pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) -> BTreeMap<String, Vec<Profile>> {
-    let mut all = BTreeMap::new();
+pub(super) fn lower_profiles(
+    lowering: &mut Lowering,
+    read_file: &ReadFile<'_>,
+    container: &ContainerEnvironment,
+) -> LoweredProfiles {
+    let mut all = LoweredProfiles::default();
+    let poll = credentials::lower_secret_poll(lowering);
     for (name, section) in lowering.file.upstreams.clone() {
         let key = read::join_key("upstreams", &name);
         check_credentials(lowering, &key, &section);
@@ -97,16 +121,25 @@ pub(super) fn lower_profiles(lowering: &mut Lowering, read_file: &ReadFile<'_>) 
                 kind,
                 host,
                 read_file,
+                container,
+                poll,
             };
             // The name is the label in metrics, so two profiles would share their series.
             if !names.insert(profile.name.as_str()) && !profile.name.is_empty() {
                 let flaw = Problem::of_value("two profiles of this upstream have this name");
                 lowering.report_problem(&at.field_key("name"), flaw.with_hint("choose another name"));
             }
-            profiles.extend(lower_profile(lowering, &at, profile));
+            let Some((profile, source)) = lower_profile(lowering, &at, profile) else {
+                continue;
+            };
+            if let Some(source) = source {
+                let sources = all.sources.entry(name.clone()).or_default();
+                sources.insert(profile.label.clone(), source);
+            }
+            profiles.push(profile);
         }
         if !profiles.is_empty() {
-            all.insert(name, profiles);
+            all.profiles.insert(name, profiles);
         }
     }
     all
@@ -135,7 +168,11 @@ fn check_credentials(lowering: &mut Lowering, key: &str, section: &file::Upstrea
 }
 
 /// Builds one profile. `None` if it has a problem.
-fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &file::ProfileSection) -> Option<Profile> {
+fn lower_profile(
+    lowering: &mut Lowering,
+    at: &ProfileContext<'_>,
+    section: &file::ProfileSection,
+) -> Option<(Profile, Option<CredentialSource>)> {
     let name_key = at.field_key("name");
     let named = if section.name.is_empty() && !lowering.places.contains_key(&name_key) {
         lowering.report_problem(
@@ -178,14 +215,16 @@ fn lower_profile(lowering: &mut Lowering, at: &ProfileContext<'_>, section: &fil
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
     let credential = lower_credential(lowering, at, section);
     named?;
-    Some(Profile {
+    let (credential, source) = credential?;
+    let profile = Profile {
         label: section.name.clone(),
-        credential: credential?,
+        credential,
         weight: weight?,
         organisation: section.organisation.clone(),
         models: section.models.clone(),
         max_concurrent: max_concurrent.ok().filter(|most| *most > 0),
-    })
+    };
+    Some((profile, source))
 }
 
 /// Builds the credential of a profile. Reports a profile with none or with several.
@@ -193,16 +232,23 @@ fn lower_credential(
     lowering: &mut Lowering,
     at: &ProfileContext<'_>,
     section: &file::ProfileSection,
-) -> Option<Credential> {
+) -> Option<SourcedCredential> {
     let mut read = |name: &str, path: &Option<String>| lower_secret(lowering, at, name, path.as_deref());
     let key = read("api_key", &section.api_key_file);
     let bearer = read("bearer", &section.bearer_file);
     let id = read("aws_access_key_id", &section.aws_access_key_id_file);
     let secret = read("aws_secret_access_key", &section.aws_secret_access_key_file);
     let session = read("aws_session_token", &section.aws_session_token_file);
-    // A region alone counts as AWS, so that the problem names the missing keys.
-    let aws = id.is_set() || secret.is_set() || session.is_set() || section.aws_region.is_some();
-    let flaw = match u8::from(key.is_set()) + u8::from(bearer.is_set()) + u8::from(aws) {
+    let refresh_key = at.field_key("token_refresh");
+    let refresh = credentials::lower_token_refresh(lowering, &refresh_key, section);
+    let process = lowering.places.contains_key(&at.field_key("aws_credential_process"));
+    let command = lowering.places.contains_key(&at.field_key("token_command"));
+    let container = section.aws_container_credentials;
+    // A region alone counts as AWS keys, so that the problem names the missing keys.
+    let lone_region = section.aws_region.is_some() && !process && !container;
+    let aws = id.is_set() || secret.is_set() || session.is_set() || lone_region;
+    let kinds = [key.is_set(), bearer.is_set(), command, aws, process, container];
+    let flaw = match kinds.into_iter().filter(|is_set| *is_set).count() {
         0 => Some("has no credential"),
         1 => None,
         _ => Some("has several credentials"),
@@ -210,37 +256,39 @@ fn lower_credential(
     if let Some(flaw) = flaw {
         lowering.report_problem(&at.key, Problem::of_value(flaw).with_hint(ONE_CREDENTIAL));
     }
-    if aws {
-        let keys = lower_aws_keys(lowering, at, section, id, secret)?;
-        let session_token = session.into_secret();
-        return Some(Credential::Aws(AwsKeys { session_token, ..keys }));
+    if aws || process || container {
+        let scope = lower_aws_scope(lowering, at, section);
+        if aws {
+            let keys = lower_aws_keys(lowering, at, id, secret, scope)?;
+            let session_token = session.into_secret();
+            let keys = Credential::Aws(AwsKeys { session_token, ..keys });
+            return Some((keys, credentials::file_source(section, at.poll)));
+        }
+        let source = credentials::lower_aws_source(lowering, &at.key, section, scope?, at.container)?;
+        return Some((Credential::Awaited { signs: true }, Some(source)));
+    }
+    if let Some(words) = &section.token_command {
+        let command = credentials::lower_command(lowering, &at.field_key("token_command"), words)?;
+        let source = CredentialSource::Token { command, refresh };
+        return Some((Credential::Awaited { signs: false }, Some(source)));
     }
     let key = key.into_secret().map(Credential::Key);
-    key.or_else(|| bearer.into_secret().map(Credential::Bearer))
+    let credential = key.or_else(|| bearer.into_secret().map(Credential::Bearer))?;
+    Some((credential, credentials::file_source(section, at.poll)))
 }
 
-/// Builds the AWS keys of a profile, without a session token.
-fn lower_aws_keys(
+/// Returns the scope of a profile's AWS signatures. Reports an upstream that accepts none.
+fn lower_aws_scope(
     lowering: &mut Lowering,
     at: &ProfileContext<'_>,
     section: &file::ProfileSection,
-    id: SecretSetting,
-    secret: SecretSetting,
-) -> Option<AwsKeys> {
+) -> Option<AwsScope> {
     if at.kind != ProviderKind::Bedrock {
         let flaw = Problem::of_value("AWS keys can be used only for upstreams of kind bedrock");
         lowering.report_problem(
             &at.key,
             flaw.with_hint("write kind = \"bedrock\" for the upstream, or give an api_key"),
         );
-    }
-    for (given, name) in [(&id, "aws_access_key_id"), (&secret, "aws_secret_access_key")] {
-        if !given.is_set() {
-            lowering.report_problem(
-                &at.key,
-                Problem::of_value(format!("has no {name}")).with_hint("AWS keys come in pairs"),
-            );
-        }
     }
     let region = section.aws_region.as_deref().or_else(|| provider::aws_region(at.host));
     // The region becomes part of the signature's scope, which slashes and spaces would break.
@@ -254,12 +302,35 @@ fn lower_aws_keys(
         let flaw = Problem::of_value("has no aws_region, and the upstream's host names none");
         lowering.report_problem(&at.key, flaw.with_hint("write aws_region = \"us-east-1\""));
     }
+    Some(AwsScope {
+        region: region?.to_owned(),
+        service: provider::aws_service(at.host).to_owned(),
+    })
+}
+
+/// Builds the AWS keys of a profile, without a session token.
+fn lower_aws_keys(
+    lowering: &mut Lowering,
+    at: &ProfileContext<'_>,
+    id: SecretSetting,
+    secret: SecretSetting,
+    scope: Option<AwsScope>,
+) -> Option<AwsKeys> {
+    for (given, name) in [(&id, "aws_access_key_id"), (&secret, "aws_secret_access_key")] {
+        if !given.is_set() {
+            lowering.report_problem(
+                &at.key,
+                Problem::of_value(format!("has no {name}")).with_hint("AWS keys come in pairs"),
+            );
+        }
+    }
+    let AwsScope { region, service } = scope?;
     Some(AwsKeys {
         access_key_id: id.into_secret()?,
         secret_access_key: secret.into_secret()?,
         session_token: None,
-        region: region?.to_owned(),
-        service: provider::aws_service(at.host).to_owned(),
+        region,
+        service,
     })
 }
 
@@ -275,8 +346,9 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
         (true, None) => {
             // A value that is not a usable text already has its own problem.
             let secret = lowering.secrets.get(&key).cloned();
+            let checked = |secret: Secret| Secret::check_text(secret.reveal().to_owned()).map_err(secret_problem);
             secret
-                .and_then(|secret| lowering.value_or_report(&key, check_secret(secret)))
+                .and_then(|secret| lowering.value_or_report(&key, checked(secret)))
                 .into()
         }
         (false, Some(path)) => {
@@ -290,10 +362,8 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
                 Problem::of_value(format!("cannot read {shown}: {error}"))
                     .with_hint("name a readable file that contains only the secret")
             });
-            let secret = read.map(|text| Secret::new(without_line_break(text)));
-            lowering
-                .value_or_report(&file_key, secret.and_then(check_secret))
-                .into()
+            let secret = read.and_then(|text| Secret::check_file(text).map_err(secret_problem));
+            lowering.value_or_report(&file_key, secret).into()
         }
         // A path of the wrong type was removed by the reader, which reported it.
         (false, None) if lowering.places.contains_key(&file_key) => SecretSetting::Unusable,
@@ -350,26 +420,13 @@ fn check_word(text: &str) -> Result<String, Problem> {
     ))
 }
 
-/// Checks that a header can contain the secret. No message repeats any part of it.
-fn check_secret(secret: Secret) -> Result<Secret, Problem> {
-    if secret.reveal().is_empty() {
-        return Err(Problem::of_value("the secret is empty"));
-    }
-    if secret.reveal().bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(secret);
-    }
-    Err(
-        Problem::of_value("the secret contains spaces, line breaks or other characters that no key has")
-            .with_hint("give the secret alone, without quotes or comments"),
-    )
-}
-
-/// Removes one line break from the end, as editors and `echo` add it.
-fn without_line_break(mut text: String) -> String {
-    for end in ['\n', '\r'] {
-        if text.ends_with(end) {
-            text.pop();
+/// Returns the problem of a secret that no header can contain. It repeats no part of it.
+fn secret_problem(flaw: SecretFlaw) -> Problem {
+    match flaw {
+        SecretFlaw::Empty => Problem::of_value("the secret is empty"),
+        SecretFlaw::Unprintable => {
+            Problem::of_value("the secret contains spaces, line breaks or other characters that no key has")
+                .with_hint("give the secret alone, without quotes or comments")
         }
     }
-    text
 }

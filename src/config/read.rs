@@ -17,7 +17,7 @@ use super::{
     interpolation::interpolate_variables,
     lowering::Lowering,
     problem::{FilePlace, Problem, nearest_word},
-    secrets::{FileSecrets, is_private},
+    secrets::{AS_WRITTEN, FileSecrets, is_private},
 };
 
 /// Reads the file's text. `variable` returns the value of `${NAME}`.
@@ -123,6 +123,10 @@ impl SchemaWalk<'_> {
                 // Only the reference or a mask becomes a value of the file; the secret is stored apart.
                 let secrets = &mut self.reading.secrets;
                 secrets.store_secret(path, text, self.variable).map(Value::String)
+            }
+            (DeValue::String(text), Some("string")) if schema.get(AS_WRITTEN).is_some() => {
+                let secrets = &mut self.reading.secrets;
+                secrets.store_word(path, text, self.variable).map(Value::String)
             }
             (DeValue::String(text), Some("string")) => interpolate_variables(text, self.variable)
                 .and_then(|text| {

@@ -11,6 +11,9 @@ use crate::auth::Secret;
 /// Text that `config print` shows instead of a secret that is written in the file itself.
 const MASK: &str = "***";
 
+/// Name in the schema that marks values which are shown as they were written.
+pub(super) const AS_WRITTEN: &str = "x-shown-as-written";
+
 /// Secrets of a file by their key.
 #[derive(Debug, Default)]
 pub(super) struct FileSecrets {
@@ -52,6 +55,19 @@ impl FileSecrets {
         Ok(MASK.to_owned())
     }
 
+    /// Stores a word of a command with the values of its variables. Returns the text that may be shown instead of it.
+    pub(super) fn store_word(
+        &mut self,
+        key: &str,
+        written: &str,
+        variable: &VariableLookup<'_>,
+    ) -> Result<String, Problem> {
+        // The value of a variable may be a secret, so only the reference is shown.
+        let value = interpolate_variables(written, variable)?;
+        self.values.insert(key.to_owned(), Secret::new(value));
+        Ok(written.to_owned())
+    }
+
     /// Returns the secret of `key`.
     pub(super) fn get(&self, key: &str) -> Option<&Secret> {
         self.values.get(key)
@@ -89,10 +105,12 @@ fn is_service_secret(key: &str) -> bool {
 
 /// Escapes `${` in the values of a file, so that they are read literally.
 ///
-/// Values of secrets are skipped: the only `${` in them are references, which must stay references.
+/// Values of secrets and words of commands are skipped: their `${` are references, which must stay references.
 pub(super) fn escape_references(value: &mut Value, schema: &Json) {
     match value {
-        Value::String(text) if schema.get("writeOnly").is_none() => *text = text.replace("${", "$${"),
+        Value::String(text) if schema.get("writeOnly").is_none() && schema.get(AS_WRITTEN).is_none() => {
+            *text = text.replace("${", "$${");
+        }
         Value::Array(items) => {
             let schema = schema.get("items").unwrap_or(&Json::Null);
             for item in items {

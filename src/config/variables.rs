@@ -11,6 +11,10 @@ pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
 pub(super) const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
 pub(super) const RUST_LOG: &str = "RUST_LOG";
+pub(super) const AWS_RELATIVE_URI: &str = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
+pub(super) const AWS_FULL_URI: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+pub(super) const AWS_TOKEN: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN";
+pub(super) const AWS_TOKEN_FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
 pub(super) const OTEL_DISABLED: &str = "OTEL_SDK_DISABLED";
 pub(super) const OTEL_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
 pub(super) const OTEL_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
@@ -41,6 +45,13 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("HTTP_PROXY", "proxy towards http upstreams"),
     ("ALL_PROXY", "proxy towards all other upstreams"),
     ("NO_PROXY", "hosts that are reached without a proxy"),
+    (
+        AWS_RELATIVE_URI,
+        "path of aws_container_credentials on the agent of ECS",
+    ),
+    (AWS_FULL_URI, "URL of aws_container_credentials"),
+    (AWS_TOKEN, "authorization token of aws_container_credentials"),
+    (AWS_TOKEN_FILE, "path of a file that contains that token"),
     (OTEL_DISABLED, "turns traces off if true"),
     (OTEL_EXPORTER, "turns traces off if none"),
     (OTEL_TRACES_ENDPOINT, "traces.endpoint"),

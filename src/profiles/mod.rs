@@ -2,28 +2,35 @@
 //!
 //! Each lock is held for one read or update, never across an await.
 
+mod credential_cell;
+mod credentials;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::{Notify, futures::Notified, watch};
 
 use crate::{
     auth::{
-        Credential, Profile,
+        CredentialSources, Profile,
         rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection, Slot,
+            AttemptReport, CredentialState, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation,
+            Selection, Slot,
         },
     },
     policy::{
-        Class, EmptyQuota, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
+        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict,
         breaker::{Breaker, BreakerState},
         retry::RetryBudget,
     },
     telemetry::Telemetry,
 };
+use credential_cell::CredentialCell;
+pub use credential_cell::CredentialStatus;
+pub use credentials::{LackingProfile, ProfileCredentials};
 
 /// Models of one upstream with a breaker of their own. Further models share one breaker.
 const BREAKERS_MAX: usize = 128;
@@ -41,6 +48,10 @@ struct SharedPools {
 #[derive(Debug)]
 struct ProfilePool {
     profiles: Vec<Profile>,
+    /// The present credentials, by profile.
+    credentials: Vec<CredentialCell>,
+    /// Tells waiting requests that a credential has come, or that its source has failed.
+    credential_changes: watch::Sender<()>,
     rotation: Mutex<Rotation>,
     endpoint: Mutex<EndpointState>,
     /// Notified if a profile may be ready sooner or later than requests that wait for it expect.
@@ -122,11 +133,43 @@ pub struct BreakerStatus {
     pub open_until: Option<Instant>,
 }
 
+impl ProfilePool {
+    /// Selects a profile with a credential that can be sent. Returns the slot for which a request has to wait, too.
+    fn select_sendable(&self, ask: &ProfileQuery<'_>, now: Instant) -> (Selection, Option<(ProfileId, Slot)>) {
+        let mut rotation = lock_shared(&self.rotation);
+        loop {
+            let selection = rotation.select_profile(ask, now);
+            if let Selection::Use { id, .. } = selection {
+                if let Some(cell) = self.credentials.get(id).filter(|cell| cell.has_lost_credential()) {
+                    // The process's clock stands still while the machine sleeps, so the rotation did not see the end.
+                    // The profile is not selected again, so the loop ends.
+                    rotation.set_credential_state(id, CredentialState::Missing);
+                    cell.refused.notify_one();
+                    continue;
+                }
+            }
+            let slot = rotation.commit_selection(ask, &selection, now);
+            return (selection, slot);
+        }
+    }
+}
+
 impl Profiles {
     /// Creates the state of `upstreams`. Upstreams without an entry in `profiles` pass the client's credential through.
     pub fn new<'u>(
         upstreams: impl IntoIterator<Item = &'u str>,
+        profiles: BTreeMap<String, Vec<Profile>>,
+        settings: &RotationSettings,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self::with_sources(upstreams, profiles, &CredentialSources::new(), settings, telemetry)
+    }
+
+    /// Creates the state of `upstreams`, with the sources of credentials that change.
+    pub fn with_sources<'u>(
+        upstreams: impl IntoIterator<Item = &'u str>,
         mut profiles: BTreeMap<String, Vec<Profile>>,
+        sources: &CredentialSources,
         settings: &RotationSettings,
         telemetry: Telemetry,
     ) -> Self {
@@ -134,10 +177,19 @@ impl Profiles {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(pool_member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
+            let mut rotation = Rotation::new(members, settings.wait, may_leave);
+            let source = |profile: &Profile| sources.get(name)?.get(&profile.label).cloned();
+            let cell = |profile: &Profile| CredentialCell::new(profile, source(profile));
+            let credentials: Vec<CredentialCell> = profiles.iter().map(cell).collect();
+            for (id, cell) in credentials.iter().enumerate() {
+                rotation.set_credential_state(id, cell.credential_state());
+            }
             Arc::new(ProfilePool {
-                rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
+                rotation: Mutex::new(rotation),
                 endpoint: Mutex::default(),
                 changed: Notify::new(),
+                credential_changes: watch::Sender::new(()),
+                credentials,
                 profiles,
             })
         };
@@ -146,15 +198,16 @@ impl Profiles {
         Self(Arc::new(SharedPools { pools, telemetry }))
     }
 
-    /// Copies the state from `old` for profiles with the same name and credential, and for upstreams of the same name.
+    /// Copies the state from `old` for profiles with the same name and credential or source, and for upstreams of the
+    /// same name. A credential that an unchanged source has supplied stays.
     pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
             let same = |id: ProfileId| {
-                let profile = pool.profiles.get(id)?;
-                // A changed credential may work where the old one failed.
-                let is_it = |old: &Profile| old.label == profile.label && old.credential == profile.credential;
-                known.profiles.iter().position(is_it)
+                let cell = pool.credentials.get(id)?;
+                let before = known.credentials.iter().position(|old| cell.continues(old))?;
+                cell.take_over(known.credentials.get(before)?);
+                Some(before)
             };
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
             lock_shared(&pool.rotation).inherit_state(&lock_shared(&known.rotation), same);
@@ -169,14 +222,19 @@ impl Profiles {
 
     /// Returns `true` if a profile of this upstream signs requests, which requires the whole body.
     pub fn needs_body(&self, upstream: &str) -> bool {
-        let signs = |profile: &Profile| matches!(profile.credential, Credential::Aws(_));
+        let signs = |profile: &Profile| profile.credential.signs_requests();
         self.find_pool(upstream)
             .is_some_and(|pool| pool.profiles.iter().any(signs))
     }
 
-    /// Returns a profile by its id.
-    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<&Profile> {
-        self.find_pool(upstream)?.profiles.get(id)
+    /// Returns a profile by its id, with its present credential.
+    pub fn profile(&self, upstream: &str, id: ProfileId) -> Option<Arc<Profile>> {
+        Some(self.find_pool(upstream)?.credentials.get(id)?.load_profile())
+    }
+
+    /// Returns the handle of the credentials that change.
+    pub fn credentials(&self) -> ProfileCredentials {
+        ProfileCredentials::new(self.clone())
     }
 
     /// Returns the id of the profile with this name.
@@ -203,12 +261,7 @@ impl Profiles {
     pub fn select_profile(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> Option<SelectedProfile> {
         let pool = self.find_pool(upstream).filter(|pool| !pool.profiles.is_empty())?;
         // The lock is released before telemetry is called.
-        let (selection, slot) = {
-            let mut rotation = lock_shared(&pool.rotation);
-            let selection = rotation.select_profile(ask, now);
-            let slot = rotation.commit_selection(ask, &selection, now);
-            (selection, slot)
-        };
+        let (selection, slot) = pool.select_sendable(ask, now);
         let mut place = None;
         if let Selection::Use { id, moved, .. } = selection {
             place = Some(ProfilePlace {
@@ -304,6 +357,10 @@ impl Profiles {
                     path = attempt.path,
                     "profile cooldown started or extended"
                 );
+                if let Some(cell) = pool.credentials.get(id).filter(|_| reason == Reason::Auth) {
+                    // A source may have a newer credential than the one that was refused.
+                    cell.refused.notify_one();
+                }
                 // Dashboards must not wait for the next refresh.
                 self.0.telemetry.announce_profiles();
             }
@@ -395,9 +452,10 @@ impl Profiles {
             return false;
         };
         let mut rotation = lock_shared(&pool.rotation);
-        rotation
-            .find_profile(label)
-            .is_some_and(|id| rotation.clear_cooldowns(id))
+        let id = rotation.find_profile(label);
+        let is_cleared = id.is_some_and(|id| rotation.clear_cooldowns(id));
+        pool.changed.notify_waiters();
+        is_cleared
     }
 
     /// Updates the gauges. Cooldowns end without an event, so the gauges must be refreshed.

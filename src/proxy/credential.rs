@@ -110,6 +110,9 @@ pub enum ApplyError {
     /// The request goes to another host than the profile's upstream. This would be a bug: no credential is sent.
     #[error("credential not sent: the request goes to another host than the profile's upstream")]
     WrongHost,
+    /// The profile has no credential at present: its source has supplied none, or it has expired.
+    #[error("the profile has no valid credential")]
+    Awaited,
     /// The request cannot be signed, or the credential is no valid header value.
     #[error("signing failed: the address, a header or the credential is not valid")]
     Unsignable,
@@ -145,6 +148,7 @@ pub fn apply_credential(
         }
         Credential::Key(key) => set_key(&mut head.headers, upstream.kind, key),
         Credential::Bearer(token) => set_bearer(&mut head.headers, token),
+        Credential::Awaited { .. } => Err(ApplyError::Awaited),
     }
 }
 

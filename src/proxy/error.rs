@@ -1,5 +1,7 @@
 //! `ProxyError`: every failure of an exchange, and its answer to the client. Internal detail is only logged.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
@@ -8,14 +10,22 @@ use http::{
 use serde_json::Value;
 
 use super::{
-    client_body::ClientFault, credential::ApplyError, exhausted_pool::ExhaustedPool, guard::RequestRefusal, headers,
+    client_body::ClientFault,
+    credential::ApplyError,
+    exhausted_pool::{ExhaustedPool, add_retry_after},
+    guard::RequestRefusal,
+    headers,
     rejection::Rejection,
 };
 use crate::{
-    policy::{Class, Side, Verdict},
+    policy::{Class, Reason, Side, Verdict},
+    profiles::LackingProfile,
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };
+
+/// Profiles without a credential that a message names.
+const LACKING_SHOWN_MAX: usize = 3;
 
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
@@ -71,6 +81,18 @@ pub enum ProxyError {
     /// The exchange reached its total time limit.
     #[error("timeout: the exchange reached its total time limit")]
     Deadline,
+    /// Profiles that could serve the request have no valid credential, and all others are in cooldown.
+    #[error("no profile has a valid credential")]
+    NoCredential {
+        /// The upstream's name.
+        upstream: String,
+        /// The profiles without a credential.
+        lacking: Vec<LackingProfile>,
+        /// The reasons of the other profiles' cooldowns.
+        reasons: Vec<Reason>,
+        /// Time until the first of these cooldowns ends. `None` if that is not known.
+        wait: Option<Duration>,
+    },
     /// Every profile that could serve the request is in cooldown.
     #[error("no profile can serve the request")]
     Exhausted(ExhaustedPool),
@@ -91,6 +113,11 @@ impl ProxyError {
                 error: ApplyError::Streamed,
                 ..
             } => refused("too_large"),
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            }
+            | Self::NoCredential { .. } => Verdict::with_code(Class::Exhausted, "no_credential"),
             Self::Unsigned { .. } => refused("unsigned"),
             Self::Rejected(_) => refused("rejected"),
             Self::LedgerAway => refused("ledger_away"),
@@ -125,9 +152,14 @@ impl ProxyError {
             },
             Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
-            Self::Exhausted(_) => "queue",
+            Self::Exhausted(_) | Self::NoCredential { .. } => "queue",
             _ => "request",
         }
+    }
+
+    /// Returns `true` if a profile has no credential because its source has not ended its first run.
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::NoCredential { lacking, .. } if lacking.iter().any(|one| one.failure.is_none()))
     }
 
     /// Returns the status of the answer.
@@ -142,6 +174,10 @@ impl ProxyError {
                 error: ApplyError::Streamed,
                 ..
             } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unsigned { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream { error, .. } => match error.kind {
                 SendErrorKind::Io | SendErrorKind::Protocol => StatusCode::BAD_GATEWAY,
@@ -151,7 +187,7 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Exhausted(pool) => pool.status(),
-            Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoCredential { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -176,6 +212,10 @@ impl ProxyError {
             } => {
                 format!("the body exceeds {limit} bytes, the limit for bodies that the proxy signs")
             }
+            Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            } => "the profile's credential has just expired; try again".to_owned(),
             Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
             Self::Rejected(rejection) => rejection.to_message(),
             Self::Upstream { upstream, error } => upstream_message(upstream, error),
@@ -190,6 +230,12 @@ impl ProxyError {
                     .to_owned()
             }
             Self::Exhausted(pool) => pool.public_message(),
+            Self::NoCredential {
+                upstream,
+                lacking,
+                reasons,
+                wait: _,
+            } => no_credential_message(upstream, lacking, reasons),
         }
     }
 
@@ -200,7 +246,7 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => return "http_response_incomplete",
             Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
-            Self::Exhausted(_) => return "destination_unavailable",
+            Self::Exhausted(_) | Self::NoCredential { .. } => return "destination_unavailable",
             Self::LedgerAway => return "proxy_internal_error",
             _ => {
                 return match self.status() {
@@ -258,6 +304,9 @@ impl ProxyError {
         if let Self::Exhausted(pool) = self {
             pool.add_headers(fields);
         }
+        if let Self::NoCredential { wait: Some(wait), .. } = self {
+            add_retry_after(fields, *wait);
+        }
         match self {
             Self::Refused(RequestRefusal::Upgrade) => {
                 // RFC 9110 15.5.22: the answer names the protocol to use instead.
@@ -287,6 +336,30 @@ fn is_certificate_error(error: &SendError) -> bool {
         io = inner.downcast_ref();
     }
     false
+}
+
+/// Returns the message for a request whose profiles have no valid credential: the failed source, and what to do.
+fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[Reason]) -> String {
+    let name = |one: &LackingProfile| {
+        let (profile, source) = (&one.profile, one.source);
+        match one.failure {
+            Some(failure) => format!("profile {profile}: its {source} {failure}"),
+            None => format!("profile {profile}: its {source} has not supplied one yet"),
+        }
+    };
+    let named: Vec<String> = lacking.iter().take(LACKING_SHOWN_MAX).map(name).collect();
+    let others = if reasons.is_empty() {
+        String::new()
+    } else {
+        let reasons: Vec<&str> = reasons.iter().map(|reason| reason.label()).collect();
+        format!("; the other profiles are in cooldown ({})", reasons.join(", "))
+    };
+    // The proxy shows nothing of the output, so the operator must look at it.
+    format!(
+        "upstream {upstream}: no valid credential; {}{others}; run the command, or ask the endpoint, as the proxy's user \
+         to see its output",
+        named.join("; ")
+    )
 }
 
 /// Returns the message for a failed send: the failed step, and what to check.

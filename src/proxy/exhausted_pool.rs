@@ -73,13 +73,11 @@ impl ExhaustedPool {
 
     /// Adds the headers that tell a client when to retry.
     pub(super) fn add_headers(&self, fields: &mut HeaderMap) {
-        let seconds = self.wait.map(whole_seconds);
-        if self.needs_operator() || seconds.is_some_and(|seconds| seconds > RETRY_AFTER_MAX) {
+        if self.needs_operator() {
+            // A client that waits for a key to be replaced only delays its error.
             fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-        }
-        // A client that waits for a key to be replaced only delays its error.
-        if let Some(seconds) = seconds.filter(|_| !self.needs_operator()) {
-            fields.insert(RETRY_AFTER, seconds.into());
+        } else if let Some(wait) = self.wait {
+            add_retry_after(fields, wait);
         }
     }
 
@@ -98,4 +96,13 @@ impl ExhaustedPool {
 /// Returns the seconds of a wait, rounded up: a retry a moment too early would fail again.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+/// Adds `retry-after`, and asks for no retry after a long wait.
+pub(super) fn add_retry_after(fields: &mut HeaderMap, wait: Duration) {
+    let seconds = whole_seconds(wait);
+    fields.insert(RETRY_AFTER, seconds.into());
+    if seconds > RETRY_AFTER_MAX {
+        fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
 }

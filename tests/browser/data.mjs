@@ -167,10 +167,10 @@ export function lanes(random, many, hostile) {
 export function profiles(now, cleared, hostile) {
   const rest = (reason, seconds, more = {}) => ({ reason, model: null, disables: false, shared: false, since: iso(now - 60_000), until: seconds === null ? null : iso(now + seconds * 1000), seconds_left: seconds, ...more });
   const all = [
-    { upstream: "anthropic", profile: "work", state: "ready", organisation: "org-7f2a", rests: [] },
-    { upstream: "anthropic", profile: hostile ? HOSTILE : "team", state: "cooling", organisation: "org-7f2a", rests: [rest("rate_limit", 300 - (Math.floor(now / 1000) % 240), { model: "claude-sonnet-4-5" })] },
-    { upstream: "anthropic", profile: "spare", state: "disabled", organisation: null, rests: [rest("billing", null, { disables: true, shared: true })] },
-    { upstream: "openai", profile: "main", state: "ready", organisation: null, rests: [] },
+    { upstream: "anthropic", profile: "work", state: "ready", organisation: "org-7f2a", credential: null, rests: [] },
+    { upstream: "anthropic", profile: hostile ? HOSTILE : "team", state: "cooling", organisation: "org-7f2a", credential: null, rests: [rest("rate_limit", 300 - (Math.floor(now / 1000) % 240), { model: "claude-sonnet-4-5" })] },
+    { upstream: "anthropic", profile: "spare", state: "disabled", organisation: null, credential: null, rests: [rest("billing", null, { disables: true, shared: true })] },
+    { upstream: "openai", profile: "main", state: "ready", organisation: null, credential: null, rests: [] },
   ];
   return {
     profiles: all.map((profile) => (cleared.has(`${profile.upstream}/${profile.profile}`) ? { ...profile, state: "ready", rests: [] } : profile)),

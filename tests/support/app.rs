@@ -8,7 +8,7 @@ use antiphon::{
         control::{ActiveConfig, AdminControl},
     },
     app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
-    auth::{ClientTokens, PrincipalSettings, Profile},
+    auth::{ClientTokens, CredentialSources, PrincipalSettings, Profile},
     late::LateSettings,
     ledger::Ledger,
     policy::{ExchangeTimeouts, RotationSettings},
@@ -32,6 +32,8 @@ pub struct Builder {
     pub server: ServerSettings,
     /// Profiles by upstream. Other upstreams pass the client's credential through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
+    /// Sources of the profiles' credentials. `app::start` runs their tasks, still worlds do not.
+    pub sources: CredentialSources,
     pub late: LateSettings,
     /// `true` if results in requests are stored in the ledger.
     pub keeps_seen: bool,
@@ -86,6 +88,7 @@ pub fn towards(authority: &str) -> Builder {
         traces: None,
         ledger: super::late::memory(),
         profiles: BTreeMap::new(),
+        sources: CredentialSources::new(),
         upstream: UpstreamSettings {
             connect_timeout: long,
             tls_timeout: long,
@@ -122,7 +125,15 @@ impl Builder {
         let telemetry = Telemetry::new(names());
         let (telemetry, traces) = telemetry.with_traces(self.traces);
         let lasting = LedgerServices::over_ledger(&self.ledger, self.late, self.keeps_seen, &telemetry);
-        let (shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
+        let sourced = Profiles::with_sources(
+            names(),
+            self.profiles.clone(),
+            &self.sources,
+            &self.proxy.rotation,
+            telemetry.clone(),
+        );
+        let (mut shared, upkeep) = shared(names(), self.profiles, &self.proxy.rotation, telemetry, lasting);
+        shared.profiles = sourced;
         AppParts {
             routes: Routes::new(self.upstreams),
             server: self.server,

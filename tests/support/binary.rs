@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
 };
 
 use antiphon::config::VARIABLES;
@@ -69,7 +70,9 @@ impl Install {
         let mut lines = BufReader::new(lines).lines();
         let mut bound = None;
         let mut said = String::new();
+        let log: Arc<Mutex<Vec<String>>> = Arc::default();
         while let Some(line) = lines.next_line().await.unwrap() {
+            log.lock().unwrap().push(line.clone());
             let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| line.into());
             if line["message"] == "serving" {
                 let address = |key: &str| Some(line[key].as_str()?.parse::<SocketAddr>().unwrap());
@@ -78,10 +81,20 @@ impl Install {
             }
             said.push_str(&line.to_string());
         }
-        // Later output is ignored, but the pipe must stay open.
-        drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
+        // The pipe must stay open.
+        let later = Arc::clone(&log);
+        drop(spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                later.lock().unwrap().push(line);
+            }
+        }));
         let (data, admin) = bound.unwrap_or_else(|| panic!("it ended before it served: {said}"));
-        Process { child, data, admin }
+        Process {
+            child,
+            data,
+            admin,
+            log,
+        }
     }
 }
 
@@ -92,6 +105,7 @@ pub struct Process {
     pub data: SocketAddr,
     /// Address of the admin listener.
     pub admin: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Process {
@@ -107,6 +121,11 @@ impl Process {
         let mut client = Client::connect(self.admin).await;
         client.send(request).await;
         client.response().await
+    }
+
+    /// Returns the log lines so far. A line may arrive after the answer that it is about.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
     }
 
     /// Sends a signal by its name.

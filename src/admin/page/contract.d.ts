@@ -110,6 +110,13 @@ declare namespace Api {
     state: string;
     organisation: string | null;
     rests: Rest[];
+    credential: ProfileCredential | null;
+  }
+
+  interface ProfileCredential {
+    source: string;
+    expires_at: string | null;
+    last_failure: string | null;
   }
 
   interface Breaker {

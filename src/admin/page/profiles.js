@@ -42,9 +42,10 @@ export class Profiles {
 	 * @param {Api.Profile} profile
 	 */
 	update(element, profile) {
-		const { upstream, profile: label, state, organisation, rests } = profile;
+		const { upstream, profile: label, state, organisation, rests, credential } = profile;
 		// What counts down is written by `tick`: the rest stays as it is, and so does the focus.
-		const now = JSON.stringify([state, organisation, rests.map(({ seconds_left: _, ...rest }) => rest)]);
+		const failure = credential?.last_failure ?? null;
+		const now = JSON.stringify([state, organisation, failure, rests.map(({ seconds_left: _, ...rest }) => rest)]);
 		const left = rests.map(({ seconds_left }) => seconds_left);
 		if (element.dataset.shown !== now) {
 			element.dataset.shown = now;
@@ -59,6 +60,7 @@ export class Profiles {
 					state !== "ready" || rests.length > 0 ? clear : null,
 				),
 				rests.length > 0 && h("ul", { class: "rests" }, ...rests.map(rest)),
+				credential && failure !== null && h("p", { class: "breakernote" }, `${credential.source} failed: ${word(failure)}`),
 			);
 		}
 		element.querySelectorAll(".left").forEach((place, i) => place.setAttribute("data-left", String(left[i] ?? "")));

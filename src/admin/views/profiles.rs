@@ -3,10 +3,10 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::DateConverter;
+use super::{DateConverter, rfc3339_date};
 use crate::{
     auth::rotation,
-    profiles::{BreakerStatus, Profiles},
+    profiles::{BreakerStatus, CredentialStatus, Profiles},
 };
 
 /// The profiles of all upstreams, and the breakers of their endpoints.
@@ -29,6 +29,20 @@ struct ProfileView {
     organisation: Option<String>,
     /// The cooldowns in force.
     rests: Vec<CooldownView>,
+    /// The source of its credential; null if the credential never changes.
+    credential: Option<CredentialView>,
+}
+
+/// The source of a profile's credential.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ProfileCredential)]
+struct CredentialView {
+    /// `token_command`, `aws_credential_process`, `aws_container_credentials` or `file`.
+    source: &'static str,
+    /// The end of the present credential; null if it has none, or if there is no credential.
+    expires_at: Option<String>,
+    /// The failure of the source's last run; null if it succeeded.
+    last_failure: Option<&'static str>,
 }
 
 /// One cooldown of a profile.
@@ -81,9 +95,12 @@ struct BreakerView {
 pub(in crate::admin) fn profiles_page(pools: &Profiles) -> ProfilesPage {
     // Read once, so that all states and dates of the page are of the same moment.
     let dates = DateConverter::at_present();
+    let credentials = pools.credentials();
     let mut profiles = Vec::new();
     for (upstream, views) in pools.profile_statuses(dates.now) {
-        profiles.extend(views.into_iter().map(|view| profile_view(upstream, view, &dates)));
+        // Both lists are in the order of the configuration.
+        let views = views.into_iter().zip(credentials.credential_statuses(upstream));
+        profiles.extend(views.map(|(view, credential)| profile_view(upstream, view, credential, &dates)));
     }
     let mut breakers = Vec::new();
     for (upstream, views) in pools.breaker_statuses(dates.now) {
@@ -92,7 +109,12 @@ pub(in crate::admin) fn profiles_page(pools: &Profiles) -> ProfilesPage {
     ProfilesPage { profiles, breakers }
 }
 
-fn profile_view(upstream: &str, view: rotation::ProfileStatus, dates: &DateConverter) -> ProfileView {
+fn profile_view(
+    upstream: &str,
+    view: rotation::ProfileStatus,
+    credential: Option<CredentialStatus>,
+    dates: &DateConverter,
+) -> ProfileView {
     let rest = |rest: rotation::Cooldown| CooldownView {
         reason: rest.reason.label(),
         model: rest.model.map(String::from),
@@ -113,6 +135,11 @@ fn profile_view(upstream: &str, view: rotation::ProfileStatus, dates: &DateConve
         state: view.state.label(),
         organisation: view.organisation.map(|organisation| organisation.to_string()),
         rests: view.cooldowns.into_iter().map(rest).collect(),
+        credential: credential.map(|credential| CredentialView {
+            source: credential.source,
+            expires_at: credential.expires_at.map(rfc3339_date),
+            last_failure: credential.last_failure,
+        }),
     }
 }
 

@@ -266,7 +266,8 @@ impl<'r> ProfileSelector<'r> {
 
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
-        member.is_some_and(|member| allows_model(&member.models, self.query.model))
+        self.rotation.has_credential(id, self.now)
+            && member.is_some_and(|member| allows_model(&member.models, self.query.model))
     }
 
     fn availability(&self, id: ProfileId) -> Availability {
@@ -305,7 +306,8 @@ impl<'r> ProfileSelector<'r> {
     }
 
     fn is_disabled(&self, id: ProfileId) -> bool {
-        self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
+        // A profile without a credential returns at an unknown time, like one that an operator must repair.
+        !self.rotation.has_credential(id, self.now) || self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
     }
 
     /// Returns `true` if a profile is in cooldown, and the provider has not named its end.

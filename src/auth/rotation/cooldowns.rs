@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::AttemptReport;
+use super::{AttemptReport, presence::is_refusal};
 use crate::policy::{KeyEvidence, Reason, retry::with_jitter};
 
 /// Short cooldowns: the first, the second, and all that follow.
@@ -150,6 +150,12 @@ impl ProfileCooldowns {
             let older = streak.last_failure < began && concerned(streak.model.as_deref());
             !older || (shared_only && !cleared.contains(&streak.reason))
         });
+    }
+
+    /// Removes the cooldowns and counters that concern the credential itself, not its account.
+    pub(super) fn forget_refusals(&mut self) {
+        self.windows.retain(|window| !is_refusal(window.reason));
+        self.streaks.retain(|streak| !is_refusal(streak.reason));
     }
 
     fn streak_mut(&mut self, reason: Reason, model: Option<Box<str>>, now: Instant) -> &mut FailureStreak {

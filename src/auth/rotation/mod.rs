@@ -7,6 +7,7 @@
 mod choice;
 mod cooldowns;
 mod pace;
+mod presence;
 mod query;
 
 use std::{
@@ -19,6 +20,8 @@ use choice::ProfileSelector;
 use cooldowns::{CooldownScope, ProfileCooldowns, model_key};
 use pace::Pace;
 pub use pace::Slot;
+use presence::CredentialPresence;
+pub use presence::CredentialState;
 pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
 
 use crate::{
@@ -75,6 +78,8 @@ pub struct Rotation {
     probes: Vec<Option<Instant>>,
     /// Requests of each profile that are under way.
     in_flight: Vec<u32>,
+    /// The presence of each profile's credential.
+    presence: Vec<CredentialPresence>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
@@ -134,6 +139,7 @@ impl Rotation {
     pub fn new(members: Vec<PoolMember>, wait: Duration, may_leave_organisation: bool) -> Self {
         let count = members.len();
         Self {
+            presence: vec![CredentialPresence::default(); members.len()],
             members,
             cooldowns: vec![ProfileCooldowns::default(); count],
             paces: vec![BTreeMap::new(); count],
@@ -151,6 +157,9 @@ impl Rotation {
             let Some(before) = same(id) else { continue };
             if let Some(known) = old.cooldowns.get(before) {
                 windows.clone_from(known);
+            }
+            if let (Some(own), Some(known)) = (self.presence.get_mut(id), old.presence.get(before)) {
+                *own = *known;
             }
             // A configured organisation takes precedence over a learned one.
             if let Some(known) = old.members.get(before).filter(|_| member.organisation.is_none()) {
@@ -210,6 +219,10 @@ impl Rotation {
         }
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
+        // Evidence about an earlier credential says nothing about the present one.
+        if self.presence.get(id)?.is_outdated(reason, report.began) {
+            return None;
+        }
         let was_limited = self.has_limit(id, report.model, now);
         let began = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
         if reason == Reason::RateLimit {
@@ -288,8 +301,46 @@ impl Rotation {
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear_cooldowns(&mut self, id: ProfileId) -> bool {
+        // The pace reserves no slot before the end of a cooldown, which is now.
+        let owner = self.quota_group(id).next();
+        if let Some(paces) = owner.and_then(|owner| self.paces.get_mut(owner)) {
+            paces.clear();
+        }
         let known = self.cooldowns.get_mut(id);
         known.map(|windows| *windows = ProfileCooldowns::default()).is_some()
+    }
+
+    /// Stores the presence of a profile's credential.
+    pub fn set_credential_state(&mut self, id: ProfileId, state: CredentialState) {
+        if let Some(presence) = self.presence.get_mut(id) {
+            presence.state = state;
+        }
+    }
+
+    /// Stores that a profile has a new credential of the same account. Ends the cooldowns that concern the old one: its
+    /// limits and bills are those of the account.
+    pub fn renew_credential(&mut self, id: ProfileId, now: Instant) {
+        if let (Some(presence), Some(windows)) = (self.presence.get_mut(id), self.cooldowns.get_mut(id)) {
+            presence.note_renewal(now);
+            windows.forget_refusals();
+        }
+    }
+
+    /// Stores that a profile has another key, of an account that may be another. Ends all of its cooldowns.
+    /// `organisation` is the configured one.
+    pub fn replace_credential(&mut self, id: ProfileId, organisation: Option<&str>, now: Instant) {
+        if let (Some(presence), Some(member)) = (self.presence.get_mut(id), self.members.get_mut(id)) {
+            presence.note_replacement(now);
+            member.organisation = organisation.map(Arc::from);
+            self.clear_cooldowns(id);
+        }
+    }
+
+    /// Returns `true` if a profile has a credential that can be sent.
+    pub fn has_credential(&self, id: ProfileId, now: Instant) -> bool {
+        self.presence
+            .get(id)
+            .is_some_and(|presence| presence.state.is_valid(now))
     }
 
     /// Selects the profile of a send.
@@ -312,7 +363,7 @@ impl Rotation {
         let view = |(id, member): (ProfileId, &PoolMember)| {
             let rests = self.active_cooldowns(id, now);
             // The most severe cooldown decides.
-            let state = if rests.iter().any(|rest| rest.disables) {
+            let state = if rests.iter().any(|rest| rest.disables) || !self.has_credential(id, now) {
                 ProfileState::Disabled
             } else if rests.is_empty() {
                 ProfileState::Ready

@@ -32,7 +32,7 @@ mod timeouts;
 mod words;
 
 pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
-pub use profile::{ProfileSection, TokenHashText};
+pub use profile::{CommandWord, ProfileSection, TokenHashText};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use words::{
     CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
@@ -97,6 +97,8 @@ section! {
         pub upload_idle_timeout: String = "30s".into(),
         /// Time for running exchanges to finish after SIGTERM. The proxy then cuts the rest.
         pub drain_timeout: String = "30s".into(),
+        /// Interval at which the files of profiles' keys are read again for changes. `0s` turns it off.
+        pub secret_poll: String = "10s".into(),
         /// Size above which request bodies are forwarded without being inspected.
         pub inspect_bytes_max: String = "64MiB".into(),
     }

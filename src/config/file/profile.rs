@@ -7,20 +7,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 section! {
-    /// One of your credentials at an upstream: an API key, a bearer token or AWS keys, exactly one of them.
+    /// One of your credentials at an upstream: an API key, a bearer token, AWS keys, or a source of them; exactly one.
     ProfileSection {
         /// Label in logs, metrics and headers. Unique within its upstream.
         pub name: String = String::new(),
         /// API key, written as `${NAME}`. The proxy sends it in the header that the provider expects.
         #[schemars(extend("writeOnly" = true))]
         pub api_key: Option<String> = None,
-        /// File that contains only the API key. It is read when the configuration is loaded, without its last line break.
+        /// File that contains only the API key, and at most one line break at its end. The proxy uses its new content
+        /// when it changes: see `server.secret_poll`.
         pub api_key_file: Option<String> = None,
-        /// Token, written as `${NAME}`. The proxy sends it as `Authorization: Bearer` and never refreshes it.
+        /// Token, written as `${NAME}`. The proxy sends it as `Authorization: Bearer`. For tokens that expire, write
+        /// `token_command`.
         #[schemars(extend("writeOnly" = true))]
         pub bearer: Option<String> = None,
         /// File that contains only the token.
         pub bearer_file: Option<String> = None,
+        /// Program and arguments that print a bearer token, alone or as JSON with its expiry. They run without a shell,
+        /// at the start and before the token expires.
+        pub token_command: Option<Vec<CommandWord>> = None,
+        /// Interval at which `token_command` runs if its output has no expiry. Default: `45m`.
+        pub token_refresh: Option<String> = None,
         /// ID of the AWS key that signs requests, written as `${NAME}`. Only for upstreams of kind `bedrock`.
         #[schemars(extend("writeOnly" = true))]
         pub aws_access_key_id: Option<String> = None,
@@ -36,6 +43,11 @@ section! {
         pub aws_session_token: Option<String> = None,
         /// File that contains only the AWS session token.
         pub aws_session_token_file: Option<String> = None,
+        /// Program and arguments that print AWS keys as JSON, as `credential_process` of the AWS tools. They run without a
+        /// shell, at the start and before the keys expire.
+        pub aws_credential_process: Option<Vec<CommandWord>> = None,
+        /// Uses the AWS keys of the container's role, on ECS or with EKS Pod Identity.
+        pub aws_container_credentials: bool = false,
         /// AWS region. Default: derived from the host of the upstream's URL.
         pub aws_region: Option<String> = None,
         /// Share of requests relative to the other profiles of its upstream, from 1 to 1000.
@@ -48,6 +60,12 @@ section! {
         pub max_concurrent: u64 = 0,
     }
 }
+
+/// Word of a command. It is shown as it was written, with `${NAME}` in place of the variable's value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("x-shown-as-written" = true))]
+pub struct CommandWord(pub String);
 
 /// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

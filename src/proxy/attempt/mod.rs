@@ -230,7 +230,9 @@ impl Attempts<'_> {
             .profile
             .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
         let limit = self.path.settings.inspect_bytes_max;
-        let request = self.outgoing.build_http_request(self.route.upstream, profile);
+        let request = self
+            .outgoing
+            .build_http_request(self.route.upstream, profile.as_deref());
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
         log.outcome = Some(self.describe_attempt(log));

@@ -7,7 +7,7 @@ use tokio::time::{self, Instant};
 
 use super::Attempts;
 use crate::{
-    auth::rotation::{ChangeCause, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
+    auth::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     clock,
     policy::{
         Class, RotationLimit, Verdict,
@@ -108,15 +108,43 @@ async fn choose_when_ready(
                 }
             }
             Selection::NoneAvailable(none) => {
-                let until = none.until;
-                return Err(ProxyError::Exhausted(ExhaustedPool {
-                    upstream: attempts.upstream_name().to_owned(),
-                    none,
-                    wait: until.map(|until| until.saturating_duration_since(clock::std_now())),
-                }));
+                let error = no_profile_error(attempts, none);
+                if !error.is_awaited() {
+                    return Err(error);
+                }
+                // At the start of the process, and after a change of its configuration, a source may still be running.
+                log.enter_queue();
+                let credentials = path.profiles.credentials();
+                let upstream = attempts.upstream_name();
+                let until = Instant::from_std(began + queue);
+                // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+                let change = Box::pin(time::timeout_at(until, credentials.await_credential(upstream)));
+                if !change.await.unwrap_or(false) {
+                    return Err(error);
+                }
             }
         }
     }
+}
+
+/// Returns the error for a request that no profile can serve.
+fn no_profile_error(attempts: &Attempts<'_>, none: NoneAvailable) -> ProxyError {
+    let upstream = attempts.upstream_name().to_owned();
+    let credentials = attempts.path.profiles.credentials();
+    let lacking = credentials.lacking_profiles(&upstream, &query(attempts, false));
+    let wait = none
+        .until
+        .map(|until| until.saturating_duration_since(clock::std_now()));
+    // A lane that is bound to a profile in cooldown could not use the others anyway.
+    if !lacking.is_empty() && (!none.is_bound || none.reasons.is_empty()) {
+        return ProxyError::NoCredential {
+            upstream,
+            lacking,
+            reasons: none.reasons,
+            wait,
+        };
+    }
+    ProxyError::Exhausted(ExhaustedPool { upstream, none, wait })
 }
 
 /// Moves the exchange to another profile, if one can serve it now.

@@ -132,7 +132,10 @@ async fn send_again(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Optio
     let profile = attempts
         .profile
         .and_then(|id| path.profiles.profile(&route.upstream.name, id));
-    let request = attempts.outgoing.build_http_request(route.upstream, profile).ok()?;
+    let request = attempts
+        .outgoing
+        .build_http_request(route.upstream, profile.as_deref())
+        .ok()?;
     let limit = attempts.head_timeout(log);
     let context = &attempts.outgoing.body.context;
     let answer = send::send_once(path, route, context, request, limit, log).await.ok()?;

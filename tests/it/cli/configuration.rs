@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use antiphon::{
-    auth::{Credential, Profile, Secret},
+    auth::{
+        Credential, CredentialSource, CredentialSources, Profile, Secret,
+        credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
+    },
     config::{ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,
@@ -104,6 +107,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[server]\nheader_timeout = \"30\"", 2, "server.header_timeout", "expected a duration", "write \"30s\" for seconds"),
     ("[server]\nheader_timeout = \"soon\"", 2, "server.header_timeout", "expected a duration", "write it like"),
     ("[server]\nheader_timeout = \"0s\"", 2, "server.header_timeout", "expected a duration from 1ms to 1day", ""),
+    ("[server]\nsecret_poll = \"soon\"", 2, "server.secret_poll", "expected a duration", "write it like"),
     ("[timeouts]\nidle = \"2days\"", 2, "timeouts.idle", "expected a duration from 1ms to 1day", ""),
     ("[timeouts]\nidle = 300", 2, "timeouts.idle", "expected a string", "with its unit"),
     ("[server]\ninspect_bytes_max = \"64 parsecs\"", 2, "server.inspect_bytes_max", "expected a size", "64MiB"),
@@ -195,6 +199,18 @@ const PROFILE_MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a*b\"]", 6, ".models[0]", "name of a model", ""),
     ("name = \"p\"\napi_key = \"k\"\nmodels = [\"a\", 1]", 6, ".models[1]", "expected a string", "quotes"),
     ("name = \"p\"\napi_kye = \"k\"\napi_key = \"k\"", 5, ".api_kye", "unknown key", "did you mean `api_key`?"),
+    ("name = \"p\"\ntoken_command = []", 5, ".token_command", "names no program", "write the program"),
+    ("name = \"p\"\ntoken_command = \"gcloud\"", 5, ".token_command", "expected an array of strings, found a string", "brackets"),
+    ("name = \"p\"\ntoken_command = [\"\", \"x\"]", 5, ".token_command[0]", "name of a program", ""),
+    ("name = \"p\"\ntoken_command = [\"a\", 1]", 5, ".token_command[1]", "expected a string", "quotes"),
+    ("name = \"p\"\ntoken_command = [\"${NOWHERE}\"]", 5, ".token_command[0]", "variable NOWHERE is not set", "${NOWHERE:-default}"),
+    ("name = \"p\"\ntoken_command = [\"t\"]\nbearer = \"k\"", 3, "", "has several credentials", "write one of"),
+    ("name = \"p\"\ntoken_command = [\"t\"]\ntoken_refresh = \"0s\"", 6, ".token_refresh", "from 1s to 1day", ""),
+    ("name = \"p\"\napi_key = \"k\"\ntoken_refresh = \"1m\"", 6, ".token_refresh", "only tokens of a token_command", "write token_command"),
+    ("name = \"p\"\naws_credential_process = [\"aws\"]", 3, "", "has no aws_region", "write aws_region"),
+    ("name = \"p\"\naws_credential_process = []\naws_region = \"r\"", 5, ".aws_credential_process", "names no program", "write the program"),
+    ("name = \"p\"\naws_container_credentials = true\naws_region = \"r\"", 5, ".aws_container_credentials", "neither AWS_CONTAINER", "export-credentials"),
+    ("name = \"p\"\naws_container_credentials = true\naws_credential_process = [\"a\"]\naws_region = \"r\"", 3, "", "has several credentials", "write one of"),
     ("name = \"p\"\naws_access_key_id = \"k\"\naws_region = \"us-east-1\"", 3, "", "has no aws_secret_access_key", "in pairs"),
     ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"", 3, "", "has no aws_region", "write aws_region"),
     ("name = \"p\"\naws_access_key_id = \"k\"\naws_secret_access_key = \"k\"\naws_region = \"us east\"", 7, ".aws_region", "name of a region", ""),
@@ -655,6 +671,129 @@ fn a_secret_is_printed_as_its_reference_or_not_at_all() {
     assert_eq!(again.to_toml().unwrap(), printed);
 }
 
+const SOURCES: &str = r#"
+[server]
+secret_poll = "5s"
+[[upstreams.vertex.profiles]]
+name = "cloud"
+token_command = ["gcloud", "--account=${FIRST}", "$${x}", ""]
+[[upstreams.vertex.profiles]]
+name = "other"
+token_command = ["vault"]
+token_refresh = "10m"
+[[upstreams.vertex.profiles]]
+name = "file"
+bearer_file = "/run/secrets/canary-file"
+[[upstreams.vertex.profiles]]
+name = "fixed"
+bearer = "${FIRST}"
+[upstreams.vertex]
+url = "https://aiplatform.googleapis.com"
+[upstreams.bedrock]
+url = "https://bedrock-runtime.eu-central-1.amazonaws.com"
+[[upstreams.bedrock.profiles]]
+name = "process"
+aws_credential_process = ["aws", "${FIRST}"]
+aws_region = "us-east-1"
+[[upstreams.bedrock.profiles]]
+name = "container"
+aws_container_credentials = true
+[[upstreams.bedrock.profiles]]
+name = "files"
+aws_access_key_id = "${FIRST}"
+aws_secret_access_key_file = "/run/secrets/canary-key"
+aws_session_token_file = "/run/secrets/canary-session"
+"#;
+
+/// Variables of a container on EKS.
+const CONTAINER: &[(&str, &str)] = &[
+    (
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "http://169.254.170.23/v1/canary-uri",
+    ),
+    ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "canary-token"),
+    ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/var/run/token"),
+    ("FIRST", "canary-first"),
+];
+
+/// Returns the sources of [`SOURCES`]: upstream, profile and source.
+fn wanted_sources() -> Vec<(&'static str, &'static str, CredentialSource)> {
+    let command = |words: &[&str]| CommandLine {
+        program: words[0].to_owned(),
+        arguments: words[1..].iter().map(ToString::to_string).collect(),
+    };
+    let token = |words: &[&str], minutes: u64| CredentialSource::Token {
+        command: command(words),
+        refresh: Duration::from_secs(60 * minutes),
+    };
+    let scope = |region: &str| AwsScope {
+        region: region.to_owned(),
+        service: "bedrock".to_owned(),
+    };
+    let file = |(name, part): &(&str, SecretPart)| SecretFile {
+        path: Path::new("/run/secrets").join(name),
+        part: *part,
+    };
+    let files = |files: &[(&str, SecretPart)]| CredentialSource::Files {
+        files: files.iter().map(file).collect(),
+        poll: Duration::from_secs(5),
+    };
+    let process = CredentialSource::AwsProcess {
+        command: command(&["aws", "canary-first"]),
+        scope: scope("us-east-1"),
+    };
+    let container = CredentialSource::AwsContainer {
+        endpoint: ContainerEndpoint {
+            uri: "http://169.254.170.23/v1/canary-uri".parse().unwrap(),
+            token: Some(ContainerToken::File("/var/run/token".into())),
+        },
+        scope: scope("eu-central-1"),
+    };
+    let keys = [
+        ("canary-key", SecretPart::AwsSecretKey),
+        ("canary-session", SecretPart::AwsSessionToken),
+    ];
+    vec![
+        (
+            "vertex",
+            "cloud",
+            token(&["gcloud", "--account=canary-first", "${x}", ""], 45),
+        ),
+        ("vertex", "other", token(&["vault"], 10)),
+        ("vertex", "file", files(&[("canary-file", SecretPart::Whole)])),
+        ("bedrock", "process", process),
+        ("bedrock", "container", container),
+        ("bedrock", "files", files(&keys)),
+    ]
+}
+
+#[test]
+fn credentials_that_change_have_sources() {
+    let config = with(Some(SOURCES), &Flags::default(), CONTAINER).unwrap().config;
+    let mut wanted = CredentialSources::new();
+    for (upstream, profile, source) in wanted_sources() {
+        wanted
+            .entry(upstream.to_owned())
+            .or_default()
+            .insert(profile.to_owned(), source);
+    }
+    assert!(config.credential_sources == wanted, "{:?}", config.credential_sources);
+    let still = with(Some(&SOURCES.replace("5s", "0s")), &Flags::default(), CONTAINER).unwrap();
+    assert!(!still.config.credential_sources["vertex"].contains_key("file"));
+}
+
+#[test]
+fn the_words_of_a_command_are_printed_as_they_were_written() {
+    let loaded = with(Some(SOURCES), &Flags::default(), CONTAINER).unwrap();
+    let printed = loaded.to_toml().unwrap();
+    let shown = format!("{loaded:?}{printed}").replace("/run/secrets/canary-", "");
+    assert!(!shown.contains("canary"), "{shown}");
+    assert!(printed.contains(r#""--account=${FIRST}", "$${x}""#), "{printed}");
+    let again = with(Some(&printed), &Flags::default(), CONTAINER).unwrap();
+    assert_eq!(again.config.credential_sources, loaded.config.credential_sources);
+    assert_eq!(again.to_toml().unwrap(), printed);
+}
+
 #[test]
 fn no_mistake_reveals_a_secret() {
     let head = "[upstreams.a]\nurl = \"http://h\"\n";
@@ -674,6 +813,9 @@ fn no_mistake_reveals_a_secret() {
         format!("{head}{table}api_key = \"${{canary canary}}\""),
         format!("{head}{table}api_key = \"canary-${{NOWHERE}}\""),
         format!("{head}{table}api_key = \"canary\"\nbearer = \"canary\""),
+        format!("{head}{table}token_command = \"canary\""),
+        format!("{head}{table}token_command = [\"canary\", 1]"),
+        format!("{head}{table}token_command = [\"canary\"]\napi_key = \"canary\""),
         format!("{head}{table}api_key_file = \"canary0123456789012345678901234567890\""),
         "upstreams = { a = { url = \"http://h\", mode = 1, profiles = [{ api_key = \"canary\" }] } }".to_owned(),
         "api_key = \"canary\"".to_owned(),
@@ -783,6 +925,7 @@ fn the_example_contains_every_key_and_valid_commented_tables() {
         "AWS_SESSION_TOKEN",
     ];
     let mut variables = variables.map(|name| (name, "value")).to_vec();
+    variables.push(("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"));
     variables.push(("RUNNER_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
     let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
     assert!(loaded.config.literal_secrets.is_empty());
@@ -863,7 +1006,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        11 + 17 + 2 + 9 + 2 + 3 + (4 + 16) + 2 + 1 + 3 + 10 + 4,
+        12 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4,
         "{leaves:?}"
     );
 }

@@ -4,9 +4,10 @@
 use std::{io, time::Duration};
 
 use antiphon::{
-    auth::rotation::NoneAvailable,
+    auth::{credential_source::SourceFailure, rotation::NoneAvailable},
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
+    profiles::LackingProfile,
     proxy::{ClientFault, ExhaustedPool, ProxyError, Rejection, RequestRefusal, credential::ApplyError},
     upstream::{Phase, SendError, SendErrorKind},
     wire::ErrorShape,
@@ -61,6 +62,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         ("streamed", ApplyError::Streamed),
         ("elsewhere", ApplyError::WrongHost),
         ("unsignable", ApplyError::Unsignable),
+        ("awaited", ApplyError::Awaited),
     ] {
         add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
     }
@@ -70,6 +72,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         add(&format!("unbegun {}", class.label()), ProxyError::NotBegun(verdict));
     }
     exhausted(&mut add);
+    lacking(&mut add);
     unanswered(&mut add);
     errors
 }
@@ -128,6 +131,28 @@ fn exhausted(add: &mut impl FnMut(&str, ProxyError)) {
             wait: wait.map(Duration::from_secs),
         });
         add(&format!("exhausted {name}"), error);
+    }
+}
+
+/// Adds the error for profiles without a credential.
+fn lacking(add: &mut impl FnMut(&str, ProxyError)) {
+    let failure = Some(SourceFailure::ExitStatus(1));
+    for (name, failure, reasons, wait) in [
+        ("awaited", None, vec![], None),
+        ("failed", failure, vec![Reason::RateLimit], Some(Duration::from_secs(9))),
+    ] {
+        let one = LackingProfile {
+            profile: "p".to_owned(),
+            source: "token_command",
+            failure,
+        };
+        let error = ProxyError::NoCredential {
+            upstream: "u".to_owned(),
+            lacking: vec![one],
+            reasons,
+            wait,
+        };
+        add(&format!("no credential {name}"), error);
     }
 }
 

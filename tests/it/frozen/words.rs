@@ -1,7 +1,7 @@
 //! Pins the closed word lists of headers, log lines, metrics, error codes and JSON answers.
 
 use antiphon::{
-    auth::rotation::ProfileState,
+    auth::{credential_source::SourceFailure, rotation::ProfileState},
     conversation::{CallFault, FindingKind, FlawKind, InputFault},
     late::records::{PostRefusal, RecordedCallState, TIERS},
     ledger::RecordKind,
@@ -155,7 +155,22 @@ fn of_repair(words: &mut Words) {
     words.list("mode", [Mode::Repair, Mode::Strict, Mode::Observe].map(Mode::label));
 }
 
+/// Every failure of a credential's source.
+const SOURCE_FAILURES: [SourceFailure; 10] = [
+    SourceFailure::NotStarted,
+    SourceFailure::ExitStatus(1),
+    SourceFailure::Signalled,
+    SourceFailure::TimedOut,
+    SourceFailure::TooLong,
+    SourceFailure::Unreadable,
+    SourceFailure::Expired,
+    SourceFailure::Unreachable,
+    SourceFailure::HttpStatus(403),
+    SourceFailure::EndpointToken,
+];
+
 fn of_attempts(words: &mut Words) {
+    words.list("credential failure", SOURCE_FAILURES.map(SourceFailure::label));
     words.list("side", Side::ALL.map(Side::label));
     words.list("rest reason", Reason::ALL.map(Reason::label));
     words.list("profile state", ProfileState::ALL.map(ProfileState::label));

@@ -1,0 +1,104 @@
+//! Programs that print a credential. They run without a shell, and nothing that they print is logged.
+
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::AsyncReadExt as _,
+    process::{Child, Command},
+};
+
+use super::renewal::CredentialFetcher;
+use crate::{
+    auth::credential_source::{
+        AwsScope, CommandLine, OUTPUT_BYTES_MAX, SourceFailure, SuppliedCredential, parse_process_output,
+        parse_token_output,
+    },
+    clock,
+};
+
+/// A program that is run for each refresh.
+pub(super) struct ProgramFetcher {
+    command: CommandLine,
+    /// The scope of AWS keys; `None` if the program prints a token.
+    aws_scope: Option<AwsScope>,
+}
+
+impl ProgramFetcher {
+    /// Creates the fetcher of a program that prints a token.
+    pub(super) const fn for_token(command: CommandLine) -> Self {
+        Self {
+            command,
+            aws_scope: None,
+        }
+    }
+
+    /// Creates the fetcher of a program that prints AWS keys.
+    pub(super) const fn for_aws(command: CommandLine, scope: AwsScope) -> Self {
+        Self {
+            command,
+            aws_scope: Some(scope),
+        }
+    }
+}
+
+impl CredentialFetcher for ProgramFetcher {
+    async fn fetch_credential(&mut self) -> Result<SuppliedCredential, SourceFailure> {
+        let output = run_program(&self.command).await?;
+        let now = clock::unix_time();
+        match &self.aws_scope {
+            Some(scope) => parse_process_output(&output, now).map(|keys| keys.with_scope(scope)),
+            None => parse_token_output(&output, now),
+        }
+    }
+}
+
+/// A running program. It is killed on drop, together with every program that it has started.
+struct RunningProgram(Child);
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        // The id is known until the program has been waited for. After that it may belong to another.
+        let id = self.0.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = id.and_then(Pid::from_raw) {
+            // An error means that the group has just ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Runs a program to its end and returns its output. The caller limits the time.
+async fn run_program(command: &CommandLine) -> Result<Vec<u8>, SourceFailure> {
+    let spawned = Command::new(&command.program)
+        .args(&command.arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // Not read: an error text may contain a secret.
+        .stderr(Stdio::null())
+        // A group of its own, so that programs which it starts can be killed with it.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn();
+    let mut running = RunningProgram(spawned.map_err(|_| SourceFailure::NotStarted)?);
+    let mut output = Vec::new();
+    if let Some(stdout) = running.0.stdout.take() {
+        let limit = u64::try_from(OUTPUT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+        let read = stdout.take(limit).read_to_end(&mut output).await;
+        read.map_err(|_| SourceFailure::Unreadable)?;
+    }
+    if output.len() > OUTPUT_BYTES_MAX {
+        return Err(SourceFailure::TooLong);
+    }
+    // Waited for only now: until then the id of the group cannot belong to another program.
+    let status = running.0.wait().await.map_err(|_| SourceFailure::NotStarted)?;
+    check_status(status)?;
+    Ok(output)
+}
+
+fn check_status(status: ExitStatus) -> Result<(), SourceFailure> {
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => Err(SourceFailure::ExitStatus(code)),
+        None => Err(SourceFailure::Signalled),
+    }
+}
