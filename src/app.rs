@@ -16,7 +16,7 @@ use crate::{
     profiles::Profiles,
     provider::Routes,
     proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
-    recall::{AnswerStore, AnswerStoreSettings},
+    recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
@@ -56,6 +56,7 @@ pub struct BackgroundWork {
     late_worker: LateWorker,
     late: LateStore,
     answers: AnswerStore,
+    objects: ObjectOwners,
     write_behind: WriteBehind,
 }
 
@@ -75,6 +76,7 @@ impl BackgroundWork {
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.load_owners());
+        tasks.spawn_background(self.objects.load_holders());
         tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {
             tasks,
@@ -114,6 +116,8 @@ pub struct LedgerServices {
     pub late: LateStore,
     /// Pinned answers.
     pub answers: AnswerStore,
+    /// Owners of the providers' objects.
+    pub objects: ObjectOwners,
     /// Background work of both.
     pub background_work: BackgroundWork,
 }
@@ -137,6 +141,8 @@ impl LedgerServices {
         };
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
         let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
+        let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
+        let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let background_work = BackgroundWork {
             ledger,
@@ -144,11 +150,13 @@ impl LedgerServices {
             late_worker,
             late: late.clone(),
             answers: answers.clone(),
+            objects: objects.clone(),
             write_behind,
         };
         Self {
             late,
             answers,
+            objects,
             background_work,
         }
     }

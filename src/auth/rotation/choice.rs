@@ -22,6 +22,8 @@ pub struct ProfileQuery<'a> {
     pub other_quota: bool,
     /// The reasons for which the lane must keep its profile.
     pub bound: LaneBindings,
+    /// The only profile that has the objects which the request names. Its cooldowns do not matter.
+    pub owner: Option<ProfileId>,
 }
 
 /// The reasons for which a lane must keep its profile.
@@ -97,6 +99,14 @@ impl<'r> ProfileSelector<'r> {
     /// Selects the profile of a send.
     pub(super) fn select(&self) -> Selection {
         let (members, ask, now) = (&self.rotation.members, self.query, self.now);
+        if let Some(id) = ask.owner.filter(|id| *id < members.len()) {
+            // Any other profile answers that the object does not exist.
+            return if ask.tried.contains(&id) {
+                Selection::NoneAvailable(self.none_available(&[id], true))
+            } else {
+                Selection::Use { id, moved: None }
+            };
+        }
         let serving: Vec<ProfileId> = (0..members.len()).filter(|id| self.serves_model(*id)).collect();
         let pinned = ask.pinned.filter(|id| serving.contains(id));
         // A cooldown of the last usable profile would only turn a possible failure into a certain one.

@@ -242,6 +242,7 @@ impl Attempts<'_> {
                 .filter(|_| self.route.asks_for_turn())
                 .map(|continuity| continuity.answer_note(self.profile)),
             chain: None,
+            objects: None,
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }
@@ -406,6 +407,10 @@ impl Attempts<'_> {
             tried: &self.tried_profiles,
             other_quota,
             bound: context.lane_binding,
+            owner: context
+                .owner
+                .as_deref()
+                .and_then(|label| self.path.profiles.find_profile(self.upstream_name(), label)),
         }
     }
 
