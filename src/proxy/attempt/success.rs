@@ -2,6 +2,7 @@
 
 use super::Attempts;
 use crate::{
+    auth::Caller,
     clock,
     proxy::{
         exchange_log::ExchangeLog, owned_ids::ObjectNote, provider_facts::FactScope, response_chain::ChainRequest,
@@ -44,7 +45,12 @@ fn note_objects(attempts: &Attempts<'_>, log: &mut ExchangeLog) {
     let context = &body.context;
     // Without its items nothing is known of the request, and providers store answers by default.
     let stores_answer = body.chain.as_ref().is_none_or(ChainRequest::stores_answer);
-    let note = ObjectNote::begin(path, route, context.caller, &context.objects, profile, stores_answer);
+    let caller = context.caller;
+    // Later requests without a body cannot name a user of the account that only bodies name.
+    let account = Caller::of_account(caller.account()).with_shared_credential(caller.is_shared());
+    let is_user = path.settings.principals.trust_body_user && account != caller;
+    let callers = [Some(caller), is_user.then_some(account)];
+    let note = ObjectNote::begin(&path.objects, callers, route, &context.objects, profile, stores_answer);
     outcome.objects = note.map(Box::new);
 }
 

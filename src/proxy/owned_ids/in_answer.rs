@@ -81,14 +81,45 @@ fn ids_in_description(bytes: &[u8], is_child: bool) -> Vec<ObjectId> {
     walked.map(|()| ids).unwrap_or_default()
 }
 
-/// Searches a model's answer for the files and containers that its tools have made.
-#[derive(Debug, Default)]
+/// Members of a model's answer that name the files and containers of its tools.
+const MADE_BY_TOOLS: &[&[u8]] = &[b"\"file_id\"", b"\"container_id\"", b"\"container\""];
+/// The same, and members of the events of a run, which describe no object as a whole.
+const MADE_BY_RUNS: &[&[u8]] = &[
+    b"\"file_id\"",
+    b"\"container_id\"",
+    b"\"container\"",
+    b"\"thread_id\"",
+    b"\"interaction\"",
+    b"\"interaction_id\"",
+];
+
+/// Searches an answer for the objects that it mentions.
+#[derive(Debug)]
 pub(super) struct MentionReader {
+    names: &'static [&'static [u8]],
     tail: Vec<u8>,
     seen: Vec<ObjectId>,
 }
 
 impl MentionReader {
+    /// Creates a reader of a model's answer.
+    pub(super) const fn of_turn() -> Self {
+        Self::of_members(MADE_BY_TOOLS)
+    }
+
+    /// Creates a reader of the events of a run.
+    pub(super) const fn of_run() -> Self {
+        Self::of_members(MADE_BY_RUNS)
+    }
+
+    const fn of_members(names: &'static [&'static [u8]]) -> Self {
+        Self {
+            names,
+            tail: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
     /// Adds bytes of the answer. Returns the new ids in them.
     pub(super) fn push(&mut self, data: &[u8]) -> Vec<ObjectId> {
         if self.seen.len() >= IDS_MAX {
@@ -99,9 +130,9 @@ impl MentionReader {
         // A member may be cut by the end of a chunk.
         let begin = data.get(..TAIL_BYTES).unwrap_or(data);
         self.tail.extend_from_slice(begin);
-        find_mentions(&self.tail, &mut ids);
+        find_mentions(&self.tail, self.names, &mut ids);
         if data.len() > TAIL_BYTES {
-            find_mentions(data, &mut ids);
+            find_mentions(data, self.names, &mut ids);
             self.tail.clear();
             let end = data.len().saturating_sub(TAIL_BYTES);
             self.tail.extend_from_slice(data.get(end..).unwrap_or_default());
@@ -115,9 +146,9 @@ impl MentionReader {
     }
 }
 
-/// Adds the values of `file_id`, `container_id` and `container.id` in the bytes.
-fn find_mentions(bytes: &[u8], ids: &mut Vec<ObjectId>) {
-    for name in [&b"\"file_id\""[..], b"\"container_id\"", b"\"container\""] {
+/// Adds the values of these members, or of the `id` with which the object there begins.
+fn find_mentions(bytes: &[u8], names: &[&[u8]], ids: &mut Vec<ObjectId>) {
+    for name in names {
         for at in memmem::find_iter(bytes, name).take(IDS_MAX) {
             let rest = bytes.get(at.saturating_add(name.len())..).unwrap_or_default();
             let rest = rest.get(..MEMBER_BYTES_MAX).unwrap_or(rest);
@@ -201,7 +232,7 @@ mod tests {
 data: {"annotations":[{"container_id":"cntr_1","file_id":"cfile_1"}],"text":"{\"file_id\":\"file_2\"}","file_id":null}"#;
         let expected = ["cfile_1", "cntr_1", "container_1", "file_1"];
         for size in 1..answer.len() {
-            let mut reader = MentionReader::default();
+            let mut reader = MentionReader::of_turn();
             let mut ids: Vec<String> = answer
                 .as_bytes()
                 .chunks(size)

@@ -15,17 +15,23 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 
-use super::{catch_core_panic::catch_core_panic, data_path::DataPath};
+use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     ledger::RecordName,
     provider::Route,
-    recall::{LedgerBudget, ObjectOwners, ObjectScope},
+    recall::{ObjectOwners, ObjectScope},
     wire::{Format, watch::TEXT_BYTES_MAX},
 };
 use in_answer::{DescriptionReader, MentionReader};
 use in_body::ids_in_body;
 use in_path::{answer_names_objects, ids_in_path, is_object_path, upload_in_address};
+
+/// Returns `true` if only the body of such a request may name objects: its path has none, but belongs to some.
+pub(super) fn depends_on_body(route: &Route<'_>) -> bool {
+    let (path, query) = (route.target.path(), route.target.query());
+    is_object_path(path) && ids_in_path(path, query).is_empty()
+}
 
 /// The id of an object.
 type ObjectId = Box<[u8]>;
@@ -66,6 +72,48 @@ enum AnswerReading {
 }
 
 impl NamedObjects {
+    /// Reads the ids that a request names in its path, and in `body` if that is not empty. No owner is known yet.
+    pub(super) fn read(scope: ObjectScope<'_>, route: &Route<'_>, method: &Method, body: &[u8]) -> Self {
+        let (path, query) = (route.target.path(), route.target.query());
+        let in_path = ids_in_path(path, query);
+        let format = route.wire.map(|wire| wire.format);
+        let in_body = catch_core_panic(|| Some(ids_in_body(body, format))).unwrap_or_default();
+        let mut objects = Vec::new();
+        for (index, id) in in_path.iter().chain(&in_body).enumerate() {
+            // A word in a path, such as the name of an operation, has no digit.
+            let is_object = || *method != Method::DELETE && id.iter().any(u8::is_ascii_digit);
+            objects.extend(scope.object_name(id).map(|name| NamedObject {
+                name,
+                owner: None,
+                is_proven: index < in_path.len() && is_object(),
+            }));
+        }
+        let reading = if route.wire.is_some() && route.asks_for_turn() {
+            AnswerReading::Mentions
+        } else if answer_names_objects(method, path) {
+            AnswerReading::Description
+        } else {
+            AnswerReading::Nothing
+        };
+        Self {
+            objects,
+            is_in_path: !in_path.is_empty(),
+            reading,
+        }
+    }
+
+    /// Returns the names of the objects, in order.
+    pub(super) fn names(&self) -> Vec<RecordName> {
+        self.objects.iter().map(|object| object.name).collect()
+    }
+
+    /// Sets the owners of the objects, in the order of their names.
+    pub(super) fn set_owners(&mut self, owners: impl IntoIterator<Item = Option<Arc<str>>>) {
+        for (object, owner) in self.objects.iter_mut().zip(owners) {
+            object.owner = owner;
+        }
+    }
+
     /// Returns the owner of a named object: `pinned` if it owns one of them, else the owner of the first that has one.
     pub(super) fn owner(&self, pinned: Option<&str>) -> Option<Arc<str>> {
         let mut owners = self.objects.iter().filter_map(|object| object.owner.as_ref());
@@ -82,90 +130,6 @@ impl NamedObjects {
     /// Returns `true` if the answer must not be compressed, because it is read.
     pub(super) fn reads_answer(&self) -> bool {
         self.reading != AnswerReading::Nothing
-    }
-}
-
-/// The look-up of the objects that one request names.
-#[derive(Clone, Copy)]
-pub(super) struct OwnerLookup<'x> {
-    pub(super) path: &'x DataPath,
-    pub(super) route: &'x Route<'x>,
-    pub(super) method: &'x Method,
-}
-
-impl OwnerLookup<'_> {
-    /// Returns `true` if the owner may depend on the body of a request without a history: short JSON that names objects.
-    pub(super) fn needs_body(&self, caller: Caller, headers: &HeaderMap) -> bool {
-        let target = &self.route.target;
-        let is_json = headers
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-        is_json
-            && !headers.contains_key(CONTENT_ENCODING)
-            && self.has_profiles()
-            && is_object_path(target.path())
-            // The path counts first, so the body could add nothing.
-            && ids_in_path(target.path(), target.query()).is_empty()
-            && self.path.objects.may_have(caller)
-    }
-
-    /// Looks up the objects in the path, and in the body if one was read. Waits no longer than the budget allows.
-    pub(super) async fn find_objects(
-        &self,
-        caller: Caller,
-        body: &[u8],
-        ledger_budget: &mut LedgerBudget,
-    ) -> NamedObjects {
-        if !self.has_profiles() {
-            return NamedObjects::default();
-        }
-        let (upstream, target) = (self.route.upstream.name.as_str(), &self.route.target);
-        let store = &self.path.objects;
-        let in_path = ids_in_path(target.path(), target.query());
-        let (count, is_in_path) = (in_path.len(), !in_path.is_empty());
-        let is_read = !body.is_empty() && store.may_have(caller);
-        let format = self.route.wire.map(|wire| wire.format);
-        let in_body = catch_core_panic(|| is_read.then(|| ids_in_body(body, format))).unwrap_or_default();
-        let scope = ObjectScope { caller, upstream };
-        let mut objects = Vec::new();
-        for (index, id) in in_path.iter().chain(&in_body).enumerate() {
-            objects.extend(scope.object_name(id).map(|name| NamedObject {
-                name,
-                owner: None,
-                // A word in a path, such as the name of an operation, has no digit.
-                is_proven: index < count && *self.method != Method::DELETE && id.iter().any(u8::is_ascii_digit),
-            }));
-        }
-        if !objects.is_empty() && store.may_have(caller) {
-            let names: Vec<RecordName> = objects.iter().map(|object| object.name).collect();
-            let look = |deadline| store.find_owners(caller, &names, deadline);
-            let owners = ledger_budget.spend(look).await;
-            // An owner that is no longer configured owns nothing.
-            let is_present = |label: &Arc<str>| self.path.profiles.find_profile(upstream, label).is_some();
-            for (object, owner) in objects.iter_mut().zip(owners) {
-                object.owner = owner.filter(is_present);
-            }
-        }
-        NamedObjects {
-            objects,
-            is_in_path,
-            reading: self.answer_reading(),
-        }
-    }
-
-    fn has_profiles(&self) -> bool {
-        self.path.profiles.has_profiles(&self.route.upstream.name)
-    }
-
-    fn answer_reading(&self) -> AnswerReading {
-        let is_turn = self.route.wire.is_some() && self.route.asks_for_turn();
-        if is_turn {
-            AnswerReading::Mentions
-        } else if answer_names_objects(self.method, self.route.target.path()) {
-            AnswerReading::Description
-        } else {
-            AnswerReading::Nothing
-        }
     }
 }
 
@@ -199,9 +163,9 @@ impl ObjectNote {
     ///
     /// `stores_answer` is `true` if the provider stores the answer under an id of its own.
     pub(super) fn begin(
-        path: &DataPath,
+        store: &ObjectOwners,
+        callers: [Option<Caller>; 2],
         route: &Route<'_>,
-        caller: Caller,
         named: &NamedObjects,
         profile: &str,
         stores_answer: bool,
@@ -209,20 +173,18 @@ impl ObjectNote {
         for object in &named.objects {
             let is_owner = object.owner.as_deref() == Some(profile);
             // A use renews the record. An object of unknown origin belongs to the profile that could use it.
-            if is_owner || object.is_proven && object.owner.is_none() {
-                path.objects.note_owner(caller, object.name, profile);
+            if let ([Some(caller), _], true) = (callers, is_owner || object.is_proven && object.owner.is_none()) {
+                store.note_owner(caller, object.name, profile);
             }
         }
         let reader = match named.reading {
             AnswerReading::Nothing => return None,
             AnswerReading::Description => AnswerReader::Description(DescriptionReader::new(named.is_in_path)),
-            AnswerReading::Mentions => AnswerReader::Mentions(MentionReader::default()),
+            AnswerReading::Mentions => AnswerReader::Mentions(MentionReader::of_turn()),
         };
-        let account = Caller::of_account(caller.account()).with_shared_credential(caller.is_shared());
-        let is_user = path.settings.principals.trust_body_user && account.principal() != caller.principal();
         Some(Self {
-            store: path.objects.clone(),
-            callers: [Some(caller), is_user.then_some(account)],
+            store: store.clone(),
+            callers,
             upstream: route.upstream.name.clone(),
             profile: profile.to_owned(),
             reader,
@@ -231,12 +193,18 @@ impl ObjectNote {
     }
 
     /// Reads the head of the answer. Returns `false` if the body cannot be read.
-    pub(super) fn read_head(&self, headers: &HeaderMap) -> bool {
+    pub(super) fn read_head(&mut self, headers: &HeaderMap) -> bool {
         let address = headers.get(UPLOAD_ADDRESS).and_then(|address| address.to_str().ok());
         if let Some(id) = address.and_then(upload_in_address) {
             self.store_id(&id);
         }
-        !headers.contains_key(CONTENT_ENCODING)
+        let is_stream = headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        if is_stream && matches!(self.reader, AnswerReader::Description(_)) {
+            self.reader = AnswerReader::Mentions(MentionReader::of_run());
+        }
+        headers.get(CONTENT_ENCODING).is_none_or(|coding| coding == "identity")
     }
 
     /// Reads bytes of the answer, and stores the ids in them. `answer_id` is the id of the answer, once it is known.

@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, boxed_client_body},
+    owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
     unedited::{lacks_results_only, reject_findings, report_unedited},
 };
@@ -29,7 +30,7 @@ use crate::{
         headers::is_signed,
         late_delivery::LedgerWait,
         late_results::LateResults,
-        owned_ids::{NamedObjects, OwnerLookup},
+        owned_ids::NamedObjects,
     },
     recall::LedgerBudget,
     repair::{Action, BodyCall, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},

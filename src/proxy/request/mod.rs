@@ -9,6 +9,7 @@ mod content_coding;
 mod context;
 mod dead_response;
 mod outgoing;
+mod owner_lookup;
 mod pending_pins;
 mod repeat_watch;
 mod thinking_lookup;
@@ -36,7 +37,6 @@ use super::{
     exchange_log::ExchangeLog,
     guard::RequestRefusal,
     headers,
-    owned_ids::OwnerLookup,
 };
 use crate::{
     auth::Caller,
@@ -52,6 +52,7 @@ use body_repair::BodyRepair;
 use context::ContextBuilder;
 use dead_response::DeadIdRemoval;
 use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body, boxed_segments};
+use owner_lookup::OwnerLookup;
 
 /// Turns the client's request into the outgoing request.
 pub(super) async fn prepare_request(
