@@ -73,6 +73,22 @@ struct OwnerRow {
     expires_at: Moment,
 }
 
+impl OwnerRow {
+    fn new(profile: &str, version: u64, now: Moment) -> Self {
+        Self {
+            profile: profile.into(),
+            version,
+            expires_at: now.saturating_add(RECORD_TTL),
+        }
+    }
+
+    /// Returns `true` if the row names this profile, and needs no renewal yet.
+    fn is_current(&self, profile: &str, now: Moment) -> bool {
+        let renewed = now.saturating_add(RECORD_TTL).saturating_sub(RENEWAL);
+        *self.profile == *profile && self.expires_at > renewed
+    }
+}
+
 /// The owner of ids: one caller at one upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectScope<'o> {
@@ -126,25 +142,21 @@ impl ObjectOwners {
         if profile.len() > PROFILE_BYTES_MAX {
             return;
         }
-        let expires_at = clock::unix_time() + RECORD_TTL;
+        let now = clock::unix_time();
         let mut step = None;
         self.0.rows.entry(name).and_compute_with(|known| {
             let known = known.and_then(moka::Entry::into_value);
-            let is_fresh = |row: &OwnerRow| row.expires_at + RENEWAL > expires_at && *row.profile == *profile;
-            if known.as_ref().is_some_and(is_fresh) {
+            if known.as_ref().is_some_and(|row| row.is_current(profile, now)) {
                 return Op::Nop;
             }
             let version = known.map_or(0, |row| row.version);
             let is_written = self.may_write(caller);
+            let row = OwnerRow::new(profile, version.saturating_add(u64::from(is_written)), now);
             if is_written {
                 let key = RecordKey::new(RecordKind::ObjectOwner, caller.principal(), name);
-                step = Some(write_step(key, version, encode_owner(profile), expires_at));
+                step = Some(write_step(key, version, encode_owner(profile), row.expires_at));
             }
-            Op::Put(Some(OwnerRow {
-                profile: profile.into(),
-                version: version.saturating_add(u64::from(is_written)),
-                expires_at,
-            }))
+            Op::Put(Some(row))
         });
         self.0.holders.note(RecordKind::ObjectOwner, caller.principal());
         if let Some(step) = step {
@@ -232,4 +244,25 @@ fn decode_row(record: &Record) -> Option<OwnerRow> {
         version: record.version,
         expires_at: record.expires_at,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_renews_a_record_once_a_day() {
+        let began = Duration::from_secs(1_000_000);
+        let row = OwnerRow::new("a", 1, began);
+        let hours = |hours: u64| began + Duration::from_secs(hours * 60 * 60);
+        for (profile, now, is_current) in [
+            ("a", began, true),
+            ("a", hours(23), true),
+            ("a", hours(24), false),
+            ("b", began, false),
+        ] {
+            assert_eq!(row.is_current(profile, now), is_current, "{profile} {now:?}");
+        }
+        assert_eq!(row.expires_at, hours(30 * 24));
+    }
 }

@@ -179,7 +179,7 @@ fn member_text(rest: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn texts(ids: Vec<ObjectId>) -> Vec<String> {
+    fn texts(ids: &[ObjectId]) -> Vec<String> {
         ids.iter().map(|id| String::from_utf8_lossy(id).into_owned()).collect()
     }
 
@@ -213,7 +213,7 @@ mod tests {
                 let (first, rest) = answer.split_at(cut);
                 let mut ids = reader.push(&Bytes::from(first));
                 ids.extend(reader.push(&Bytes::from(rest)));
-                assert_eq!(texts(ids), expected, "{answer} cut at {cut}");
+                assert_eq!(texts(&ids), expected, "{answer} cut at {cut}");
             }
         }
     }
@@ -236,7 +236,7 @@ data: {"annotations":[{"container_id":"cntr_1","file_id":"cfile_1"}],"text":"{\"
             let mut ids: Vec<String> = answer
                 .as_bytes()
                 .chunks(size)
-                .flat_map(|chunk| texts(reader.push(chunk)))
+                .flat_map(|chunk| texts(&reader.push(chunk)))
                 .collect();
             ids.sort();
             ids.dedup();

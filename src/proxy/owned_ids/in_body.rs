@@ -198,9 +198,10 @@ mod tests {
     fn the_work_for_a_body_is_bounded() {
         let nested = r#"{"container":"#.repeat(50_000);
         assert_eq!(ids(&nested, None), Vec::<String>::new());
-        let many: String = (0..5000)
+        let many: Vec<String> = (0..5000)
             .map(|number| format!(r#""file_id":"file-{number}","#))
             .collect();
+        let many = many.concat();
         assert_eq!(ids(&many, Some(Format::OpenAiChat)).len(), IDS_MAX);
     }
 }
