@@ -54,6 +54,9 @@ use dead_response::DeadIdRemoval;
 use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body, boxed_segments};
 use owner_lookup::OwnerLookup;
 
+/// Bytes of a body without a history that are read for the objects it names. A longer one is streamed unread.
+const OBJECT_BODY_MAX: usize = 1024 * 1024;
+
 /// Turns the client's request into the outgoing request.
 pub(super) async fn prepare_request(
     path: &DataPath,
@@ -132,15 +135,14 @@ async fn read_or_stream(
     body: ClientBody,
 ) -> Result<(Payload, Bytes), ProxyError> {
     let (path, route) = (owners.path, owners.route);
-    if !owners.needs_body(caller, &parts.headers) {
+    // Providers whose requests are signed have no such objects.
+    if path.profiles.needs_body(&route.upstream.name) || !owners.needs_body(caller, &parts.headers) {
         let payload = uninspected_payload(path, route, parts, body).await?;
         return Ok((payload, Bytes::new()));
     }
-    let collected = body.collect_up_to(path.settings.inspect_bytes_max).await;
+    let limit = path.settings.inspect_bytes_max.min(OBJECT_BODY_MAX);
+    let collected = body.collect_up_to(limit).await;
     Ok(match collected.map_err(ProxyError::Body)? {
-        CollectedBody::Whole(body) if path.profiles.needs_body(&route.upstream.name) => {
-            (Payload::InMemory(Segments::whole(body.clone())), body)
-        }
         // Sent once only, as if it had not been read: a second send could repeat its effect.
         CollectedBody::Whole(body) => (
             Payload::Streamed(Some(boxed_segments(Segments::whole(body.clone())))),
