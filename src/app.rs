@@ -17,7 +17,7 @@ use crate::{
     profiles::Profiles,
     provider::Routes,
     proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
-    recall::{AnswerStore, AnswerStoreSettings},
+    recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
@@ -57,6 +57,7 @@ pub struct BackgroundWork {
     late_worker: LateWorker,
     late: LateStore,
     answers: AnswerStore,
+    objects: ObjectOwners,
     write_behind: WriteBehind,
 }
 
@@ -76,6 +77,7 @@ impl BackgroundWork {
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.load_owners());
+        tasks.spawn_background(self.objects.load_holders());
         tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {
             tasks,
@@ -115,6 +117,8 @@ pub struct LedgerServices {
     pub late: LateStore,
     /// Pinned answers.
     pub answers: AnswerStore,
+    /// Owners of the providers' objects.
+    pub objects: ObjectOwners,
     /// Background work of both.
     pub background_work: BackgroundWork,
 }
@@ -138,6 +142,8 @@ impl LedgerServices {
         };
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
         let answers = AnswerStore::new(shared, later, callers.clone(), telemetry.clone(), answer_settings);
+        let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
+        let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let background_work = BackgroundWork {
             ledger,
@@ -145,11 +151,13 @@ impl LedgerServices {
             late_worker,
             late: late.clone(),
             answers: answers.clone(),
+            objects: objects.clone(),
             write_behind,
         };
         Self {
             late,
             answers,
+            objects,
             background_work,
         }
     }

@@ -25,7 +25,7 @@
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
 //! | `callers` | verified callers: only they have records |
 //! | `late` | recorded calls, and the results that tool services post for them |
-//! | `recall` | pinned answers, appended late results, client results and carried values, in memory and in the ledger |
+//! | `recall` | pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
 //! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |

@@ -102,6 +102,7 @@ pub async fn launch_proxy(
         profiles,
         sessions,
         recall: services.answers,
+        objects: services.objects,
         telemetry: telemetry.clone(),
         late: services.late,
     };

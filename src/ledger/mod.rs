@@ -87,11 +87,13 @@ pub enum RecordKind {
     ResultContent = 11,
     /// The calls that stood in the history of a lane when its client or provider compacted it.
     CompactedCalls = 12,
+    /// The profile that owns an object at a provider.
+    ObjectOwner = 13,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -104,6 +106,7 @@ impl RecordKind {
         Self::Thinking,
         Self::ResultContent,
         Self::CompactedCalls,
+        Self::ObjectOwner,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -121,6 +124,7 @@ impl RecordKind {
             Self::Thinking => "thinking",
             Self::ResultContent => "content",
             Self::CompactedCalls => "compacted",
+            Self::ObjectOwner => "object",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{answer_note::AnswerNote, late_results::LateResults, response_chain::ChainNote};
+use super::{answer_note::AnswerNote, late_results::LateResults, owned_ids::ObjectNote, response_chain::ChainNote};
 use crate::{
     auth::Caller,
     clock,
@@ -31,6 +31,8 @@ pub(super) struct AttemptOutcome {
     pub(super) note: Option<AnswerNote>,
     /// The items before the answer. `None` unless the answer's id stands for items that are all known.
     pub(super) chain: Option<ChainNote>,
+    /// Note of the objects that the answer names. `None` if nothing of it is read.
+    pub(super) objects: Option<Box<ObjectNote>>,
     /// `true` if requests of this format may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }

@@ -301,6 +301,20 @@ impl ExchangeLog {
         }
     }
 
+    /// Reads the head of an answer that may name objects of the provider.
+    pub(super) fn read_object_head(&mut self, headers: &HeaderMap) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.objects.take_if(|note| !note.read_head(headers));
+        }
+    }
+
+    /// Stores the provider's objects that bytes of the answer name. The client's next request may come at once.
+    pub(super) fn read_objects(&mut self, data: &Bytes, facts: Option<&Facts>) {
+        if let Some(note) = self.outcome.as_mut().and_then(|outcome| outcome.objects.as_mut()) {
+            note.read_body(data, facts.and_then(|facts| facts.answer_id.as_deref()));
+        }
+    }
+
     /// Ends the log after an answer's body. Only the first end counts.
     pub(super) fn end_with_body(&mut self, verdict: Verdict, hints: &LimitHints, facts: Option<&Facts>) {
         if self.is_ended {

@@ -20,6 +20,7 @@ mod late_delivery;
 mod late_results;
 mod ledger_exchange;
 mod old_ids;
+mod owned_ids;
 mod provider_facts;
 mod rejection;
 mod request;

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use memchr::memmem;
 
 use super::catch_core_panic::catch_core_panic;
 use crate::{
@@ -15,7 +16,9 @@ use crate::{
     recall::AnswerStore,
     repair::{Action, RepairReport},
     wire::{
-        ContinuedBody, ItemChain, remove_previous_id,
+        ContinuedBody, ItemChain,
+        json::Json,
+        remove_previous_id,
         watch::{Facts, TEXT_BYTES_MAX},
     },
 };
@@ -98,6 +101,17 @@ impl ChainRequest {
             read.chain(parent)
         })?;
         Some(ChainNote { recall, caller, chain })
+    }
+
+    /// Returns `true` unless the request asks the provider not to store its answer.
+    pub(super) fn stores_answer(&self) -> bool {
+        // Most bodies do not contain the word, and then nothing is read.
+        memmem::find(&self.body, b"\"store\"").is_none()
+            || catch_core_panic(|| {
+                let json = Json::new(&self.body);
+                Some(json.bytes(json.member(json.root_span().ok()?, "store")?) != b"false")
+            })
+            .unwrap_or(true)
     }
 
     /// Returns the id of the response that the client's body continues from.

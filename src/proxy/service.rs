@@ -15,7 +15,7 @@ use crate::{
     ledger_api::LedgerApi,
     profiles::Profiles,
     provider::Routes,
-    recall::AnswerStore,
+    recall::{AnswerStore, ObjectOwners},
     server::StopSignal,
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -31,6 +31,8 @@ pub struct ProxyServices {
     pub sessions: Arc<SessionTable>,
     /// Pinned answers and earlier results of callers' calls.
     pub recall: AnswerStore,
+    /// Owners of the providers' objects.
+    pub objects: ObjectOwners,
     /// Sink for events of exchanges.
     pub telemetry: Telemetry,
     /// Recorded calls and late results.
@@ -82,6 +84,7 @@ impl Proxy {
             profiles: shared.profiles,
             sessions: shared.sessions,
             recall: shared.recall,
+            objects: shared.objects,
             telemetry: shared.telemetry,
             request_ids: Arc::default(),
             facts,

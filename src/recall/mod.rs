@@ -9,6 +9,7 @@ mod appended_texts;
 mod client_results;
 mod continuity;
 mod ledger_budget;
+mod object_owners;
 mod pinned_row;
 mod response_chains;
 mod thinking_facts;
@@ -24,8 +25,8 @@ use crate::{
     clock,
     digest::{digest_of, keyed_digest_of},
     ledger::{
-        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, RecordOwners,
-        Unread, WriteBehind, read_by,
+        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
+        WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
@@ -35,6 +36,7 @@ pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
+pub use object_owners::{ObjectOwners, ObjectScope};
 pub use pinned_row::PinnedRow;
 pub use response_chains::ResponseChains;
 pub use thinking_facts::ThinkingFact;
@@ -223,7 +225,7 @@ impl AnswerStore {
         let records = self.0.count_unread(look.await)?;
         let mut found = HashMap::new();
         for (call, record) in calls.iter().zip(records) {
-            if let Some(row) = record.as_ref().and_then(decode_row) {
+            if let Some(row) = record.as_ref().and_then(|record| PinnedRow::decode(&record.value)) {
                 found.insert(*call, self.adopt_row(scope, *call, row));
             }
         }
@@ -304,7 +306,7 @@ impl AnswerStore {
                 Ok(Ok(CommitOutcome::Conflict(records))) => {
                     let mut records = records.into_iter();
                     fresh.retain(|(call, _)| {
-                        let Some(row) = records.next().flatten().as_ref().and_then(decode_row) else {
+                        let Some(row) = records.next().flatten().and_then(|row| PinnedRow::decode(&row.value)) else {
                             return true;
                         };
                         existing.insert(*call, self.adopt_row(scope, *call, row));
@@ -480,10 +482,6 @@ fn remove_step(scope: AnswerScope, call: CallKey) -> CommitStep {
         key: pinned_answer_key(scope, call),
         version: FIRST_VERSION,
     }
-}
-
-fn decode_row(record: &Record) -> Option<PinnedRow> {
-    PinnedRow::decode(&record.value)
 }
 
 fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {

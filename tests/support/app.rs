@@ -176,6 +176,7 @@ pub fn shared<'u>(
     let shared = ProxyServices {
         late: lasting.late,
         recall: lasting.answers,
+        objects: lasting.objects,
         profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
         sessions: Arc::new(SessionTable::new(SessionSettings::default())),
         telemetry,

@@ -28,6 +28,8 @@ pub mod judge;
 #[cfg(feature = "server")]
 pub mod kept;
 #[cfg(feature = "server")]
+pub mod key_stores;
+#[cfg(feature = "server")]
 pub mod late;
 #[cfg(feature = "server")]
 pub mod log;

@@ -13,7 +13,9 @@ use std::{net::SocketAddr, time::Duration};
 use antiphon::{
     app::AppParts,
     policy::ExchangeTimeouts,
-    proxy::{Proxy, ProxyServices},
+    profiles::Profiles,
+    provider::Routes,
+    proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
     server::{self, ServerSettings, Tasks},
     upstream::{InProcessDialer, Sender},
 };
@@ -99,6 +101,8 @@ pub struct World {
     pub shared: ProxyServices,
     provider: Provider,
     proxy: InProcessProxy,
+    routes: Routes,
+    settings: ProxySettings,
     clock: Clock,
 }
 
@@ -115,6 +119,8 @@ impl World {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),
+            routes: parts.routes.clone(),
+            settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),
             provider,
             clock,
@@ -130,6 +136,17 @@ impl World {
     /// Sets the behaviour for requests without a script. The default is a 500.
     pub fn otherwise(&self, choose: impl FnMut(&Message) -> Vec<Step> + Send + 'static) {
         self.provider.otherwise(Box::new(choose));
+    }
+
+    /// Reloads the settings with other profiles.
+    pub fn reload(&self, profiles: Profiles) {
+        profiles.inherit_state(&self.shared.profiles);
+        self.proxy.proxy.reload_settings(ProxyReload {
+            routes: self.routes.clone(),
+            settings: self.settings.clone(),
+            sender: None,
+            profiles,
+        });
     }
 
     /// Opens a connection to the proxy.

@@ -53,6 +53,9 @@ impl<'r> ProfileSelector<'r> {
     /// Selects the profile of a send.
     pub(super) fn select(&self) -> Selection {
         let ask = self.query;
+        if let Some(id) = ask.owner.filter(|id| *id < self.rotation.members.len()) {
+            return self.select_owner(id);
+        }
         let serving: Vec<ProfileId> = (0..self.rotation.members.len())
             .filter(|id| self.serves_model(*id))
             .collect();
@@ -123,6 +126,24 @@ impl<'r> ProfileSelector<'r> {
     pub(super) fn slot_of(&self, id: ProfileId) -> Option<Slot> {
         let held = self.query.wait.slot.filter(|(of, _)| *of == id).map(|(_, slot)| slot);
         Some(self.rotation.pace_of(id, self.query.model)?.free_slot(held, self.now))
+    }
+
+    /// Selects the owner of an object that the request names: any other profile answers that the object does not exist.
+    ///
+    /// Its cooldowns do not matter, because the provider's own answer says more.
+    fn select_owner(&self, id: ProfileId) -> Selection {
+        let none = || Selection::NoneAvailable(self.none_available(&[id], true));
+        if self.query.tried.contains(&id) || !self.rotation.has_credential(id, self.now) {
+            return none();
+        }
+        if self.rotation.is_busy(id) {
+            return self.wait_for(id, &self.availability(id)).unwrap_or_else(none);
+        }
+        Selection::Use {
+            id,
+            moved: None,
+            is_probe: false,
+        }
     }
 
     /// Selects the profile of a request that no model answers: one without a cooldown, if there is any.

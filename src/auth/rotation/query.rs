@@ -24,6 +24,8 @@ pub struct ProfileQuery<'a> {
     pub other_quota: bool,
     /// The reasons for which the lane must keep its profile.
     pub bound: LaneBindings,
+    /// The only profile that has the objects which the request names. Its cooldowns do not matter.
+    pub owner: Option<ProfileId>,
     /// The wait of this request so far.
     pub wait: QueryWait,
 }

@@ -278,6 +278,7 @@ impl Attempts<'_> {
                 .filter(|_| self.route.asks_for_turn())
                 .map(|continuity| continuity.answer_note(self.profile)),
             chain: None,
+            objects: None,
             is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
         }
     }

@@ -200,18 +200,17 @@ pub(super) fn take_former_profile(attempts: &mut Attempts<'_>, class: Class, log
 /// Describes the request to the choice of a profile.
 pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> ProfileQuery<'a> {
     let context = &attempts.outgoing.body.context;
+    let find_profile = |label: &str| attempts.path.profiles.find_profile(attempts.upstream_name(), label);
     ProfileQuery {
         lane: attempts.lane_key,
         is_plain: !attempts.route.asks_model,
         model: context.model.as_deref(),
-        pinned: context
-            .pinned_profile
-            .as_deref()
-            .and_then(|label| attempts.path.profiles.find_profile(attempts.upstream_name(), label)),
+        pinned: context.pinned_profile.as_deref().and_then(find_profile),
         tried: &attempts.tried_profiles,
         other_quota,
         bound: context.lane_binding,
         is_cold: attempts.is_cold,
+        owner: context.owner.as_deref().and_then(find_profile),
         wait: QueryWait::default(),
     }
 }

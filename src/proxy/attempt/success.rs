@@ -2,8 +2,11 @@
 
 use super::Attempts;
 use crate::{
+    auth::Caller,
     clock,
-    proxy::{exchange_log::ExchangeLog, provider_facts::FactScope},
+    proxy::{
+        exchange_log::ExchangeLog, owned_ids::ObjectNote, provider_facts::FactScope, response_chain::ChainRequest,
+    },
     session,
     session_table::ProfilePin,
 };
@@ -26,6 +29,7 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
     if attempts.route.asks_for_turn() {
         store_learned_facts(attempts);
     }
+    note_objects(attempts, log);
     if let (Some(chain), Some(outcome)) = (attempts.outgoing.body.chain.take(), &mut log.outcome) {
         outcome.chain = chain.begin_chain();
     }
@@ -34,6 +38,24 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
     if let Some(lane) = context.lane.filter(|_| context.is_compaction) {
         attempts.path.sessions.note_compaction(lane.id, clock::now());
     }
+}
+
+/// Stores the objects that this success shows to be the profile's, and has those noted that the answer names.
+fn note_objects(attempts: &Attempts<'_>, log: &mut ExchangeLog) {
+    let (Some(profile), Some(outcome)) = (log.event.profile.as_deref(), &mut log.outcome) else {
+        return;
+    };
+    let (path, route, body) = (attempts.path, attempts.route, &attempts.outgoing.body);
+    let context = &body.context;
+    // Without its items nothing is known of the request, and providers store answers by default.
+    let stores_answer = body.chain.as_ref().is_none_or(ChainRequest::stores_answer);
+    let caller = context.caller;
+    // Later requests without a body cannot name a user of the account that only bodies name.
+    let account = Caller::of_account(caller.account()).with_shared_credential(caller.is_shared());
+    let is_user = path.settings.principals.trust_body_user && account != caller;
+    let callers = [Some(caller), is_user.then_some(account)];
+    let note = ObjectNote::begin(&path.objects, callers, route, &context.objects, profile, stores_answer);
+    outcome.objects = note.map(Box::new);
 }
 
 /// Stores what the provider has proven by its answer to this body.

@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
     outgoing::{OutgoingBody, Payload, boxed_client_body},
+    owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
     unedited::{lacks_results_only, reject_findings, report_unedited},
 };
@@ -29,6 +30,7 @@ use crate::{
         headers::is_signed,
         late_delivery::LedgerWait,
         late_results::LateResults,
+        owned_ids::NamedObjects,
     },
     recall::LedgerBudget,
     repair::{Action, BodyCall, KnownAnswers, Mode, RepairPolicy, RepairReport, plan},
@@ -45,6 +47,7 @@ pub(super) struct BodyRepair<'x> {
     /// Effective mode. The body of a signed request is observed only, whatever the mode.
     pub(super) mode: Mode,
     pub(super) policy: &'x RepairPolicy,
+    pub(super) owners: OwnerLookup<'x>,
     pub(super) dead_ids: DeadIdRemoval<'x>,
 }
 
@@ -60,14 +63,16 @@ impl BodyRepair<'_> {
     pub(super) async fn run(
         &self,
         caller: Caller,
-        ledger_budget: LedgerBudget,
+        mut ledger_budget: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let Some(coding) = ContentCoding::from_headers(self.headers) else {
             // What cannot be decoded need not be collected either.
             let payload = Payload::Streamed(Some(boxed_client_body(body)));
-            return Ok(self.unread_body(caller, log, Unreadable::Coding, payload));
+            return Ok(self
+                .unread_body(caller, ledger_budget, log, Unreadable::Coding, payload)
+                .await);
         };
         let limit = self.path.settings.inspect_bytes_max;
         let too_large = |log: &mut ExchangeLog| {
@@ -80,7 +85,9 @@ impl BodyRepair<'_> {
             CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(too_large(log)),
             CollectedBody::TooLarge(body) => {
                 let payload = Payload::Streamed(Some(boxed_client_body(body)));
-                return Ok(self.unread_body(caller, log, Unreadable::TooLarge, payload));
+                return Ok(self
+                    .unread_body(caller, ledger_budget, log, Unreadable::TooLarge, payload)
+                    .await);
             }
         };
         // From here on the proxy itself costs the time. Before, it waited for the client.
@@ -90,25 +97,26 @@ impl BodyRepair<'_> {
         let outgoing = match &decoded {
             Ok(plain) => match self.reader().read_body(caller, plain) {
                 Ok((body_caller, read)) => {
-                    let mut ledger_budget = ledger_budget;
                     if body_caller != caller {
                         // The user that the body names has late results of its own.
                         super::load_late_results(self.path, body_caller, &mut ledger_budget, log).await;
                     }
-                    self.apply_mode(
-                        body_caller,
-                        ReceivedBody { raw: &raw, coding },
-                        read,
-                        ledger_budget,
-                        log,
-                    )
-                    .await
+                    let found = self.owners.find_objects(body_caller, plain, &mut ledger_budget);
+                    let asker = (body_caller, Box::pin(found).await);
+                    let received = ReceivedBody { raw: &raw, coding };
+                    self.apply_mode(asker, received, read, ledger_budget, log).await
                 }
                 // The provider judges what the proxy cannot read.
-                Err(reason) => Ok(self.unread_body(caller, log, reason, Payload::InMemory(Segments::whole(raw)))),
+                Err(reason) => {
+                    let payload = Payload::InMemory(Segments::whole(raw));
+                    Ok(self.unread_body(caller, ledger_budget, log, reason, payload).await)
+                }
             },
             Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
-            Err(reason) => Ok(self.unread_body(caller, log, *reason, Payload::InMemory(Segments::whole(raw)))),
+            Err(reason) => {
+                let payload = Payload::InMemory(Segments::whole(raw));
+                Ok(self.unread_body(caller, ledger_budget, log, *reason, payload).await)
+            }
         };
         let outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log);
         log.event.overhead = clock::now().duration_since(began);
@@ -145,13 +153,14 @@ impl BodyRepair<'_> {
     /// Repairs, rejects or only observes a body, by the effective mode.
     async fn apply_mode(
         &self,
-        caller: Caller,
+        (caller, objects): (Caller, NamedObjects),
         received: ReceivedBody<'_>,
         mut read: ReadBody<'_>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
+        let mut context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
+        context.follow_owner(objects, self.owners.method);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
         let mode = if is_signed { Mode::Observe } else { self.mode };
@@ -397,11 +406,20 @@ impl BodyRepair<'_> {
         self.route.asks_for_turn() && !context.is_compaction
     }
 
-    /// Returns a body that is sent unread, and logs the reason.
-    fn unread_body(&self, caller: Caller, log: &mut ExchangeLog, reason: Unreadable, payload: Payload) -> OutgoingBody {
+    /// Returns a body that is sent unread, and logs the reason. Only its path may name objects.
+    async fn unread_body(
+        &self,
+        caller: Caller,
+        mut ledger_budget: LedgerBudget,
+        log: &mut ExchangeLog,
+        reason: Unreadable,
+        payload: Payload,
+    ) -> OutgoingBody {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
-        let context = self.context_builder(caller).enter_lane(&[], &Outline::default());
+        let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
+        let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default());
+        context.follow_owner(objects, self.owners.method);
         OutgoingBody::from_payload(payload, context)
     }
 }

@@ -1,8 +1,8 @@
 //! The context of one request: its caller, model, lane, and everything else that decides how it is sent.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::{
     auth::{Caller, rotation::LaneBindings},
@@ -15,6 +15,7 @@ use crate::{
         data_path::DataPath,
         headers,
         late_results::LateResults,
+        owned_ids::NamedObjects,
     },
     repair::ContinuityKind,
     session::{self, ClientHints, Lane},
@@ -66,6 +67,10 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) is_compacted: bool,
     /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
     pub(in crate::proxy) pinned_profile: Option<Box<str>>,
+    /// Provider's objects that the request names.
+    pub(in crate::proxy) objects: NamedObjects,
+    /// Label of the profile that owns one of them. `None` if none is known to.
+    pub(in crate::proxy) owner: Option<Arc<str>>,
     /// Hash of the logical request: the same each time that the client sends it.
     pub(in crate::proxy) request_hash: [u8; 32],
 }
@@ -103,8 +108,22 @@ impl RequestContext {
             caller: self.caller,
             model: self.model.as_deref(),
             lane: self.lane.map(|lane| *lane.id.as_bytes()),
-            pinned_profile: self.pinned_profile.as_deref(),
+            pinned_profile: self.owner.as_deref().or(self.pinned_profile.as_deref()),
         }
+    }
+
+    /// Binds the request to the profile that owns an object which it names.
+    pub(super) fn follow_owner(&mut self, objects: NamedObjects, method: &Method) {
+        self.owner = objects.owner(self.pinned_profile.as_deref());
+        if self.owner.is_some() {
+            self.lane_binding.provider_state = true;
+            // A request to the object itself may change it. A read has no effect that a second send could repeat.
+            let changes = objects.is_in_path() && !matches!(*method, Method::GET | Method::HEAD);
+            if changes && self.credential_binding == CredentialBinding::Unbound {
+                self.credential_binding = CredentialBinding::ProviderState;
+            }
+        }
+        self.objects = objects;
     }
 
     /// Binds the request to the account whose values its body got back: another one could not read them.
@@ -171,6 +190,8 @@ impl ContextBuilder<'_> {
             lane_idle: entered.idle,
             is_compacted: entered.is_compacted || hints.is_compacted,
             pinned_profile: pin.map(|pin| pin.profile),
+            objects: NamedObjects::default(),
+            owner: None,
             request_hash: self.request_hash(body, outline, lane),
         }
     }

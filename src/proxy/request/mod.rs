@@ -9,6 +9,7 @@ mod content_coding;
 mod context;
 mod dead_response;
 mod outgoing;
+mod owner_lookup;
 mod pending_pins;
 mod repeat_watch;
 mod thinking_lookup;
@@ -50,7 +51,11 @@ use crate::{
 use body_repair::BodyRepair;
 use context::ContextBuilder;
 use dead_response::DeadIdRemoval;
-use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body};
+use outgoing::{OutgoingBody, Payload, add_binding_beta, boxed_client_body, boxed_segments};
+use owner_lookup::OwnerLookup;
+
+/// Bytes of a body without a history that are read for the objects it names. A longer one is streamed unread.
+const OBJECT_BODY_MAX: usize = 1024 * 1024;
 
 /// Turns the client's request into the outgoing request.
 pub(super) async fn prepare_request(
@@ -68,6 +73,11 @@ pub(super) async fn prepare_request(
     // A bad header is refused before the body is read.
     let mode = effective_mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&log.bytes_in));
+    let owners = OwnerLookup {
+        path,
+        route,
+        method: &parts.method,
+    };
     // Without a known format or a body there is no history to repair.
     let Some(wire) = route.wire.filter(|_| !body.is_end_stream()) else {
         let builder = ContextBuilder {
@@ -76,8 +86,10 @@ pub(super) async fn prepare_request(
             headers: &parts.headers,
             caller,
         };
-        let context = builder.enter_lane(&[], &Outline::default());
-        let payload = uninspected_payload(path, route, &parts, body).await?;
+        let mut context = builder.enter_lane(&[], &Outline::default());
+        let (payload, read) = read_or_stream(owners, caller, &parts, body).await?;
+        let objects = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget)).await;
+        context.follow_owner(objects, &parts.method);
         let body = OutgoingBody::from_payload(payload, context);
         return Ok(build_outgoing(parts, route, body));
     };
@@ -89,6 +101,7 @@ pub(super) async fn prepare_request(
         wire,
         mode,
         policy: &settings.policy,
+        owners,
         dead_ids: DeadIdRemoval {
             path,
             route,
@@ -112,6 +125,31 @@ async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut 
     // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
     let load = |deadline| path.late.load_posted(caller, deadline);
     ledger_budget.spend(load).await;
+}
+
+/// Returns the payload of a body without a history, and its bytes if it may name objects of a provider.
+async fn read_or_stream(
+    owners: OwnerLookup<'_>,
+    caller: Caller,
+    parts: &Parts,
+    body: ClientBody,
+) -> Result<(Payload, Bytes), ProxyError> {
+    let (path, route) = (owners.path, owners.route);
+    // Providers whose requests are signed have no such objects.
+    if path.profiles.needs_body(&route.upstream.name) || !owners.needs_body(caller, &parts.headers) {
+        let payload = uninspected_payload(path, route, parts, body).await?;
+        return Ok((payload, Bytes::new()));
+    }
+    let limit = path.settings.inspect_bytes_max.min(OBJECT_BODY_MAX);
+    let collected = body.collect_up_to(limit).await;
+    Ok(match collected.map_err(ProxyError::Body)? {
+        // Sent once only, as if it had not been read: a second send could repeat its effect.
+        CollectedBody::Whole(body) => (
+            Payload::Streamed(Some(boxed_segments(Segments::whole(body.clone())))),
+            body,
+        ),
+        CollectedBody::TooLarge(body) => (Payload::Streamed(Some(boxed_client_body(body))), Bytes::new()),
+    })
 }
 
 /// Returns the payload of a body that is not inspected: in memory if a signature needs it, else streamed.
@@ -150,7 +188,10 @@ fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: OutgoingBody) -> Ou
         parts.headers.remove(CONTENT_ENCODING);
     }
     let claimed = parts.headers.contains_key(CONTENT_LENGTH);
-    let mut headers = headers::for_upstream(parts.headers, route.wire.is_some());
+    let mut headers = headers::for_upstream(
+        parts.headers,
+        route.wire.is_some() || body.context.objects.reads_answer(),
+    );
     // Always the length of what is sent: an edit makes the client's wrong. A POST without a body needs a 0.
     let length = body.payload.byte_len();
     let wanted = claimed || matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);

@@ -238,7 +238,7 @@ impl OutgoingRequest {
 }
 
 /// Boxes a body that is in memory.
-fn boxed_segments(body: Segments) -> BoxedBody {
+pub(in crate::proxy) fn boxed_segments(body: Segments) -> BoxedBody {
     SegmentsBody::from(body).map_err(|never| match never {}).boxed_unsync()
 }
 

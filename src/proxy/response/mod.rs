@@ -235,6 +235,7 @@ impl ProviderAnswer {
         if self.format.is_some() && compressed {
             log.telemetry().record_unwatched_answer();
         }
+        log.read_object_head(&head.headers);
         headers::for_client(&mut head.headers);
         log.complete_head(head.status, &mut head.headers);
         let framing = body_framing(&head.headers);

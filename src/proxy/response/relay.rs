@@ -274,6 +274,7 @@ impl Relay {
                     self.log.store_carried(watcher.facts(), format);
                 }
             }
+            self.log.read_objects(data, self.watcher.as_ref().map(Watcher::facts));
         }
         let watcher = self
             .watcher

@@ -16,8 +16,8 @@ use crate::support::{
 };
 
 const BODY: &str = r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"go"}]}"#;
-const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\r\n{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"x\"}}";
-const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 70\r\n\r\n{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"x\"}}";
 /// Part of every secret. Nothing that the proxy writes may contain it.
 const CANARY: &str = "canary";
 

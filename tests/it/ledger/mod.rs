@@ -5,4 +5,5 @@ pub(crate) mod conformance;
 pub(crate) mod crash;
 pub(crate) mod files;
 pub(crate) mod lost_results;
+pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;

@@ -28,6 +28,7 @@ pub(crate) mod left_out_values;
 pub(crate) mod malformed_requests;
 pub(crate) mod openings;
 pub(crate) mod outbound_proxy;
+pub(crate) mod owned_ids;
 pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;
 pub(crate) mod refusal_resends;

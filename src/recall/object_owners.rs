@@ -1,0 +1,268 @@
+//! The profile that owns each object at a provider: a file, a response, a batch and others exist for one key only.
+//!
+//! Memory is in front of the ledger, so that a new process finds the owners too. A record contains a hash of the id, and
+//! the name of the profile.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use moka::{ops::compute::Op, sync::Cache};
+use tokio::time::Instant;
+
+use crate::{
+    auth::{Caller, Principal},
+    callers::Callers,
+    clock,
+    digest::keyed_digest_of,
+    ledger::{
+        CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind,
+        read_by,
+    },
+    telemetry::Telemetry,
+};
+
+/// The first byte of every record.
+const VERSION: u8 = 1;
+/// The most objects in memory, of 150 bytes and a little more each.
+const OBJECTS_MAX: u64 = 100_000;
+/// The time after which an unused object leaves the memory.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The lifetime of a record since the last use of its object: 30 days.
+const RECORD_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The time after which a use renews the record.
+const RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most records that are written for one caller in a day. Further objects are in memory only.
+const WRITES_MAX: u32 = 5_000;
+/// The most callers whose writes are counted.
+const COUNTED_MAX: u64 = 20_000;
+/// The longest id of an object, in bytes.
+const ID_BYTES_MAX: usize = 256;
+/// The longest name of a profile in a record, in bytes.
+const PROFILE_BYTES_MAX: usize = 256;
+
+/// The owners of the objects of all callers. The handle is cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ObjectOwners(Arc<ObjectOwnersState>);
+
+#[derive(Debug)]
+struct ObjectOwnersState {
+    ledger: Arc<dyn Ledger>,
+    write_behind: WriteBehind,
+    callers: Callers,
+    telemetry: Telemetry,
+    /// The owner of each object. `None` if the ledger has no record of it.
+    rows: Cache<RecordName, Option<OwnerRow>>,
+    /// The number of records that were written for each caller since a day ago.
+    writes: Cache<Principal, Arc<AtomicU32>>,
+    /// The callers with objects.
+    holders: RecordOwners,
+}
+
+/// The owner of one object.
+#[derive(Clone, Debug)]
+struct OwnerRow {
+    profile: Arc<str>,
+    /// The version of the record. 0 if there is none.
+    version: u64,
+    expires_at: Moment,
+}
+
+impl OwnerRow {
+    fn new(profile: &str, version: u64, now: Moment) -> Self {
+        Self {
+            profile: profile.into(),
+            version,
+            expires_at: now.saturating_add(RECORD_TTL),
+        }
+    }
+
+    /// Returns `true` if the row names this profile, and needs no renewal yet.
+    fn is_current(&self, profile: &str, now: Moment) -> bool {
+        let renewed = now.saturating_add(RECORD_TTL).saturating_sub(RENEWAL);
+        *self.profile == *profile && self.expires_at > renewed
+    }
+}
+
+/// The owner of ids: one caller at one upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectScope<'o> {
+    /// The caller.
+    pub caller: Caller,
+    /// The name of the upstream.
+    pub upstream: &'o str,
+}
+
+impl ObjectScope<'_> {
+    /// Returns the name of an object. `None` if the id is empty or too long.
+    pub fn object_name(self, id: &[u8]) -> Option<RecordName> {
+        // Keyed with the principal: no caller can reach another one's objects.
+        let name = || keyed_digest_of(self.caller.principal_bytes(), [b"object", self.upstream.as_bytes(), id]);
+        (!id.is_empty() && id.len() <= ID_BYTES_MAX).then(name)
+    }
+}
+
+impl ObjectOwners {
+    /// Creates the store over `ledger`. Writes go to `write_behind`.
+    pub fn new(ledger: Arc<dyn Ledger>, write_behind: WriteBehind, callers: Callers, telemetry: Telemetry) -> Self {
+        Self(Arc::new(ObjectOwnersState {
+            ledger,
+            write_behind,
+            callers,
+            telemetry,
+            rows: Cache::builder()
+                .max_capacity(OBJECTS_MAX)
+                .time_to_idle(IDLE_MAX)
+                .build(),
+            writes: Cache::builder().max_capacity(COUNTED_MAX).time_to_live(RENEWAL).build(),
+            holders: RecordOwners::new(&[RecordKind::ObjectOwner]),
+        }))
+    }
+
+    /// Reads which callers have objects. Until then every caller may have some.
+    pub async fn load_holders(self) {
+        let (holders, ledger) = (self.0.holders.clone(), Arc::clone(&self.0.ledger));
+        // The handle is dropped first: this task must not keep the store alive.
+        drop(self);
+        holders.load(ledger).await;
+    }
+
+    /// Returns `true` if the caller may have objects. Does not wait.
+    pub fn may_have(&self, caller: Caller) -> bool {
+        self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
+    }
+
+    /// Stores that a profile owns an object: it has created or used it. Does not wait.
+    pub fn note_owner(&self, caller: Caller, name: RecordName, profile: &str) {
+        if profile.len() > PROFILE_BYTES_MAX {
+            return;
+        }
+        let now = clock::unix_time();
+        let mut step = None;
+        self.0.rows.entry(name).and_compute_with(|known| {
+            let known = known.and_then(moka::Entry::into_value);
+            if known.as_ref().is_some_and(|row| row.is_current(profile, now)) {
+                return Op::Nop;
+            }
+            let version = known.map_or(0, |row| row.version);
+            let is_written = self.may_write(caller);
+            let row = OwnerRow::new(profile, version.saturating_add(u64::from(is_written)), now);
+            if is_written {
+                let key = RecordKey::new(RecordKind::ObjectOwner, caller.principal(), name);
+                step = Some(write_step(key, version, encode_owner(profile), row.expires_at));
+            }
+            Op::Put(Some(row))
+        });
+        self.0.holders.note(RecordKind::ObjectOwner, caller.principal());
+        if let Some(step) = step {
+            self.0.write_behind.queue_write(step);
+        }
+    }
+
+    /// Returns the owners of these objects, in their order. `None` for an object whose owner is not known in time.
+    ///
+    /// Waits only for objects that memory does not know.
+    pub async fn find_owners(&self, caller: Caller, names: &[RecordName], deadline: Instant) -> Vec<Option<Arc<str>>> {
+        let is_unknown = |name: &RecordName| self.0.rows.get(name).is_none();
+        let unknown: Vec<RecordName> = names.iter().copied().filter(is_unknown).collect();
+        if !unknown.is_empty() && caller.is_authenticated() && self.may_have(caller) {
+            match self.read_records(caller, &unknown, deadline).await {
+                Ok(records) => self.adopt_records(&unknown, records),
+                Err(Unread) => self.0.telemetry.record_ledger_timeout("read"),
+            }
+        }
+        let owner = |name: &RecordName| Some(self.0.rows.get(name)??.profile);
+        names.iter().map(owner).collect()
+    }
+
+    /// Reads the records of a verified caller. Returns none for another one.
+    async fn read_records(
+        &self,
+        caller: Caller,
+        names: &[RecordName],
+        deadline: Instant,
+    ) -> Result<Vec<Option<Record>>, Unread> {
+        // Only verified callers have records in the ledger.
+        if !self.0.callers.verify(caller, deadline).await? {
+            return Ok(Vec::new());
+        }
+        let key = |name: &RecordName| RecordKey::new(RecordKind::ObjectOwner, caller.principal(), *name);
+        read_by(&*self.0.ledger, names.iter().map(key).collect(), deadline).await
+    }
+
+    /// Caches records, and that there is none.
+    fn adopt_records(&self, names: &[RecordName], records: Vec<Option<Record>>) {
+        for (name, record) in names.iter().zip(records) {
+            let row = record.as_ref().and_then(decode_row);
+            // An answer may have named the object since the read began.
+            self.0.rows.entry(*name).or_insert(row);
+        }
+    }
+
+    /// Returns `true` if a record may be written for the caller, and counts it.
+    fn may_write(&self, caller: Caller) -> bool {
+        if !caller.is_authenticated() || !self.0.callers.is_verified_in_memory(caller) {
+            return false;
+        }
+        let written = self.0.writes.get_with(caller.principal(), Arc::default);
+        written.fetch_add(1, Ordering::Relaxed) < WRITES_MAX
+    }
+}
+
+/// Returns the step that writes a record over the one with this version. 0 if there is none.
+fn write_step(key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> CommitStep {
+    if version == 0 {
+        return CommitStep::insert_record(key, value, expires_at);
+    }
+    CommitStep::Replace {
+        key,
+        version,
+        value,
+        expires_at,
+    }
+}
+
+fn encode_owner(profile: &str) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(profile.len().saturating_add(1));
+    bytes.put_u8(VERSION);
+    bytes.put_slice(profile.as_bytes());
+    bytes.freeze()
+}
+
+/// Decodes a record. `None` if this version does not know the encoding.
+fn decode_row(record: &Record) -> Option<OwnerRow> {
+    let (VERSION, profile) = record.value.split_first().map(|(version, rest)| (*version, rest))? else {
+        return None;
+    };
+    Some(OwnerRow {
+        profile: std::str::from_utf8(profile).ok()?.into(),
+        version: record.version,
+        expires_at: record.expires_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_renews_a_record_once_a_day() {
+        let began = Duration::from_secs(1_000_000);
+        let row = OwnerRow::new("a", 1, began);
+        let hours = |hours: u64| began + Duration::from_secs(hours * 60 * 60);
+        for (profile, now, is_current) in [
+            ("a", began, true),
+            ("a", hours(23), true),
+            ("a", hours(24), false),
+            ("b", began, false),
+        ] {
+            assert_eq!(row.is_current(profile, now), is_current, "{profile} {now:?}");
+        }
+        assert_eq!(row.expires_at, hours(30 * 24));
+    }
+}

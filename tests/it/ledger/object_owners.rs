@@ -1,0 +1,125 @@
+//! The owners of a provider's objects, in the store alone.
+
+use std::{sync::Arc, time::Duration};
+
+use antiphon::{
+    auth::{Caller, Principal, PrincipalKey},
+    callers::Callers,
+    ledger::{Ledger, RecordKind, WriteBehind, write_behind},
+    recall::{ObjectOwners, ObjectScope},
+    telemetry::Telemetry,
+};
+use tokio::time::Instant;
+
+use crate::support::{kept::durable, wire::spawn};
+
+/// Records that one caller may write in a day.
+const WRITES_MAX: usize = 5_000;
+
+/// One process: the store, its background writes, and its verified callers.
+struct Process {
+    owners: ObjectOwners,
+    writes: WriteBehind,
+    callers: Callers,
+}
+
+impl Process {
+    /// Starts over a ledger.
+    fn over(ledger: &Arc<dyn Ledger>) -> Self {
+        let (writes, worker) = write_behind(Arc::clone(ledger), Arc::default());
+        drop(spawn(worker.run()));
+        let callers = Callers::new(Arc::clone(ledger), writes.clone());
+        let owners = ObjectOwners::new(
+            Arc::clone(ledger),
+            writes.clone(),
+            callers.clone(),
+            Telemetry::default(),
+        );
+        Self {
+            owners,
+            writes,
+            callers,
+        }
+    }
+
+    fn note(&self, who: Caller, id: &str, profile: &str) {
+        let scope = ObjectScope {
+            caller: who,
+            upstream: "openai",
+        };
+        let name = scope.object_name(id.as_bytes()).unwrap();
+        self.owners.note_owner(who, name, profile);
+    }
+
+    async fn owner(&self, who: Caller, upstream: &str, id: &str) -> Option<String> {
+        let scope = ObjectScope { caller: who, upstream };
+        let name = scope.object_name(id.as_bytes()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let found = self.owners.find_owners(who, &[name], deadline).await;
+        found[0].as_deref().map(ToOwned::to_owned)
+    }
+}
+
+fn who(name: &str) -> Caller {
+    Caller::of_account(Principal::of_token(&PrincipalKey::new([7; 32]), name))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_outlives_the_process_for_its_caller_and_upstream() {
+    let ledger = durable();
+    let first = Process::over(&ledger);
+    first.callers.mark_verified(who("ann"));
+    first.note(who("ann"), "file-1", "a");
+    // Nothing is written for a caller that no provider has accepted, or for one without a credential.
+    let nobody = Caller::of_account(Principal::NONE);
+    first.note(who("ben"), "file-1", "b");
+    first.note(nobody, "file-1", "c");
+    assert_eq!(first.owner(who("ben"), "openai", "file-1").await.as_deref(), Some("b"));
+    assert_eq!(first.owner(nobody, "openai", "file-1").await.as_deref(), Some("c"));
+    first.writes.flush().await;
+    let second = Process::over(&ledger);
+    for (caller, upstream, id, expected) in [
+        (who("ann"), "openai", "file-1", Some("a")),
+        (who("ann"), "azure", "file-1", None),
+        (who("ann"), "openai", "file-2", None),
+        (who("ben"), "openai", "file-1", None),
+        (nobody, "openai", "file-1", None),
+    ] {
+        let owner = second.owner(caller, upstream, id).await;
+        assert_eq!(owner.as_deref(), expected, "{upstream} {id}");
+    }
+    // A later owner replaces the record, whether this process or another one has written it.
+    second.note(who("ann"), "file-1", "b");
+    second.note(who("ann"), "file-2", "b");
+    second.note(who("ann"), "file-2", "c");
+    second.writes.flush().await;
+    let third = Process::over(&ledger);
+    assert_eq!(third.owner(who("ann"), "openai", "file-1").await.as_deref(), Some("b"));
+    assert_eq!(third.owner(who("ann"), "openai", "file-2").await.as_deref(), Some("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_records_of_a_caller_are_bounded() {
+    let ledger = durable();
+    let process = Process::over(&ledger);
+    process.callers.mark_verified(who("ann"));
+    for number in 0..WRITES_MAX + 100 {
+        process.note(who("ann"), &format!("file-{number}"), "a");
+        // A use writes nothing more.
+        process.note(who("ann"), &format!("file-{number}"), "a");
+        if number % 500 == 0 {
+            process.writes.flush().await;
+        }
+    }
+    process.writes.flush().await;
+    let size = ledger.usage().await.unwrap();
+    assert_eq!(size.records, WRITES_MAX as u64 + 1, "with that of the caller itself");
+    let last = format!("file-{}", WRITES_MAX + 99);
+    assert_eq!(
+        process.owner(who("ann"), "openai", &last).await.as_deref(),
+        Some("a"),
+        "in memory"
+    );
+    let holders = ledger.list_principals(RecordKind::ObjectOwner, None, 9).await.unwrap();
+    assert_eq!(holders.len(), 1);
+}
