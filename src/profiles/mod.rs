@@ -2,11 +2,16 @@
 //!
 //! Each lock is held for one read or update, never across an await.
 
+mod endpoint_state;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
+
+pub use endpoint_state::BreakerStatus;
+use endpoint_state::EndpointState;
 
 use crate::{
     auth::{
@@ -15,16 +20,9 @@ use crate::{
             AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
         },
     },
-    policy::{
-        Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict,
-        breaker::{Breaker, BreakerState},
-        retry::RetryBudget,
-    },
+    policy::{Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict, breaker::BreakerState},
     telemetry::Telemetry,
 };
-
-/// Models of one upstream with a breaker of their own. Further models share one breaker.
-const BREAKERS_MAX: usize = 128;
 
 /// The shared state of all upstreams. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -41,13 +39,6 @@ struct ProfilePool {
     profiles: Vec<Profile>,
     rotation: Mutex<Rotation>,
     endpoint: Mutex<EndpointState>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct EndpointState {
-    budget: RetryBudget,
-    /// Breakers by model. The empty name is for requests without a model, and for models beyond the limit.
-    breakers: BTreeMap<Box<str>, Breaker>,
 }
 
 /// One attempt, whose outcome is still unknown.
@@ -69,19 +60,6 @@ pub struct ObservedAttempt {
     pub asks_model: bool,
     /// From 0 to 1: varies the length of a cooldown.
     pub jitter: f64,
-}
-
-/// The state of one breaker, for the admin API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerStatus {
-    /// The model, empty for requests without one.
-    pub model: Box<str>,
-    /// The state.
-    pub state: BreakerState,
-    /// Failures in a row.
-    pub failures: u32,
-    /// The end of the open period; `None` if the breaker is closed.
-    pub open_until: Option<Instant>,
 }
 
 impl Profiles {
@@ -222,31 +200,7 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        let Some(halves) = verdict.class.endpoint_half_failures() else {
-            return;
-        };
-        let mut endpoint = lock_shared(&pool.endpoint);
-        // Only a success without a retry earns, or retries would pay for themselves.
-        if attempt.is_first && verdict.class == Class::Success {
-            endpoint.budget.earn_token();
-        }
-        if !attempt.asks_model {
-            return;
-        }
-        let model = model.unwrap_or_default();
-        if let Some(breaker) = endpoint.breakers.get_mut(model) {
-            breaker.record_outcome(halves, attempt.request, now);
-        // A breaker without failures needs no entry.
-        } else if halves > 0 {
-            // Clients choose model names, so memory must be bounded.
-            let model = if endpoint.breakers.len() < BREAKERS_MAX {
-                model
-            } else {
-                ""
-            };
-            let breaker = endpoint.breakers.entry(model.into()).or_default();
-            breaker.record_outcome(halves, attempt.request, now);
-        }
+        lock_shared(&pool.endpoint).record_attempt(attempt, verdict.class, now);
     }
 
     /// Stores the organisation that a profile's answers name.
@@ -259,17 +213,13 @@ impl Profiles {
     /// Pays for a retry after `class`; returns `false` if the budget is used up.
     pub fn pay_for_retry(&self, upstream: &str, class: Class) -> bool {
         self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.endpoint).budget.pay_for_retry(class))
+            .is_some_and(|pool| lock_shared(&pool.endpoint).pay_for_retry(class))
     }
 
     /// Returns `true` if the breaker of an endpoint and model blocks the proxy's own retries.
     pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
-        let Some(pool) = self.find_pool(upstream) else {
-            return false;
-        };
-        let endpoint = lock_shared(&pool.endpoint);
-        let breaker = endpoint.breakers.get(model.unwrap_or_default());
-        breaker.is_some_and(|breaker| breaker.state_at(now) != BreakerState::Closed)
+        self.find_pool(upstream)
+            .is_some_and(|pool| lock_shared(&pool.endpoint).is_breaker_open(model, now))
     }
 
     /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
@@ -282,20 +232,7 @@ impl Profiles {
 
     /// Returns every breaker with failures, by upstream.
     pub fn breaker_statuses(&self, now: Instant) -> Vec<(&str, Vec<BreakerStatus>)> {
-        let view = |pool: &ProfilePool| {
-            let endpoint = lock_shared(&pool.endpoint);
-            let seen = endpoint
-                .breakers
-                .iter()
-                .filter(|(_, breaker)| breaker.failures_in_row() > 0);
-            let view = seen.map(|(model, breaker)| BreakerStatus {
-                model: model.clone(),
-                state: breaker.state_at(now),
-                failures: breaker.failures_in_row(),
-                open_until: breaker.open_until(),
-            });
-            view.collect()
-        };
+        let view = |pool: &ProfilePool| lock_shared(&pool.endpoint).breaker_statuses(now);
         self.0
             .pools
             .iter()
