@@ -22,6 +22,8 @@ pub enum VerdictScope {
     Text,
     /// Only the exchange: it moves to another profile at most once, and no profile's state changes.
     Exchange,
+    /// Only the client: its own timeout was too short to prove anything about a profile or an endpoint.
+    Client,
 }
 
 impl Verdict {
@@ -49,7 +51,7 @@ impl Verdict {
     pub const fn cooldown_reason(&self) -> Option<Reason> {
         match self.scope {
             VerdictScope::Class | VerdictScope::Text => self.class.cooldown_reason(),
-            VerdictScope::Exchange => None,
+            VerdictScope::Exchange | VerdictScope::Client => None,
         }
     }
 
@@ -57,8 +59,18 @@ impl Verdict {
     pub const fn rotation_limit(&self) -> RotationLimit {
         match (self.class.rotation_limit(), self.scope) {
             // Weak evidence could otherwise send one request through the whole pool.
-            (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange) => RotationLimit::Once,
+            (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange | VerdictScope::Client) => {
+                RotationLimit::Once
+            }
             (rotate, _) => rotate,
+        }
+    }
+
+    /// Returns the number of half failures for the endpoint; `None` if the verdict proves nothing about it.
+    pub const fn endpoint_half_failures(&self) -> Option<u32> {
+        match self.scope {
+            VerdictScope::Client => None,
+            _ => self.class.endpoint_half_failures(),
         }
     }
 }

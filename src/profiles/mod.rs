@@ -2,25 +2,27 @@
 //!
 //! Each lock is held for one read or update, never across an await.
 
+mod caller_budgets;
 mod endpoint_state;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Instant,
 };
 
+pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
 use endpoint_state::EndpointState;
 
 use crate::{
     auth::{
-        Credential, Profile,
+        Credential, Principal, Profile,
         rotation::{
             AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
         },
     },
-    policy::{Class, LimitHints, OnOrganisationChange, RotationSettings, Verdict, breaker::BreakerState},
+    policy::{Class, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict, breaker::BreakerState},
     telemetry::Telemetry,
 };
 
@@ -30,7 +32,7 @@ pub struct Profiles(Arc<SharedPools>);
 
 #[derive(Debug)]
 struct SharedPools {
-    pools: BTreeMap<String, ProfilePool>,
+    pools: BTreeMap<String, Arc<ProfilePool>>,
     telemetry: Telemetry,
 }
 
@@ -38,7 +40,16 @@ struct SharedPools {
 struct ProfilePool {
     profiles: Vec<Profile>,
     rotation: Mutex<Rotation>,
-    endpoint: Mutex<EndpointState>,
+    /// Set when the pool is first used, or when it takes the place of another.
+    links: OnceLock<PoolLinks>,
+}
+
+/// The state that a pool shares with those that reloads have replaced or will put in its place.
+#[derive(Clone, Debug, Default)]
+struct PoolLinks {
+    endpoint: Arc<Mutex<EndpointState>>,
+    /// The pool of the last reload. Weak, so that a pool lives only as long as something uses it.
+    present: Arc<Mutex<Weak<ProfilePool>>>,
 }
 
 /// One attempt, whose outcome is still unknown.
@@ -60,6 +71,10 @@ pub struct ObservedAttempt {
     pub asks_model: bool,
     /// From 0 to 1: varies the length of a cooldown.
     pub jitter: f64,
+    /// The caller, whose budget earns by a success and whose breaker counts failures.
+    pub payer: RetryPayer,
+    /// `true` if a provider has accepted the caller before: its failures may then count for all callers.
+    pub is_verified: bool,
 }
 
 impl Profiles {
@@ -74,30 +89,33 @@ impl Profiles {
             let profiles = profiles.remove(name).unwrap_or_default();
             let members = profiles.iter().map(pool_member).collect();
             let may_leave = settings.on_organisation_change == OnOrganisationChange::Move;
-            ProfilePool {
+            Arc::new(ProfilePool {
                 rotation: Mutex::new(Rotation::new(members, settings.wait, may_leave)),
-                endpoint: Mutex::default(),
+                links: OnceLock::new(),
                 profiles,
-            }
+            })
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
         Self(Arc::new(SharedPools { pools, telemetry }))
     }
 
-    /// Copies the state from `old` for profiles with the same name and credential, and for upstreams of the same name.
+    /// Takes over the state of `old` for profiles with the same name and credential, and for upstreams of the same name.
+    /// What exchanges report to `old` from now on reaches these profiles too.
+    ///
+    /// Call it before any other use.
     pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
-            let same = |id: ProfileId| {
-                let profile = pool.profiles.get(id)?;
-                // A changed credential may work where the old one failed.
-                let is_it = |old: &Profile| old.label == profile.label && old.credential == profile.credential;
-                known.profiles.iter().position(is_it)
-            };
+            let same = |id: ProfileId| known.find_same(pool.profiles.get(id)?);
+            let links = known.links();
+            // The first use of this pool, so its links are not set yet.
+            drop(pool.links.set(links.clone()));
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
-            lock_shared(&pool.rotation).inherit_state(&lock_shared(&known.rotation), same);
-            lock_shared(&pool.endpoint).clone_from(&lock_shared(&known.endpoint));
+            let former = lock_shared(&known.rotation);
+            lock_shared(&pool.rotation).inherit_state(&former, same);
+            // Under the old lock, so that each report is either copied or forwarded.
+            *lock_shared(&links.present) = Arc::downgrade(pool);
         }
     }
 
@@ -148,7 +166,7 @@ impl Profiles {
                 .profiles
                 .get(moved.from)
                 .map_or("", |profile| profile.label.as_str());
-            let reason = moved.reason.map_or("other", crate::policy::Reason::label);
+            let reason = moved.reason.map_or("other", Reason::label);
             self.0.telemetry.record_rotation(upstream, from, reason);
         }
         Some(pick)
@@ -187,7 +205,7 @@ impl Profiles {
                 began: attempt.began,
                 jitter: attempt.jitter,
             };
-            let rests = lock_shared(&pool.rotation).record_attempt(id, &report, now);
+            let rests = pool.record_attempt(id, &report, now);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let profile = profile.label.as_str();
                 tracing::warn!(
@@ -200,26 +218,26 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        lock_shared(&pool.endpoint).record_attempt(attempt, verdict.class, now);
+        lock_shared(&pool.links().endpoint).record_attempt(attempt, verdict, now);
     }
 
     /// Stores the organisation that a profile's answers name.
     pub fn learn_organisation(&self, upstream: &str, id: ProfileId, organisation: &str) {
         if let Some(pool) = self.find_pool(upstream) {
-            lock_shared(&pool.rotation).learn_organisation(id, organisation);
+            pool.learn_organisation(id, organisation);
         }
     }
 
-    /// Pays for a retry after `class`; returns `false` if the budget is used up.
-    pub fn pay_for_retry(&self, upstream: &str, class: Class) -> bool {
+    /// Pays for a retry after `class`; returns `false` if the budget of the caller or of the upstream is used up.
+    pub fn pay_for_retry(&self, upstream: &str, payer: &RetryPayer, class: Class, now: Instant) -> bool {
         self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.endpoint).pay_for_retry(class))
+            .is_some_and(|pool| lock_shared(&pool.links().endpoint).pay_for_retry(payer, class, now))
     }
 
-    /// Returns `true` if the breaker of an endpoint and model blocks the proxy's own retries.
-    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
+    /// Returns `true` if a breaker of an endpoint and model blocks the proxy's own retries for this caller.
+    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, caller: Principal, now: Instant) -> bool {
         self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.endpoint).is_breaker_open(model, now))
+            .is_some_and(|pool| lock_shared(&pool.links().endpoint).is_breaker_open(model, caller, now))
     }
 
     /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
@@ -232,7 +250,7 @@ impl Profiles {
 
     /// Returns every breaker with failures, by upstream.
     pub fn breaker_statuses(&self, now: Instant) -> Vec<(&str, Vec<BreakerStatus>)> {
-        let view = |pool: &ProfilePool| lock_shared(&pool.endpoint).breaker_statuses(now);
+        let view = |pool: &Arc<ProfilePool>| lock_shared(&pool.links().endpoint).breaker_statuses(now);
         self.0
             .pools
             .iter()
@@ -271,8 +289,54 @@ impl Profiles {
         }
     }
 
-    fn find_pool(&self, upstream: &str) -> Option<&ProfilePool> {
+    fn find_pool(&self, upstream: &str) -> Option<&Arc<ProfilePool>> {
         self.0.pools.get(upstream)
+    }
+}
+
+impl ProfilePool {
+    fn links(&self) -> &PoolLinks {
+        self.links.get_or_init(PoolLinks::default)
+    }
+
+    /// Returns the id of the profile with the same name and credential.
+    fn find_same(&self, profile: &Profile) -> Option<ProfileId> {
+        // A changed credential may work where the old one failed.
+        let is_it = |own: &Profile| own.label == profile.label && own.credential == profile.credential;
+        self.profiles.iter().position(is_it)
+    }
+
+    /// Returns the pool that a reload has put in this one's place, and the profile's id there.
+    fn find_successor(&self, id: ProfileId) -> Option<(Arc<Self>, ProfileId)> {
+        let present = lock_shared(&self.links.get()?.present).upgrade()?;
+        if std::ptr::eq(Arc::as_ptr(&present), self) {
+            return None;
+        }
+        let id = present.find_same(self.profiles.get(id)?)?;
+        Some((present, id))
+    }
+
+    /// Records the outcome of an attempt, here and in the pool that is in use now.
+    fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
+        let mut rotation = lock_shared(&self.rotation);
+        let rests = rotation.record_attempt(id, report, now);
+        // Found under the lock, so that a reload at this moment neither loses the report nor counts it twice.
+        let successor = self.find_successor(id);
+        drop(rotation);
+        match successor {
+            Some((present, id)) => lock_shared(&present.rotation).record_attempt(id, report, now),
+            None => rests,
+        }
+    }
+
+    fn learn_organisation(&self, id: ProfileId, organisation: &str) {
+        let mut rotation = lock_shared(&self.rotation);
+        rotation.learn_organisation(id, organisation);
+        let successor = self.find_successor(id);
+        drop(rotation);
+        if let Some((present, id)) = successor {
+            lock_shared(&present.rotation).learn_organisation(id, organisation);
+        }
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) mod repeated_calls;
 pub(crate) mod retries;
 pub(crate) mod routes;
 pub(crate) mod sessions;
+pub(crate) mod shared_limits;
 pub(crate) mod smuggling;
 pub(crate) mod streaming;
 pub(crate) mod strict_memory;
