@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Config, LoadedConfig, ReadFile, VariableLookup, admin,
+    Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     file::LogFormatName,
     late,
     lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
@@ -240,11 +240,13 @@ fn lower_config(
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
     let clocks = timeouts::lower_timeouts(lowering);
     let upstream = timeouts::lower_upstream_settings(lowering, &clocks, proxies);
-    let proxy = lower_proxy(lowering, clocks);
+    let mut proxy = lower_proxy(lowering, clocks);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = late::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
     let upstreams = upstreams::lower_upstreams(lowering, &server);
+    let limits = clients::lower_client_limits(lowering, &upstreams);
+    proxy.client_tokens = proxy.client_tokens.with_limits(limits);
     let profiles = profiles::lower_profiles(lowering, read_file);
     profiles::check_exposure(lowering, &server, &profiles);
     // The level is checked now: after a reload a bad one could no longer be refused.
@@ -349,7 +351,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
         on_outage: lowering.file.ledger.on_outage.into(),
         timeouts: clocks,
         rotation: timeouts::lower_rotation(lowering),
-        client_tokens: profiles::lower_client_tokens(lowering),
+        client_tokens: clients::lower_client_tokens(lowering),
         principals: late::lower_principals(lowering),
     }
 }

@@ -5,6 +5,7 @@
 
 mod admin;
 mod changes;
+mod clients;
 mod default_paths;
 pub mod file;
 mod interpolation;

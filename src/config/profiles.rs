@@ -1,4 +1,4 @@
-//! Builds profiles and client tokens, and checks that profiles are not open to other machines.
+//! Builds profiles, and checks that profiles are not open to other machines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use super::{
     values,
 };
 use crate::{
-    auth::{AwsKeys, ClientTokens, Credential, Profile, Secret, TokenHash},
+    auth::{AwsKeys, Credential, Profile, Secret},
     provider::{self, ProviderKind},
     server::ServerSettings,
 };
@@ -293,28 +293,6 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
         (false, None) if lowering.places.contains_key(&file_key) => SecretSetting::Unusable,
         (false, None) => SecretSetting::Unset,
     }
-}
-
-/// Builds the client tokens by name.
-pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
-    let mut entries: Vec<(String, TokenHash)> = Vec::new();
-    for (name, section) in lowering.file.client_tokens.clone() {
-        let key = read::join_key("client_tokens", &name);
-        let named = lowering.value_or_report(&key, values::check_label(&name));
-        let hash = values::parse_token_hash(&section, "this line");
-        let Some(hash) = lowering.value_or_report(&key, hash) else {
-            continue;
-        };
-        // The token is all that tells two clients apart.
-        if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = Problem::of_value(format!("is also the token of {other:?}"));
-            lowering.report_problem(&key, flaw.with_hint("make a separate token for each client"));
-        }
-        if named.is_some() {
-            entries.push((name, hash));
-        }
-    }
-    ClientTokens::new(entries)
 }
 
 /// Reports profiles that any client on another machine could use at the operator's expense.

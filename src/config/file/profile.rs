@@ -1,4 +1,4 @@
-//! `[[upstreams.NAME.profiles]]` and `[client_tokens]` of the file. Secrets never reach these types.
+//! `[[upstreams.NAME.profiles]]`, `[client_tokens]` and `[client_limits]` of the file. Secrets never reach these types.
 //!
 //! The reader stores the value of a key with `writeOnly` elsewhere. Here it leaves text that may be shown: the
 //! reference `${NAME}` as it was written, or `***`.
@@ -14,7 +14,7 @@ section! {
         /// API key, written as `${NAME}`. The proxy sends it in the header that the provider expects.
         #[schemars(extend("writeOnly" = true))]
         pub api_key: Option<String> = None,
-        /// File that contains only the API key. It is read when the configuration is loaded, without its last line break.
+        /// File that contains only the API key. It is read at the start and at each reload, without its last line break.
         pub api_key_file: Option<String> = None,
         /// Token, written as `${NAME}`. The proxy sends it as `Authorization: Bearer` and never refreshes it.
         #[schemars(extend("writeOnly" = true))]
@@ -44,6 +44,18 @@ section! {
         pub organisation: Option<String> = None,
         /// Models that it may be used for, by name or prefix (`claude-*`). Empty: all models.
         pub models: Vec<String> = Vec::new(),
+    }
+}
+
+section! {
+    /// `[client_limits.NAME]`: limits of a client token.
+    ClientLimitsSection {
+        /// Names of the upstreams that it may use. Empty: all upstreams.
+        pub upstreams: Vec<String> = Vec::new(),
+        /// Number of its exchanges at the same time. More wait up to `rotation.wait`, then get 429. Default: any number.
+        pub max_concurrent: Option<usize> = None,
+        /// Part of the retry budget of each upstream that it may use, in percent from 0 to 100. Default: 12.5 percent.
+        pub retry_percent: Option<u64> = None,
     }
 }
 
