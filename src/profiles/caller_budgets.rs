@@ -17,6 +17,8 @@ pub struct RetryPayer {
     pub caller: Principal,
     /// Its part of the upstream's budget in percent, as the operator configured it; `None` for the default.
     pub percent: Option<u8>,
+    /// `true` if a provider has accepted the caller before: its failures may then count for all callers.
+    pub is_verified: bool,
 }
 
 impl RetryPayer {
@@ -33,6 +35,8 @@ impl RetryPayer {
 pub(super) struct CallerBudgets {
     /// The budget of all callers together.
     whole: RetryBudget,
+    /// The part of it for callers that no provider has accepted: anybody can invent any number of them.
+    unverified: RetryBudget,
     /// Budgets that are not full, with the time of their last payment. All others are full.
     callers: BTreeMap<Principal, (RetryBudget, Instant)>,
 }
@@ -41,6 +45,7 @@ impl Default for CallerBudgets {
     fn default() -> Self {
         Self {
             whole: RetryBudget::with_tokens(RetryBudget::UPSTREAM_TOKENS),
+            unverified: RetryBudget::with_tokens(RetryBudget::UPSTREAM_TOKENS / 2),
             callers: BTreeMap::new(),
         }
     }
@@ -50,7 +55,7 @@ impl CallerBudgets {
     /// Pays for a retry after `class`; returns `false` if the budget of the caller or of the upstream is used up.
     pub(super) fn pay_for_retry(&mut self, payer: &RetryPayer, class: Class, now: Instant) -> bool {
         // Checked first: nobody pays for a retry that does not take place.
-        if !self.whole.can_pay(class) {
+        if !self.whole.can_pay(class) || !(payer.is_verified || self.unverified.can_pay(class)) {
             return false;
         }
         let max = payer.tokens_max();
@@ -58,7 +63,7 @@ impl CallerBudgets {
             .callers
             .get(&payer.caller)
             .copied()
-            .unwrap_or((RetryBudget::with_tokens(max), now));
+            .unwrap_or_else(|| (RetryBudget::with_tokens(max), now));
         // A reload may have changed the size.
         budget.resize_to(max);
         if !budget.pay_for_retry(class) {
@@ -66,12 +71,16 @@ impl CallerBudgets {
         }
         self.make_room(payer.caller);
         self.callers.insert(payer.caller, (budget, now));
+        if !payer.is_verified {
+            self.unverified.pay_for_retry(class);
+        }
         self.whole.pay_for_retry(class)
     }
 
     /// Earns one token for the caller and the upstream.
     pub(super) fn earn_token(&mut self, payer: &RetryPayer) {
         self.whole.earn_token();
+        self.unverified.earn_token();
         if let Some((budget, _)) = self.callers.get_mut(&payer.caller) {
             budget.earn_token();
             // A full budget needs no entry.
@@ -104,6 +113,7 @@ mod tests {
         RetryPayer {
             caller: Principal::from_bytes(bytes),
             percent,
+            is_verified: true,
         }
     }
 
@@ -134,6 +144,23 @@ mod tests {
         }
         assert_eq!(count_paid(&mut budgets, &payer(0, None)), 0, "its own is still empty");
         assert_eq!(count_paid(&mut budgets, &payer(4, None)), 1);
+    }
+
+    #[test]
+    fn invented_callers_leave_half_of_the_budget_to_verified_ones() {
+        let mut budgets = CallerBudgets::default();
+        let invented = |number| RetryPayer {
+            is_verified: false,
+            ..payer(number, None)
+        };
+        let paid: u32 = (0..20).map(|number| count_paid(&mut budgets, &invented(number))).sum();
+        assert_eq!(paid, 400);
+        assert_eq!(count_paid(&mut budgets, &payer(30, None)), 100);
+        assert_eq!(count_paid(&mut budgets, &invented(31)), 0);
+        for _ in 0..5 {
+            budgets.earn_token(&payer(30, None));
+        }
+        assert_eq!(count_paid(&mut budgets, &invented(31)), 1);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl ModelBreakers {
     fn record_failure(&mut self, attempt: &ObservedAttempt, halves: u32, now: Instant) {
         let caller = attempt.payer.caller;
         // Anybody can invent credentials that no provider has accepted: they count for their own retries only.
-        if attempt.is_verified {
+        if attempt.payer.is_verified {
             let bytes = *caller.as_bytes();
             self.shared.record_failure(halves, bytes, attempt.request, now);
         }
@@ -110,7 +110,7 @@ impl EndpointState {
             let model = if has_room { model } else { "" };
             let breakers = self.breakers.entry(model.into()).or_default();
             breakers.record_failure(attempt, halves, now);
-        } else if attempt.is_verified || is_success {
+        } else if attempt.payer.is_verified || is_success {
             self.breakers.remove(model);
         } else if let Some(breakers) = self.breakers.get_mut(model) {
             // An error for an invented credential shows others nothing about the model.

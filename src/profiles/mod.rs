@@ -73,8 +73,6 @@ pub struct ObservedAttempt {
     pub jitter: f64,
     /// The caller, whose budget earns by a success and whose breaker counts failures.
     pub payer: RetryPayer,
-    /// `true` if a provider has accepted the caller before: its failures may then count for all callers.
-    pub is_verified: bool,
 }
 
 impl Profiles {

@@ -234,7 +234,6 @@ impl Attempts<'_> {
                 asks_model: self.route.asks_model,
                 jitter: self.jitter,
                 payer: self.retry_payer(log),
-                is_verified: self.path.late.callers().is_verified_in_memory(context.caller),
             },
             caller: context.caller,
             lane: context.lane,
@@ -440,10 +439,12 @@ impl Attempts<'_> {
     }
 
     /// Returns the caller as the one that pays for retries.
-    const fn retry_payer(&self, log: &ExchangeLog) -> RetryPayer {
+    fn retry_payer(&self, log: &ExchangeLog) -> RetryPayer {
+        let caller = self.outgoing.body.context.caller;
         RetryPayer {
-            caller: self.outgoing.body.context.caller.principal(),
+            caller: caller.principal(),
             percent: log.retry_percent,
+            is_verified: self.path.late.callers().is_verified_in_memory(caller),
         }
     }
 

@@ -71,8 +71,8 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         payer: RetryPayer {
             caller: Principal::NONE,
             percent: None,
+            is_verified: false,
         },
-        is_verified: false,
     };
     let verdict = Verdict::from_class(class);
     world.shared.profiles.record_attempt(&shown, verdict, &hints, now);

@@ -210,8 +210,8 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
             // The client of every row.
             caller: Principal::of_credentials(world.shared.late.principal_key(), &own_key(), None),
             percent: None,
+            is_verified: false,
         },
-        is_verified: false,
     };
     let (verdict, hints) = (Verdict::from_class(class), LimitHints::default());
     world.shared.profiles.record_attempt(&shown, verdict, &hints, now);
