@@ -1,6 +1,6 @@
 //! Client tokens: named permissions to use the operator's credentials. Stored as hashes, compared in constant time.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
@@ -59,16 +59,55 @@ impl FromStr for TokenHash {
     }
 }
 
+/// The limits of one client token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenLimits {
+    /// The upstreams that it may use. Empty for all.
+    pub upstreams: Vec<String>,
+    /// The number of its exchanges at the same time; `None` for any number.
+    pub max_concurrent: Option<usize>,
+    /// The part of an upstream's retry budget that it may use, in percent; `None` for the default.
+    pub retry_percent: Option<u8>,
+}
+
+impl TokenLimits {
+    /// Returns `true` if the token may use the upstream of this name.
+    pub fn allows_upstream(&self, upstream: &str) -> bool {
+        self.upstreams.is_empty() || self.upstreams.iter().any(|name| name == upstream)
+    }
+}
+
 /// The known client tokens.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTokens {
     entries: Vec<(String, TokenHash)>,
+    /// Limits by the token's name.
+    limits: BTreeMap<String, TokenLimits>,
 }
 
 impl ClientTokens {
     /// Creates the list from names and hashes.
     pub const fn new(entries: Vec<(String, TokenHash)>) -> Self {
-        Self { entries }
+        Self {
+            entries,
+            limits: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the same tokens with these limits, by the names of tokens.
+    #[must_use]
+    pub fn with_limits(self, limits: BTreeMap<String, TokenLimits>) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Returns the limits of the token with this name; `None` if it has none.
+    pub fn find_limits(&self, name: &str) -> Option<&TokenLimits> {
+        self.limits.get(name)
+    }
+
+    /// Returns every name with limits.
+    pub const fn limits(&self) -> &BTreeMap<String, TokenLimits> {
+        &self.limits
     }
 
     /// Returns `true` if no token is configured.

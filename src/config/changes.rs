@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{LoadedConfig, read::join_key};
+use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
 const RESTART_ONLY: [&str; 13] = [
@@ -31,12 +31,13 @@ pub struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// Compares two configurations key by key. Secrets are not compared.
+    /// Compares two configurations key by key. Of a profile whose secret alone differs, only the name is listed.
     pub fn compare_configs(old: &LoadedConfig, new: &LoadedConfig) -> Result<Self, toml::ser::Error> {
         let mut keys = Vec::new();
         // Effective files spell out every default, so a key that was written out with its default is no change.
-        let [old, new] = [&old.effective, &new.effective].map(Value::try_from);
-        collect_changes(&old?, &new?, "", &mut keys);
+        let [old_file, new_file] = [&old.effective, &new.effective].map(Value::try_from);
+        collect_changes(&old_file?, &new_file?, "", &mut keys);
+        collect_new_secrets(&old.config, &new.config, &mut keys);
         let (fixed, free) = keys.into_iter().partition(|key| needs_restart(key));
         Ok(Self {
             reloadable: free,
@@ -49,6 +50,20 @@ fn needs_restart(key: &str) -> bool {
     // A dot must follow the prefix: `log.format` covers itself but no key such as `log.formatter`.
     let mut behind = RESTART_ONLY.iter().filter_map(|fixed| key.strip_prefix(fixed));
     behind.any(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Adds every profile whose credential differs. Files and variables may change while the file names the same ones.
+fn collect_new_secrets(old: &Config, new: &Config, keys: &mut Vec<String>) {
+    for (upstream, profiles) in &new.profiles {
+        let before = old.profiles.get(upstream).map_or(&[][..], Vec::as_slice);
+        for profile in profiles {
+            let known = before.iter().find(|known| known.label == profile.label);
+            if known.is_some_and(|known| known.credential != profile.credential) {
+                let table = join_key(&join_key("upstreams", upstream), "profiles");
+                keys.push(join_key(&table, &profile.label));
+            }
+        }
+    }
 }
 
 fn collect_changes(old: &Value, new: &Value, path: &str, keys: &mut Vec<String>) {

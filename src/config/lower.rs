@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Config, LoadedConfig, ReadFile, VariableLookup, admin,
+    Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
     file::LogFormatName,
     late,
@@ -254,11 +254,13 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
     let clocks = timeouts::lower_timeouts(lowering);
     let upstream = timeouts::lower_upstream_settings(lowering, &clocks, proxies);
-    let proxy = lower_proxy(lowering, clocks);
+    let mut proxy = lower_proxy(lowering, clocks);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = late::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
     let upstreams = upstreams::lower_upstreams(lowering, &server);
+    let limits = clients::lower_client_limits(lowering, &upstreams);
+    proxy.client_tokens = proxy.client_tokens.with_limits(limits);
     let LoweredProfiles { profiles, sources } = profiles::lower_profiles(lowering, read_file, &container);
     profiles::check_exposure(lowering, &server, &profiles);
     // The level is checked now: after a reload a bad one could no longer be refused.
@@ -364,7 +366,7 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
         on_outage: lowering.file.ledger.on_outage.into(),
         timeouts: clocks,
         rotation: timeouts::lower_rotation(lowering),
-        client_tokens: profiles::lower_client_tokens(lowering),
+        client_tokens: clients::lower_client_tokens(lowering),
         principals: late::lower_principals(lowering),
     }
 }

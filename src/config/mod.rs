@@ -5,6 +5,7 @@
 
 mod admin;
 mod changes;
+mod clients;
 mod credentials;
 mod default_paths;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Builds profiles and client tokens, and checks that profiles are not open to other machines.
+//! Builds profiles, and checks that profiles are not open to other machines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     auth::{
-        AwsKeys, ClientTokens, Credential, CredentialSource, CredentialSources, Profile, Secret, SecretFlaw, TokenHash,
+        AwsKeys, Credential, CredentialSource, CredentialSources, Profile, Secret, SecretFlaw,
         credential_source::AwsScope,
     },
     provider::{self, ProviderKind},
@@ -207,10 +207,15 @@ fn lower_profile(
             lowering.report_problem(&key, flaw);
         }
     }
-    let max_concurrent = u32::try_from(section.max_concurrent);
-    if max_concurrent.is_err() {
-        let flaw = Problem::of_value(format!("expected a number from 0 to {}", u32::MAX));
-        lowering.report_problem(&at.field_key("max_concurrent"), flaw);
+    let max_concurrent = section
+        .max_concurrent
+        .map(|most| u32::try_from(most).ok().filter(|most| *most > 0));
+    if max_concurrent == Some(None) {
+        let flaw = Problem::of_value(format!("expected a number from 1 to {}", u32::MAX));
+        lowering.report_problem(
+            &at.field_key("max_concurrent"),
+            flaw.with_hint("remove it for any number"),
+        );
     }
     // The credential is checked even if the name is unusable, so that all problems are reported at once.
     let credential = lower_credential(lowering, at, section);
@@ -222,7 +227,7 @@ fn lower_profile(
         weight: weight?,
         organisation: section.organisation.clone(),
         models: section.models.clone(),
-        max_concurrent: max_concurrent.ok().filter(|most| *most > 0),
+        max_concurrent: max_concurrent.flatten(),
     };
     Some((profile, source))
 }
@@ -369,28 +374,6 @@ fn lower_secret(lowering: &mut Lowering, at: &ProfileContext<'_>, name: &str, pa
         (false, None) if lowering.places.contains_key(&file_key) => SecretSetting::Unusable,
         (false, None) => SecretSetting::Unset,
     }
-}
-
-/// Builds the client tokens by name.
-pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
-    let mut entries: Vec<(String, TokenHash)> = Vec::new();
-    for (name, section) in lowering.file.client_tokens.clone() {
-        let key = read::join_key("client_tokens", &name);
-        let named = lowering.value_or_report(&key, values::check_label(&name));
-        let hash = values::parse_token_hash(&section, "this line");
-        let Some(hash) = lowering.value_or_report(&key, hash) else {
-            continue;
-        };
-        // The token is all that tells two clients apart.
-        if let Some((other, _)) = entries.iter().find(|(_, known)| *known == hash) {
-            let flaw = Problem::of_value(format!("is also the token of {other:?}"));
-            lowering.report_problem(&key, flaw.with_hint("make a separate token for each client"));
-        }
-        if named.is_some() {
-            entries.push((name, hash));
-        }
-    }
-    ClientTokens::new(entries)
 }
 
 /// Reports profiles that any client on another machine could use at the operator's expense.

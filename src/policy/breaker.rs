@@ -24,6 +24,12 @@ labelled_enum! {
     }
 }
 
+/// Half failures that one caller adds at most to a breaker that blocks all callers. Two callers are needed to open it.
+const CREDIT_MAX: u32 = HALF_FAILURES_MAX / 2;
+
+/// The bytes that name a caller.
+type CallerBytes = [u8; 32];
+
 /// The failures in a row of one endpoint and model.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
@@ -76,6 +82,44 @@ impl Breaker {
             let open = OPEN_PERIOD.saturating_mul(self.open_periods).min(OPEN_PERIOD_MAX);
             self.open_until = Some(now + open);
         }
+    }
+}
+
+/// The failures in a row that several callers have seen. It opens only if at least two of them saw enough.
+#[derive(Clone, Debug, Default)]
+pub struct SharedBreaker {
+    breaker: Breaker,
+    /// Half failures that each caller has added. As many entries as half failures at most.
+    credits: Vec<(CallerBytes, u32)>,
+}
+
+impl SharedBreaker {
+    /// Returns the breaker itself.
+    pub const fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// Records a failure that `caller` has seen. `request` identifies the logical request.
+    pub fn record_failure(&mut self, halves: u32, caller: CallerBytes, request: [u8; 32], now: Instant) {
+        // Once it is open, the callers have proven their failures: the next one counts as usual.
+        if self.breaker.open_until.is_some() {
+            self.breaker.record_outcome(halves, request, now);
+            return;
+        }
+        if self.breaker.last_request == Some(request) {
+            return;
+        }
+        let known = self.credits.iter_mut().find(|(known, _)| *known == caller);
+        // One caller alone could produce any number of failures, so its share is limited.
+        let added = halves.min(CREDIT_MAX - known.as_ref().map_or(0, |(_, used)| *used));
+        if added == 0 {
+            return;
+        }
+        match known {
+            Some((_, used)) => *used += added,
+            None => self.credits.push((caller, added)),
+        }
+        self.breaker.record_outcome(added, request, now);
     }
 }
 
@@ -151,5 +195,32 @@ mod tests {
             breaker.record_outcome(2, [number; 32], start);
         }
         assert_eq!(breaker.open_until(), Some(at(start, 30)));
+    }
+
+    #[test]
+    fn one_caller_cannot_open_a_shared_breaker() {
+        let rows: &[(&str, Option<usize>)] = &[
+            ("aaaaaaaaaaaaaaaa", None),
+            ("aaaaaaaab", None),
+            ("aaaaaaaabb", None),
+            ("aaabbb", Some(6)),
+            ("ababab", Some(6)),
+            ("aaaaaaaabbb", Some(11)),
+            ("abcde", Some(5)),
+            ("aabbc", Some(5)),
+        ];
+        for (callers, opens) in rows {
+            let (start, mut shared) = (start(), SharedBreaker::default());
+            let mut opened = None;
+            for (number, caller) in callers.bytes().enumerate() {
+                let request = [u8::try_from(number).unwrap(); 32];
+                shared.record_failure(2, [caller; 32], request, start);
+                if shared.breaker().state_at(start) == BreakerState::Open {
+                    opened.get_or_insert(number + 1);
+                }
+            }
+            assert_eq!(opened, *opens, "{callers}");
+            assert!(shared.credits.len() <= HALF_FAILURES_MAX as usize);
+        }
     }
 }

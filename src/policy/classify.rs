@@ -143,6 +143,10 @@ fn judge_timeout(clock: TimeoutKind, state: StreamState) -> Verdict {
         TimeoutKind::FirstEvent => Verdict::from_class(Class::Parked {
             queued: state.is_queued,
         }),
+        TimeoutKind::ClientPatience => Verdict::from_class(Class::Parked {
+            queued: state.is_queued,
+        })
+        .with_scope(VerdictScope::Client),
         // After a timeout of bytes the connection itself was silent, whatever was in flight.
         TimeoutKind::Bytes | TimeoutKind::Progress | TimeoutKind::Reasoning => {
             Verdict::with_code(Class::Stalled, "answer_stalled")

@@ -16,49 +16,72 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// Longest delay of a retry if the provider names none.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
-/// The tokens that pay for an upstream's retries.
+/// The tokens that pay for retries.
 #[derive(Clone, Copy, Debug)]
-pub struct RetryBudget(u32);
-
-impl Default for RetryBudget {
-    fn default() -> Self {
-        Self(Self::TOKENS_MAX)
-    }
+pub struct RetryBudget {
+    left: u32,
+    max: u32,
 }
 
 impl RetryBudget {
-    // A hundred retries in a row, then one for every five exchanges that succeed at once.
-    const TOKENS_MAX: u32 = 500;
+    /// Tokens of one caller: a hundred retries in a row, then one for every five exchanges that succeed at once.
+    pub const CALLER_TOKENS: u32 = 500;
+    /// Tokens of all callers of an upstream together.
+    pub const UPSTREAM_TOKENS: u32 = 4_000;
     const RETRY_COST: u32 = 5;
     // A timeout holds a connection and a client far longer than an error does.
     const TIMEOUT_COST: u32 = 10;
 
+    /// Creates a full budget of `max` tokens.
+    pub const fn with_tokens(max: u32) -> Self {
+        Self { left: max, max }
+    }
+
     /// Pays for a retry after `class`; returns `false` if too few tokens are left.
     pub const fn pay_for_retry(&mut self, class: Class) -> bool {
-        let price = if class.is_timeout() {
-            Self::TIMEOUT_COST
-        } else {
-            Self::RETRY_COST
-        };
-        match self.0.checked_sub(price) {
+        match self.left.checked_sub(Self::price_after(class)) {
             Some(left) => {
-                self.0 = left;
+                self.left = left;
                 true
             }
             None => false,
         }
     }
 
+    /// Returns `true` if the tokens suffice for a retry after `class`.
+    pub const fn can_pay(&self, class: Class) -> bool {
+        self.left >= Self::price_after(class)
+    }
+
     /// Earns one token for an exchange that succeeded without a retry.
     pub const fn earn_token(&mut self) {
-        if self.0 < Self::TOKENS_MAX {
-            self.0 += 1;
+        if self.left < self.max {
+            self.left += 1;
         }
+    }
+
+    /// Sets the size. What exceeds it is lost, and what is missing must be earned.
+    pub fn resize_to(&mut self, max: u32) {
+        self.left = self.left.min(max);
+        self.max = max;
+    }
+
+    /// Returns `true` if no token is missing.
+    pub const fn is_full(&self) -> bool {
+        self.left == self.max
     }
 
     /// Returns the tokens that are left.
     pub const fn tokens_left(&self) -> u32 {
-        self.0
+        self.left
+    }
+
+    const fn price_after(class: Class) -> u32 {
+        if class.is_timeout() {
+            Self::TIMEOUT_COST
+        } else {
+            Self::RETRY_COST
+        }
     }
 }
 
@@ -90,8 +113,23 @@ pub enum CredentialBinding {
     Passthrough,
     /// A profile, with a body that refers to provider-side state: it is never sent again once it may have arrived.
     ProviderState,
+    /// A profile, with a request that creates something: sent again only if it never arrived, or if the provider has
+    /// refused the credential.
+    Creation,
     /// A profile, with a body that any profile may send.
     Unbound,
+}
+
+impl CredentialBinding {
+    /// Returns `true` if a request may be sent again after a failure of this class.
+    const fn allows_resend(self, class: Class) -> bool {
+        match self {
+            Self::Unbound => true,
+            // A provider that refuses a credential has done nothing with the request.
+            Self::Creation => class.is_unsent() || class.cooldown_reason().is_some(),
+            Self::Passthrough | Self::ProviderState => class.is_unsent(),
+        }
+    }
 }
 
 /// The step after a failed attempt.
@@ -114,7 +152,7 @@ pub enum NextStep {
 pub fn decide_next_step(verdict: Verdict, hints: &LimitHints, at: &RetryContext, jitter: f64) -> NextStep {
     let class = verdict.class;
     // Both limits hold for every class, so they are checked before anything else.
-    if at.sends >= SENDS_MAX || (at.binding != CredentialBinding::Unbound && !class.is_unsent()) {
+    if at.sends >= SENDS_MAX || !at.binding.allows_resend(class) {
         return NextStep::Surface;
     }
     let again = retry_same_key(class, hints, at, jitter);
@@ -153,9 +191,11 @@ fn try_rotation(verdict: Verdict, hints: &LimitHints, at: &RetryContext) -> Opti
 /// Decides on a retry on the same credential, after no other profile was found; `None` if none is allowed.
 pub fn retry_same_key(class: Class, hints: &LimitHints, at: &RetryContext, jitter: f64) -> Option<NextStep> {
     // Checked here too: callers also use this function on its own.
-    let sendable = at.binding == CredentialBinding::Unbound || class.is_unsent();
+    let sendable = at.binding.allows_resend(class);
     // A header cannot allow the resend of a request that may have arrived and changed state.
-    let told = hints.should_retry.filter(|_| at.binding == CredentialBinding::Unbound);
+    let told = hints
+        .should_retry
+        .filter(|allowed| !allowed || at.binding == CredentialBinding::Unbound);
     let allowed = match told {
         Some(false) => 0,
         // The provider invites a retry, which is allowed once if the class allows none.

@@ -82,6 +82,8 @@ impl StreamState {
 pub enum TimeoutKind {
     /// Since the head, nothing but heartbeats.
     FirstEvent,
+    /// Like `FirstEvent`, but the client waits for at most half of the configured timeout.
+    ClientPatience,
     /// No byte at all.
     Bytes,
     /// Nothing but heartbeats.
@@ -112,6 +114,8 @@ pub struct RunningTool {
 pub struct StreamTimeouts {
     limits: ExchangeTimeouts,
     first_event_limit: Duration,
+    /// `true` if the client's own timeout shortens the limit above so much that its end proves nothing.
+    is_hurried: bool,
     deadline: Instant,
     /// `true` if the request asks for a compaction only.
     compacts_only: bool,
@@ -136,10 +140,12 @@ impl StreamTimeouts {
         began: Instant,
         now: Instant,
     ) -> Self {
+        // Without heartbeats the wait is as long as for a head that comes when the model is done.
+        let first_event_limit = within_budget(clocks.headers, budget);
         Self {
             limits: *clocks,
-            // Without heartbeats the wait is as long as for a head that comes when the model is done.
-            first_event_limit: within_budget(clocks.headers, budget),
+            first_event_limit,
+            is_hurried: is_hurried(clocks.headers, budget),
             deadline: began + clocks.total,
             compacts_only: compacts,
             state: StreamState::before_head(compacts),
@@ -209,7 +215,13 @@ impl StreamTimeouts {
         let silent = now.saturating_duration_since(since);
         // Either timeout may expire first, so the nearer one decides.
         let bytes = self.bytes_timeout(watched).is_some_and(|limit| silent * 2 > limit);
-        let (_, limit) = self.progress_timeout();
+        let limit = match self.progress_timeout() {
+            // The client's own timeout shows nothing about the provider.
+            (TimeoutKind::ClientPatience | TimeoutKind::FirstEvent, _) if !self.state.has_heartbeats => {
+                self.limits.headers
+            }
+            (_, limit) => limit,
+        };
         bytes || (watched && (self.waited + silent) * 2 > limit)
     }
 
@@ -248,6 +260,7 @@ impl StreamTimeouts {
             (InFlight::Reasoning, _) => (TimeoutKind::Reasoning, limits.reasoning),
             (InFlight::Nothing, true) => (TimeoutKind::Progress, limits.progress),
             (InFlight::Nothing, false) if self.state.has_heartbeats => (TimeoutKind::FirstEvent, limits.first_event),
+            (InFlight::Nothing, false) if self.is_hurried => (TimeoutKind::ClientPatience, self.first_event_limit),
             (InFlight::Nothing, false) => (TimeoutKind::FirstEvent, self.first_event_limit),
         }
     }
@@ -263,6 +276,12 @@ pub fn within_budget(limit: Duration, budget: Option<Duration>) -> Duration {
         Some(budget) => limit.min(budget.saturating_sub(AHEAD).max(budget / 2)),
         None => limit,
     }
+}
+
+/// Returns `true` if the client's own timeout ends the wait within half of `limit`. The provider has not failed then.
+pub fn is_hurried(limit: Duration, budget: Option<Duration>) -> bool {
+    // The same half after which a client that leaves counts against the endpoint.
+    within_budget(limit, budget) <= limit / 2
 }
 
 /// Returns a provider's text, cut and printable.

@@ -37,6 +37,8 @@ pub enum VerdictScope {
     Exchange,
     /// Nothing: the client gets the answer, since every profile would get the same one.
     Surface,
+    /// Only the client: its own timeout was too short to prove anything about a profile or an endpoint.
+    Client,
 }
 
 impl Verdict {
@@ -74,7 +76,7 @@ impl Verdict {
     pub const fn cooldown_reason(&self) -> Option<Reason> {
         match self.scope {
             VerdictScope::Class | VerdictScope::Text | VerdictScope::Brief => self.class.cooldown_reason(),
-            VerdictScope::Exchange | VerdictScope::Surface => None,
+            VerdictScope::Exchange | VerdictScope::Surface | VerdictScope::Client => None,
         }
     }
 
@@ -83,8 +85,18 @@ impl Verdict {
         match (self.class.rotation_limit(), self.scope) {
             (_, VerdictScope::Surface) => RotationLimit::Never,
             // Weak evidence could otherwise send one request through the whole pool.
-            (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange) => RotationLimit::Once,
+            (RotationLimit::Freely, VerdictScope::Text | VerdictScope::Exchange | VerdictScope::Client) => {
+                RotationLimit::Once
+            }
             (rotate, _) => rotate,
+        }
+    }
+
+    /// Returns the number of half failures for the endpoint; `None` if the verdict proves nothing about it.
+    pub const fn endpoint_half_failures(&self) -> Option<u32> {
+        match self.scope {
+            VerdictScope::Client => None,
+            _ => self.class.endpoint_half_failures(),
         }
     }
 }

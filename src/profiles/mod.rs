@@ -2,38 +2,40 @@
 //!
 //! Each lock is held for one read or update, never across an await.
 
+mod caller_budgets;
 mod credential_cell;
 mod credentials;
+mod endpoint_state;
+mod profile_pool;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio::sync::{Notify, futures::Notified, watch};
 
+pub use caller_budgets::RetryPayer;
+pub use endpoint_state::BreakerStatus;
+pub use profile_pool::ProfilePlace;
+use profile_pool::ProfilePool;
+
 use crate::{
     auth::{
-        CredentialSources, Profile,
+        CredentialSources, Principal, Profile,
         rotation::{
-            AttemptReport, CredentialState, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation,
-            Selection, Slot,
+            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection, Slot,
         },
     },
     policy::{
-        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict,
-        breaker::{Breaker, BreakerState},
-        retry::RetryBudget,
+        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict, breaker::BreakerState,
     },
     telemetry::Telemetry,
 };
 use credential_cell::CredentialCell;
 pub use credential_cell::CredentialStatus;
 pub use credentials::{LackingProfile, ProfileCredentials};
-
-/// Models of one upstream with a breaker of their own. Further models share one breaker.
-const BREAKERS_MAX: usize = 128;
 
 /// The shared state of all upstreams. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -45,40 +47,6 @@ struct SharedPools {
     telemetry: Telemetry,
 }
 
-#[derive(Debug)]
-struct ProfilePool {
-    profiles: Vec<Profile>,
-    /// The present credentials, by profile.
-    credentials: Vec<CredentialCell>,
-    /// Tells waiting requests that a credential has come, or that its source has failed.
-    credential_changes: watch::Sender<()>,
-    rotation: Mutex<Rotation>,
-    endpoint: Mutex<EndpointState>,
-    /// Notified if a profile may be ready sooner or later than requests that wait for it expect.
-    changed: Notify,
-}
-
-/// A request's place in a profile. The place becomes free if this is dropped.
-#[derive(Debug)]
-pub struct ProfilePlace {
-    pool: Arc<ProfilePool>,
-    id: ProfileId,
-}
-
-impl Drop for ProfilePlace {
-    fn drop(&mut self) {
-        lock_shared(&self.pool.rotation).release_place(self.id);
-        let is_limited = self
-            .pool
-            .profiles
-            .get(self.id)
-            .is_some_and(|profile| profile.max_concurrent.is_some());
-        if is_limited {
-            self.pool.changed.notify_waiters();
-        }
-    }
-}
-
 /// The outcome of a choice.
 #[derive(Debug)]
 pub struct SelectedProfile {
@@ -88,13 +56,6 @@ pub struct SelectedProfile {
     pub place: Option<ProfilePlace>,
     /// The slot that the request waits for; `None` unless it waits.
     pub slot: Option<(ProfileId, Slot)>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct EndpointState {
-    budget: RetryBudget,
-    /// Breakers by model. The empty name is for requests without a model, and for models beyond the limit.
-    breakers: BTreeMap<Box<str>, Breaker>,
 }
 
 /// One attempt, whose outcome is still unknown.
@@ -118,40 +79,8 @@ pub struct ObservedAttempt {
     pub asks_model: bool,
     /// From 0 to 1: varies the length of a cooldown.
     pub jitter: f64,
-}
-
-/// The state of one breaker, for the admin API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerStatus {
-    /// The model, empty for requests without one.
-    pub model: Box<str>,
-    /// The state.
-    pub state: BreakerState,
-    /// Failures in a row.
-    pub failures: u32,
-    /// The end of the open period; `None` if the breaker is closed.
-    pub open_until: Option<Instant>,
-}
-
-impl ProfilePool {
-    /// Selects a profile with a credential that can be sent. Returns the slot for which a request has to wait, too.
-    fn select_sendable(&self, ask: &ProfileQuery<'_>, now: Instant) -> (Selection, Option<(ProfileId, Slot)>) {
-        let mut rotation = lock_shared(&self.rotation);
-        loop {
-            let selection = rotation.select_profile(ask, now);
-            if let Selection::Use { id, .. } = selection {
-                if let Some(cell) = self.credentials.get(id).filter(|cell| cell.has_lost_credential()) {
-                    // The process's clock stands still while the machine sleeps, so the rotation did not see the end.
-                    // The profile is not selected again, so the loop ends.
-                    rotation.set_credential_state(id, CredentialState::Missing);
-                    cell.refused.notify_one();
-                    continue;
-                }
-            }
-            let slot = rotation.commit_selection(ask, &selection, now);
-            return (selection, slot);
-        }
-    }
+    /// The caller, whose budget earns by a success and whose breaker counts failures.
+    pub payer: RetryPayer,
 }
 
 impl Profiles {
@@ -186,7 +115,7 @@ impl Profiles {
             }
             Arc::new(ProfilePool {
                 rotation: Mutex::new(rotation),
-                endpoint: Mutex::default(),
+                links: OnceLock::new(),
                 changed: Notify::new(),
                 credential_changes: watch::Sender::new(()),
                 credentials,
@@ -198,8 +127,11 @@ impl Profiles {
         Self(Arc::new(SharedPools { pools, telemetry }))
     }
 
-    /// Copies the state from `old` for profiles with the same name and credential or source, and for upstreams of the
-    /// same name. A credential that an unchanged source has supplied stays.
+    /// Takes over the state of `old` for profiles with the same name and credential or source, and for upstreams of the
+    /// same name. A credential that an unchanged source has supplied stays. What exchanges report to `old` from now on
+    /// reaches these profiles too.
+    ///
+    /// Call it before any other use.
     pub fn inherit_state(&self, old: &Self) {
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
@@ -209,9 +141,14 @@ impl Profiles {
                 cell.take_over(known.credentials.get(before)?);
                 Some(before)
             };
+            let links = known.links();
+            // The first use of this pool, so its links are not set yet.
+            drop(pool.links.set(links.clone()));
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
-            lock_shared(&pool.rotation).inherit_state(&lock_shared(&known.rotation), same);
-            lock_shared(&pool.endpoint).clone_from(&lock_shared(&known.endpoint));
+            let former = lock_shared(&known.rotation);
+            lock_shared(&pool.rotation).inherit_state(&former, same);
+            // Under the old lock, so that each report is either copied or forwarded.
+            *lock_shared(&links.present) = Arc::downgrade(pool);
         }
     }
 
@@ -264,10 +201,7 @@ impl Profiles {
         let (selection, slot) = pool.select_sendable(ask, now);
         let mut place = None;
         if let Selection::Use { id, moved, .. } = selection {
-            place = Some(ProfilePlace {
-                pool: Arc::clone(pool),
-                id,
-            });
+            place = Some(ProfilePlace::new(pool, id));
             if let Some(moved) = moved {
                 let from = pool
                     .profiles
@@ -283,10 +217,7 @@ impl Profiles {
     pub fn take_place(&self, upstream: &str, id: ProfileId) -> Option<ProfilePlace> {
         let pool = self.find_pool(upstream).filter(|pool| id < pool.profiles.len())?;
         lock_shared(&pool.rotation).take_place(id);
-        Some(ProfilePlace {
-            pool: Arc::clone(pool),
-            id,
-        })
+        Some(ProfilePlace::new(pool, id))
     }
 
     /// Returns a future that ends when the profiles have changed, so that a request which waits should ask again.
@@ -342,10 +273,7 @@ impl Profiles {
                 began: attempt.began,
                 jitter: attempt.jitter,
             };
-            let rests = lock_shared(&pool.rotation).record_attempt(id, &report, now);
-            if rests.is_some() {
-                pool.changed.notify_waiters();
-            }
+            let rests = pool.record_attempt(id, &report, now);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let profile = profile.label.as_str();
                 tracing::warn!(
@@ -365,54 +293,26 @@ impl Profiles {
                 self.0.telemetry.announce_profiles();
             }
         }
-        let Some(halves) = verdict.class.endpoint_half_failures() else {
-            return;
-        };
-        let mut endpoint = lock_shared(&pool.endpoint);
-        // Only a success without a retry earns, or retries would pay for themselves.
-        if attempt.is_first && verdict.class == Class::Success {
-            endpoint.budget.earn_token();
-        }
-        if !attempt.asks_model {
-            return;
-        }
-        let model = model.unwrap_or_default();
-        if let Some(breaker) = endpoint.breakers.get_mut(model) {
-            breaker.record_outcome(halves, attempt.request, now);
-        // A breaker without failures needs no entry.
-        } else if halves > 0 {
-            // Clients choose model names, so memory must be bounded.
-            let model = if endpoint.breakers.len() < BREAKERS_MAX {
-                model
-            } else {
-                ""
-            };
-            let breaker = endpoint.breakers.entry(model.into()).or_default();
-            breaker.record_outcome(halves, attempt.request, now);
-        }
+        lock_shared(&pool.links().endpoint).record_attempt(attempt, verdict, now);
     }
 
     /// Stores the organisation that a profile's answers name.
     pub fn learn_organisation(&self, upstream: &str, id: ProfileId, organisation: &str) {
         if let Some(pool) = self.find_pool(upstream) {
-            lock_shared(&pool.rotation).learn_organisation(id, organisation);
+            pool.learn_organisation(id, organisation);
         }
     }
 
-    /// Pays for a retry after `class`; returns `false` if the budget is used up.
-    pub fn pay_for_retry(&self, upstream: &str, class: Class) -> bool {
+    /// Pays for a retry after `class`; returns `false` if the budget of the caller or of the upstream is used up.
+    pub fn pay_for_retry(&self, upstream: &str, payer: &RetryPayer, class: Class, now: Instant) -> bool {
         self.find_pool(upstream)
-            .is_some_and(|pool| lock_shared(&pool.endpoint).budget.pay_for_retry(class))
+            .is_some_and(|pool| lock_shared(&pool.links().endpoint).pay_for_retry(payer, class, now))
     }
 
-    /// Returns `true` if the breaker of an endpoint and model blocks the proxy's own retries.
-    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, now: Instant) -> bool {
-        let Some(pool) = self.find_pool(upstream) else {
-            return false;
-        };
-        let endpoint = lock_shared(&pool.endpoint);
-        let breaker = endpoint.breakers.get(model.unwrap_or_default());
-        breaker.is_some_and(|breaker| breaker.state_at(now) != BreakerState::Closed)
+    /// Returns `true` if a breaker of an endpoint and model blocks the proxy's own retries for this caller.
+    pub fn is_breaker_open(&self, upstream: &str, model: Option<&str>, caller: Principal, now: Instant) -> bool {
+        self.find_pool(upstream)
+            .is_some_and(|pool| lock_shared(&pool.links().endpoint).is_breaker_open(model, caller, now))
     }
 
     /// Returns the state of every profile, by upstream. Upstreams without profiles are left out.
@@ -425,20 +325,7 @@ impl Profiles {
 
     /// Returns every breaker with failures, by upstream.
     pub fn breaker_statuses(&self, now: Instant) -> Vec<(&str, Vec<BreakerStatus>)> {
-        let view = |pool: &ProfilePool| {
-            let endpoint = lock_shared(&pool.endpoint);
-            let seen = endpoint
-                .breakers
-                .iter()
-                .filter(|(_, breaker)| breaker.failures_in_row() > 0);
-            let view = seen.map(|(model, breaker)| BreakerStatus {
-                model: model.clone(),
-                state: breaker.state_at(now),
-                failures: breaker.failures_in_row(),
-                open_until: breaker.open_until(),
-            });
-            view.collect()
-        };
+        let view = |pool: &Arc<ProfilePool>| lock_shared(&pool.links().endpoint).breaker_statuses(now);
         self.0
             .pools
             .iter()

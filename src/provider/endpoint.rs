@@ -1,6 +1,6 @@
 //! The path suffixes of requests that carry a history, and the format of each.
 
-use super::ProviderKind;
+use super::{ProviderKind, template};
 use crate::wire::{Format, Wire};
 
 /// Path suffixes that no base URL may have.
@@ -102,6 +102,18 @@ pub(super) fn asks_for_turn(path: &str) -> bool {
     !ENDS.iter().any(|end| path.ends_with(end))
 }
 
+/// Returns `true` if a POST to this path creates something else than an answer. Unknown paths may do so.
+pub(super) fn creates_object(path: &str) -> bool {
+    const ENDS: [&str; 5] = [
+        "/count_tokens",
+        "/input_tokens",
+        ":countTokens",
+        "/count-tokens",
+        "/compact",
+    ];
+    !(template::is_answered_at_once(path) || ENDS.iter().any(|end| path.ends_with(end)))
+}
+
 /// Returns `true` if only Azure endpoints have such a path.
 pub(super) fn is_azure(path: &str, query: Option<&str>) -> bool {
     let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
@@ -156,6 +168,38 @@ mod tests {
             ("/openai/deployments/gpt-5/chat/completions", Some("gpt-5"), false),
         ] {
             assert_eq!((model_of(path), is_stream(path)), (model, stream), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_answer_and_a_count_create_nothing() {
+        for (path, creates) in [
+            ("/v1/messages", false),
+            ("/v1/messages/count_tokens", false),
+            ("/v1/messages/batches", true),
+            ("/v1/messages/batches/b_1/cancel", true),
+            ("/v1/chat/completions", false),
+            ("/v1/embeddings", false),
+            ("/v1/responses", false),
+            ("/v1/responses/compact", false),
+            ("/v1/responses/input_tokens", false),
+            ("/v1/conversations", true),
+            ("/v1/conversations/conv_1/items", true),
+            ("/v1/threads/t_1/messages", true),
+            ("/v1/files", true),
+            ("/v1/uploads", true),
+            ("/v1/vector_stores", true),
+            ("/v1/fine_tuning/jobs", true),
+            ("/v1/containers", true),
+            ("/v1/batches", true),
+            ("/v1beta/models/m:generateContent", false),
+            ("/v1beta/models/m:countTokens", false),
+            ("/v1beta/models/m:batchGenerateContent", true),
+            ("/model/m/converse", false),
+            ("/model/m/count-tokens", false),
+            ("/async-invoke", true),
+        ] {
+            assert_eq!(creates_object(path), creates, "{path}");
         }
     }
 }

@@ -107,12 +107,14 @@ impl Routes {
         };
         // Only the client's part counts, because a base path may contain any word.
         let asks_model = *method == Method::POST && template::asks_model(rest);
+        let creates_object = *method == Method::POST && endpoint::creates_object(rest);
         let target = upstream.join_target(rest, target.query()).ok_or(RouteError::BadPath)?;
         Ok(Route {
             upstream,
             target,
             wire,
             asks_model,
+            creates_object,
         })
     }
 

@@ -19,6 +19,10 @@ pub struct Route<'a> {
     /// Lists, files, counts and administration have their own permissions and limits. Their answers prove nothing about
     /// a credential on other paths.
     pub asks_model: bool,
+    /// `true` for a POST that creates something else than an answer: a batch, a file, an item of a conversation, a job.
+    ///
+    /// Sent twice, it may exist twice, and cost twice.
+    pub creates_object: bool,
 }
 
 impl Route<'_> {

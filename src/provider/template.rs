@@ -92,6 +92,11 @@ pub(super) fn asks_model(path: &str) -> bool {
     find_row(path).is_some_and(|(_, asks)| asks != Nothing)
 }
 
+/// Returns `true` if the answer to a POST is all that it leads to, and not a stored object or a job.
+pub(super) fn is_answered_at_once(path: &str) -> bool {
+    find_row(path).is_some_and(|(_, asks)| matches!(asks, Model(Some(_))))
+}
+
 /// Finds the template and the work of a path; `None` if the path is unknown.
 fn find_row(path: &str) -> Option<(&'static str, PostWork)> {
     // Before the suffixes: `/threads/{id}/messages` is not a Messages request.

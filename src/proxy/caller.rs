@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderValue, Request};
 
 use super::{
-    credential,
+    credential::{self, Account},
     data_path::DataPath,
     error::ProxyError,
     guard::RequestRefusal,
@@ -20,20 +20,39 @@ use crate::{
     provider::Route,
 };
 
-/// Identifies the caller of a request to a provider. Refuses a client that lacks a required client token.
-pub(super) fn identify_caller<B>(
-    path: &DataPath,
+/// Identifies the caller of a request to a provider, and the name of its client token; `None` if it sent none.
+///
+/// Refuses a client that lacks a required client token. Removes tokens that stand beside a credential for the provider.
+pub(super) fn identify_caller<'p, B>(
+    path: &'p DataPath,
     route: &Route<'_>,
-    request: &Request<B>,
-) -> Result<Caller, ProxyError> {
+    request: &mut Request<B>,
+) -> Result<(Caller, Option<&'p str>), ProxyError> {
     // With profiles the client uses the operator's credentials, which needs a client token if any is configured.
     let has_profiles = path.profiles.has_profiles(&route.upstream.name);
-    let (tokens, query) = (&path.settings.client_tokens, request.uri().query());
+    let tokens = &path.settings.client_tokens;
+    let removed = if has_profiles {
+        // All credentials of the client are removed later.
+        None
+    } else {
+        let uri = request.uri().clone();
+        credential::remove_client_tokens(tokens, request.headers_mut(), uri.query()).map_err(|_| {
+            ProxyError::TokenAsKey {
+                upstream: route.upstream.name.clone(),
+            }
+        })?
+    };
+    let query = request.uri().query();
     let account = credential::authenticate_client(tokens, &path.principal_key, request.headers(), query, has_profiles);
     let account = account.map_err(ProxyError::Refused)?;
+    let account = match removed.filter(|_| account.token.is_none()) {
+        Some(name) => Account::of_token(&path.principal_key, name),
+        None => account,
+    };
     let is_shared = account.token.is_none() && has_shared_key(path, request.headers(), query);
     let caller = Caller::of_account(account.principal).with_shared_credential(is_shared);
-    add_header_user(path, caller, request.headers()).map_err(ProxyError::Refused)
+    let caller = add_header_user(path, caller, request.headers()).map_err(ProxyError::Refused)?;
+    Ok((caller, account.token))
 }
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.

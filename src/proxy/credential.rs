@@ -53,6 +53,16 @@ pub struct Account<'t> {
     pub principal: Principal,
 }
 
+impl<'t> Account<'t> {
+    /// Returns the account of the client token with this name.
+    pub fn of_token(key: &PrincipalKey, name: &'t str) -> Self {
+        Self {
+            token: Some(name),
+            principal: Principal::of_token(key, name),
+        }
+    }
+}
+
 /// Authenticates a client by its client token, or identifies it by its credential.
 ///
 /// A client token is sent in `x-antiphon-client-token`, or in place of the credential if the upstream has profiles.
@@ -66,10 +76,7 @@ pub fn authenticate_client<'t>(
     query: Option<&str>,
     has_profiles: bool,
 ) -> Result<Account<'t>, RequestRefusal> {
-    let named = |name: &'t str| Account {
-        token: Some(name),
-        principal: Principal::of_token(key, name),
-    };
+    let named = |name: &'t str| Account::of_token(key, name);
     let mut sent = headers.get_all(headers::CLIENT_TOKEN).iter();
     match (sent.next(), sent.next()) {
         (Some(token), None) => {
@@ -91,6 +98,51 @@ pub fn authenticate_client<'t>(
         principal: Principal::of_credentials(key, headers, query),
     })
 }
+
+/// Removes client tokens from the headers in which credentials are passed on. Returns the name of one; `None` if there
+/// is none.
+///
+/// Fails if the query contains one, or if no other credential is left: the provider must never see a client token.
+pub fn remove_client_tokens<'t>(
+    tokens: &'t ClientTokens,
+    headers: &mut HeaderMap,
+    query: Option<&str>,
+) -> Result<Option<&'t str>, PresentedTokenError> {
+    // Without tokens there is nothing to compare with, and no hash to compute.
+    if tokens.is_empty() {
+        return Ok(None);
+    }
+    let mut pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
+    if pairs.any(|(name, value)| names_credential(name) && tokens.find_name(&decode_query(value)).is_some()) {
+        return Err(PresentedTokenError);
+    }
+    let mut found = None;
+    let mut gone: Vec<HeaderName> = Vec::new();
+    for (name, value) in headers.iter().filter(|(name, _)| holds_credential(name)) {
+        // Behind a scheme of whichever name, as in `Bearer`.
+        let text = value.as_bytes().trim_ascii();
+        let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
+        if let Some(token) = tokens.find_name(text).or_else(|| tokens.find_name(last)) {
+            found = Some(token);
+            gone.push(name.clone());
+        }
+    }
+    for name in gone {
+        headers.remove(name);
+    }
+    match found {
+        Some(_) if presented_secrets(headers, query).next().is_none() => Err(PresentedTokenError),
+        found => Ok(found),
+    }
+}
+
+/// The error for a client token in the place of the provider's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a client token stands in the place of the provider's key")]
+pub struct PresentedTokenError;
 
 /// Outgoing body, as far as a signature can cover it.
 #[derive(Clone, Copy, Debug)]
@@ -174,25 +226,30 @@ fn sensitive_value(value: &str) -> Result<HeaderValue, ApplyError> {
 }
 
 fn remove_credentials(headers: &mut HeaderMap) {
-    let holds = |name: &&HeaderName| {
-        // CGI-like gateways read `_` as `-`, so `x_api_key` may work as a credential too.
-        let name = name.as_str().replace('_', "-");
-        CREDENTIAL_HEADERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
-    };
-    let gone: Vec<HeaderName> = headers.keys().filter(holds).cloned().collect();
+    let gone: Vec<HeaderName> = headers.keys().filter(|name| holds_credential(name)).cloned().collect();
     for name in gone {
         headers.remove(name);
     }
 }
 
+/// Returns `true` for a header that contains a credential, or selects the account for which it is used.
+fn holds_credential(name: &HeaderName) -> bool {
+    // CGI-like gateways read `_` as `-`, so `x_api_key` may work as a credential too.
+    let name = name.as_str().replace('_', "-");
+    CREDENTIAL_HEADERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
+}
+
+/// Returns `true` for a query parameter that contains a credential.
+fn names_credential(name: &str) -> bool {
+    // Compared decoded: a provider reads `k%65y` as `key`.
+    let name = decode_query(name);
+    let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
+    CREDENTIAL_PARAMETERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
+}
+
 /// Returns the address without query parameters that contain a credential. All others stay byte for byte.
 fn without_credentials(uri: &Uri) -> Option<Uri> {
-    let holds = |pair: &&str| {
-        // Compared decoded: a provider reads `k%65y` as `key`.
-        let name = decode_query(pair.split('=').next().unwrap_or_default());
-        let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
-        CREDENTIAL_PARAMETERS.contains(&name.as_str()) || name.starts_with(AWS_PREFIX)
-    };
+    let holds = |pair: &&str| names_credential(pair.split('=').next().unwrap_or_default());
     // The usual address has no such parameter, and is not rebuilt.
     let Some(query) = uri.query().filter(|query| query.split('&').any(|pair| holds(&pair))) else {
         return Some(uri.clone());

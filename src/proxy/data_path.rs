@@ -2,7 +2,7 @@
 
 use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
 
-use super::{exchange_log::RequestIds, provider_facts::ProviderFacts};
+use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
     late::LateStore,
@@ -86,6 +86,8 @@ pub(super) struct DataPath {
     pub(super) late: LateStore,
     pub(super) ledger_api: LedgerApi,
     pub(super) principal_key: PrincipalKey,
+    /// Places of client tokens whose exchanges are limited.
+    pub(super) client_places: Arc<ClientPlaces>,
     /// Key of the hash that gives each exchange its jitter.
     pub(super) jitter: RandomState,
 }

@@ -30,12 +30,37 @@ const LACKING_SHOWN_MAX: usize = 3;
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
 
+/// The `retry-after` of a request whose client token has no place left, in seconds.
+const PLACE_RETRY_AFTER: u64 = 1;
+
 /// The failure for which the proxy itself answers an exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// Refused by its head.
     #[error("request refused: {0:?}")]
     Refused(RequestRefusal),
+    /// A client token stands where the provider's key belongs.
+    #[error("a client token is no key of the provider")]
+    TokenAsKey {
+        /// The upstream's name.
+        upstream: String,
+    },
+    /// The client token may not use the upstream.
+    #[error("the client token may not use this upstream")]
+    UpstreamNotAllowed {
+        /// The upstream's name.
+        upstream: String,
+        /// The token's name.
+        token: String,
+    },
+    /// The client token has too many exchanges at the same time.
+    #[error("the client token has too many exchanges at the same time")]
+    TooManyExchanges {
+        /// The token's name.
+        token: String,
+        /// The number that is allowed.
+        max: usize,
+    },
     /// No upstream has this path.
     #[error("no route")]
     NoRoute {
@@ -105,6 +130,9 @@ impl ProxyError {
         let upload = |code| Verdict::with_code(Class::Upload, code);
         match self {
             Self::Refused(refusal) => refused(refusal.label()),
+            Self::TokenAsKey { .. } => refused("token_as_key"),
+            Self::UpstreamNotAllowed { .. } => refused("upstream_not_allowed"),
+            Self::TooManyExchanges { .. } => refused("too_many_exchanges"),
             Self::NoRoute { .. } => refused("no_route"),
             Self::Body(ClientFault::Broken) => upload("body_broken"),
             Self::Body(ClientFault::Stalled) => upload("body_stalled"),
@@ -152,7 +180,7 @@ impl ProxyError {
             },
             Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
-            Self::Exhausted(_) | Self::NoCredential { .. } => "queue",
+            Self::Exhausted(_) | Self::NoCredential { .. } | Self::TooManyExchanges { .. } => "queue",
             _ => "request",
         }
     }
@@ -166,6 +194,9 @@ impl ProxyError {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Refused(refusal) => refusal.status(),
+            Self::TokenAsKey { .. } => StatusCode::UNAUTHORIZED,
+            Self::UpstreamNotAllowed { .. } => StatusCode::FORBIDDEN,
+            Self::TooManyExchanges { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NoRoute { .. } => StatusCode::NOT_FOUND,
             Self::Body(ClientFault::Broken) | Self::Rejected(_) => StatusCode::BAD_REQUEST,
             Self::Body(ClientFault::Stalled) => StatusCode::REQUEST_TIMEOUT,
@@ -195,6 +226,16 @@ impl ProxyError {
     pub fn public_message(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.message().to_owned(),
+            Self::TokenAsKey { upstream } => format!(
+                "this is a token of this proxy; upstream {upstream} passes your own key on: send the provider's key, \
+                 and this token in x-antiphon-client-token"
+            ),
+            Self::UpstreamNotAllowed { upstream, token } => {
+                format!("the client token {token} may not use upstream {upstream}; ask the operator of this proxy")
+            }
+            Self::TooManyExchanges { token, max } => {
+                format!("the client token {token} may have {max} requests at the same time; try again")
+            }
             Self::NoRoute { bases } => {
                 format!(
                     "no upstream has this path; set the base url to one of: {}",
@@ -301,6 +342,9 @@ impl ProxyError {
         if matches!(self, Self::LedgerAway) {
             fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
         }
+        if matches!(self, Self::TooManyExchanges { .. }) {
+            fields.insert(RETRY_AFTER, PLACE_RETRY_AFTER.into());
+        }
         if let Self::Exhausted(pool) = self {
             pool.add_headers(fields);
         }
@@ -313,7 +357,10 @@ impl ProxyError {
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
-            Self::Refused(RequestRefusal::ClientToken) => {
+            Self::UpstreamNotAllowed { .. } => {
+                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+            }
+            Self::Refused(RequestRefusal::ClientToken) | Self::TokenAsKey { .. } => {
                 // A retry with the same token would fail too. RFC 9110 15.5.2 requires the challenge.
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
                 fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"antiphon\""));

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use uuid::Builder;
 
 use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording};
@@ -88,6 +88,10 @@ pub(super) struct ExchangeLog {
     pub(super) left_profile: Option<(String, ChangeCause)>,
     /// Place of the exchange in its profile.
     pub(super) profile_place: Option<ProfilePlace>,
+    /// Part of the upstream's retry budget that the client token may use, in percent. `None` for the default.
+    pub(super) retry_percent: Option<u8>,
+    /// Place among the exchanges of the client token. `None` if their number is not limited.
+    pub(super) place: Option<OwnedSemaphorePermit>,
     /// Outcome of the present attempt, not yet reported.
     pub(super) outcome: Option<AttemptOutcome>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
@@ -123,6 +127,8 @@ impl ExchangeLog {
             client_stalled: request.extensions().get::<ClientStall>().cloned(),
             left_profile: None,
             profile_place: None,
+            retry_percent: None,
+            place: None,
             outcome: None,
             results_caller: None,
             is_ended: false,
@@ -134,7 +140,7 @@ impl ExchangeLog {
         &self.telemetry
     }
 
-    /// Records that a request is sent now, and the timeout for the head of its answer. Returns the present.
+    /// Records that a request is sent now, and the configured timeout for the head of its answer. Returns the present.
     pub(super) fn record_send(&mut self, limit: Duration) -> Instant {
         let now = clock::now();
         self.phase = "headers";
@@ -356,6 +362,8 @@ impl ExchangeLog {
             return;
         }
         self.is_ended = true;
+        // At once: the client's next request may come before this log is dropped.
+        self.place = None;
         // An attempt that was not judged before ends with its exchange.
         self.report_verdict(verdict, &LimitHints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);

@@ -6,6 +6,8 @@ mod attempt_outcome;
 mod caller;
 mod catch_core_panic;
 mod client_body;
+mod client_limits;
+mod client_places;
 mod continuity;
 pub mod credential;
 mod data_path;
@@ -87,7 +89,7 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
 /// Returns `None` for a preflight, which the proxy answers itself.
 async fn forward_request(
     path: &DataPath,
-    request: Request<BoxedBody>,
+    mut request: Request<BoxedBody>,
     log: &mut ExchangeLog,
     shape: &mut ErrorShape,
 ) -> Result<Option<ProviderAnswer>, ProxyError> {
@@ -98,7 +100,10 @@ async fn forward_request(
     *shape = error_shape::shape_for_route(&route);
     log.record_upstream(&route);
     // Before the body is read: an unknown client must not cost memory.
-    let caller = caller::identify_caller(path, &route, &request)?;
+    let (caller, token) = caller::identify_caller(path, &route, &mut request)?;
+    if let Some(token) = token {
+        client_limits::apply_limits(path, &route, token, log).await?;
+    }
     let outgoing = request::prepare_request(path, &route, caller, request, log).await?;
     attempt::run_attempts(path, &route, outgoing, log).await.map(Some)
 }

@@ -9,7 +9,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 
-use super::{ProxySettings, data_path::DataPath, provider_facts::ProviderFacts, response::AnswerBody, run_exchange};
+use super::{
+    ProxySettings, client_places::ClientPlaces, data_path::DataPath, provider_facts::ProviderFacts,
+    response::AnswerBody, run_exchange,
+};
 use crate::{
     late::LateStore,
     ledger_api::LedgerApi,
@@ -75,8 +78,10 @@ impl Proxy {
             shared.telemetry.clone(),
             stopping,
         );
+        let places = ClientPlaces::for_tokens(&settings.client_tokens, &ClientPlaces::default());
         Self(Arc::new(ArcSwap::from_pointee(DataPath {
             routes,
+            client_places: Arc::new(places),
             settings,
             // The unspecified address means every interface: no client can name it as a host.
             own_address: (!listen.is_unspecified()).then_some(listen),
@@ -105,6 +110,7 @@ impl Proxy {
         } else {
             Arc::new(ProviderFacts::new())
         };
+        let places = ClientPlaces::for_tokens(&fresh.settings.client_tokens, &old.client_places);
         // One atomic swap: no exchange ever sees a mix of two configurations.
         self.0.store(Arc::new(DataPath {
             routes: fresh.routes,
@@ -112,6 +118,7 @@ impl Proxy {
             sender: fresh.sender.unwrap_or_else(|| old.sender.clone()),
             profiles: fresh.profiles,
             facts,
+            client_places: Arc::new(places),
             // A reload does not move the listener.
             ..DataPath::clone(&old)
         }));

@@ -124,6 +124,8 @@ declare namespace Api {
     model: string | null;
     state: string;
     failures: number;
+    /** True if it blocks the retries of all callers, false if only those of callers that saw the failures. */
+    for_all: boolean;
     until: string | null;
   }
 

@@ -76,7 +76,7 @@ struct EvidenceView {
     path: Option<&'static str>,
 }
 
-/// The breaker of one endpoint and model.
+/// The breaker of one endpoint and model: the strictest, if callers have breakers of their own.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Breaker)]
 struct BreakerView {
@@ -87,6 +87,8 @@ struct BreakerView {
     state: &'static str,
     /// Failures in a row.
     failures: u32,
+    /// True if it blocks the retries of all callers, false if only those of callers that saw the failures.
+    for_all: bool,
     /// The end of the open period; null if the breaker is closed.
     until: Option<String>,
 }
@@ -150,6 +152,7 @@ fn breaker_view(upstream: &str, view: BreakerStatus, dates: &DateConverter) -> B
         model: Some(String::from(view.model)).filter(|model| !model.is_empty()),
         state: view.state.label(),
         failures: view.failures,
+        for_all: view.blocks_all,
         until: view.open_until.map(|until| dates.to_date(until)),
     }
 }

@@ -32,7 +32,7 @@ mod timeouts;
 mod words;
 
 pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
-pub use profile::{CommandWord, ProfileSection, TokenHashText};
+pub use profile::{ClientLimitsSection, CommandWord, ProfileSection, TokenHashText};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use words::{
     CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
@@ -65,6 +65,9 @@ pub struct ConfigFile {
     /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_tokens: BTreeMap<String, TokenHashText>,
+    /// Limits of client tokens, by the name of the token.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub client_limits: BTreeMap<String, ClientLimitsSection>,
     /// Identification of callers.
     pub principals: PrincipalsSection,
     /// Store of pinned answers, calls and late results.

@@ -1,4 +1,4 @@
-//! `[[upstreams.NAME.profiles]]` and `[client_tokens]` of the file. Secrets never reach these types.
+//! `[[upstreams.NAME.profiles]]`, `[client_tokens]` and `[client_limits]` of the file. Secrets never reach these types.
 //!
 //! The reader stores the value of a key with `writeOnly` elsewhere. Here it leaves text that may be shown: the
 //! reference `${NAME}` as it was written, or `***`.
@@ -15,7 +15,7 @@ section! {
         #[schemars(extend("writeOnly" = true))]
         pub api_key: Option<String> = None,
         /// File that contains only the API key, and at most one line break at its end. The proxy uses its new content
-        /// when it changes: see `server.secret_poll`.
+        /// when it changes (see `server.secret_poll`), and at each reload.
         pub api_key_file: Option<String> = None,
         /// Token, written as `${NAME}`. The proxy sends it as `Authorization: Bearer`. For tokens that expire, write
         /// `token_command`.
@@ -56,8 +56,8 @@ section! {
         pub organisation: Option<String> = None,
         /// Models that it may be used for, by name or prefix (`claude-*`). Empty: all models.
         pub models: Vec<String> = Vec::new(),
-        /// Most requests at once. Further requests wait as for a short cooldown, and then get a 429. 0: no limit.
-        pub max_concurrent: u64 = 0,
+        /// Number of its requests at the same time. More wait up to `rotation.wait`, then get 429. Default: any number.
+        pub max_concurrent: Option<u64> = None,
     }
 }
 
@@ -66,6 +66,17 @@ section! {
 #[serde(transparent)]
 #[schemars(extend("x-shown-as-written" = true))]
 pub struct CommandWord(pub String);
+section! {
+    /// `[client_limits.NAME]`: limits of a client token.
+    ClientLimitsSection {
+        /// Names of the upstreams that it may use. Empty: all upstreams.
+        pub upstreams: Vec<String> = Vec::new(),
+        /// Number of its exchanges at the same time. More wait up to `rotation.wait`, then get 429. Default: any number.
+        pub max_concurrent: Option<usize> = None,
+        /// Part of the retry budget of each upstream that it may use, in percent from 0 to 100. Default: 12.5 percent.
+        pub retry_percent: Option<u64> = None,
+    }
+}
 
 /// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -28,15 +28,15 @@ use crate::{
         ACCOUNT_PHRASES, Class, EmptyQuota, LimitHints, Observation, Verdict, VerdictScope, billed_organisation,
         classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
-        stream_timeouts::within_budget,
     },
-    profiles::{ObservedAttempt, ProfilePlace},
+    profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
     provider::Route,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendError, SendErrorKind},
 };
 use rejection_recovery::RejectionRecovery;
 use resend_plan::LearnedFact;
+use send::HeadTimeout;
 
 /// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn run_attempts(
@@ -205,7 +205,7 @@ impl Attempts<'_> {
             Err(error) => AttemptResult::failed(error.verdict(), error),
         };
         AttemptResult {
-            verdict: self.limit_scope(tried.verdict),
+            verdict: self.limit_scope(tried.verdict, log),
             ..tried
         }
     }
@@ -214,11 +214,15 @@ impl Attempts<'_> {
     ///
     /// That holds for paths that use no model, and for an error text that the client may have written itself. Such an
     /// exchange may still try one other profile, which may have a permission that the first one lacks.
-    fn limit_scope(&self, verdict: Verdict) -> Verdict {
+    fn limit_scope(&self, verdict: Verdict, log: &ExchangeLog) -> Verdict {
+        // The client's own timeout has ended the wait, so the endpoint is not at fault.
+        if verdict.class == Class::Headless && self.head_timeout(log).is_hurried {
+            return verdict.with_scope(VerdictScope::Client);
+        }
         let limit = self.path.settings.inspect_bytes_max;
         // A provider may echo the request in its error: a client could disable a profile with such a text.
         let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.may_contain(&ACCOUNT_PHRASES, limit);
-        if self.route.asks_model && !is_echo() {
+        if verdict.scope == VerdictScope::Client || (self.route.asks_model && !is_echo()) {
             return verdict;
         }
         verdict.with_scope(VerdictScope::Exchange)
@@ -236,9 +240,9 @@ impl Attempts<'_> {
         let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
         log.outcome = Some(self.describe_attempt(log));
-        let limit = self.head_timeout(log);
+        let timeout = self.head_timeout(log);
         let context = &self.outgoing.body.context;
-        let sent = send::send_once(self.path, self.route, context, request, limit, log).await;
+        let sent = send::send_once(self.path, self.route, context, request, timeout, log).await;
         sent.map_err(|error| match (error.phase, error.kind) {
             // The time limit of the exchange has shortened this timeout, so the provider is not at fault.
             (Phase::Headers, SendErrorKind::TimedOut) if log.elapsed_time() >= self.path.settings.timeouts.total => {
@@ -265,6 +269,7 @@ impl Attempts<'_> {
                 is_first: log.event.sends == 0 && context.client_retries == 0,
                 asks_model: self.route.asks_model,
                 jitter: self.jitter,
+                payer: self.retry_payer(log),
             },
             caller: context.caller,
             lane: context.lane,
@@ -387,8 +392,15 @@ impl Attempts<'_> {
             next = retry::retry_same_key(class, &tried.hints, &at, self.jitter).unwrap_or(NextStep::Surface);
         }
         match next {
-            // The budget of the upstream bounds the retries of all exchanges together.
-            NextStep::Retry(delay) if self.path.profiles.pay_for_retry(self.upstream_name(), class) => {
+            // Budgets bound the retries of all exchanges of the caller together, and of the upstream.
+            NextStep::Retry(delay)
+                if self.path.profiles.pay_for_retry(
+                    self.upstream_name(),
+                    &self.retry_payer(log),
+                    class,
+                    clock::std_now(),
+                ) =>
+            {
                 self.retries_on_key += 1;
                 let is_limit = class == Class::RateLimit && self.profile.is_some();
                 Some(if is_limit {
@@ -446,6 +458,7 @@ impl Attempts<'_> {
             breaker_open: self.path.profiles.is_breaker_open(
                 self.upstream_name(),
                 context.model.as_deref(),
+                context.caller.principal(),
                 clock::std_now(),
             ),
             wait_max: self.path.settings.rotation.wait,
@@ -453,22 +466,20 @@ impl Attempts<'_> {
         }
     }
 
-    /// Returns the timeout for the response head of a send that begins now.
-    fn head_timeout(&self, log: &ExchangeLog) -> Duration {
-        let (context, timeouts) = (&self.outgoing.body.context, &self.path.settings.timeouts);
-        // Only some providers send the head of a stream before the model has read the prompt.
-        let at_once = context.wants_stream && self.route.sends_head_at_once();
-        let mut limit = if at_once {
-            timeouts.stream_headers
-        } else {
-            timeouts.headers
-        };
-        // A provider may send the head only after it has compacted the history.
-        if context.is_compaction {
-            limit = limit.max(timeouts.compaction);
+    /// Returns the caller as the one that pays for retries.
+    fn retry_payer(&self, log: &ExchangeLog) -> RetryPayer {
+        let caller = self.outgoing.body.context.caller;
+        RetryPayer {
+            caller: caller.principal(),
+            percent: log.retry_percent,
+            is_verified: self.path.late.callers().is_verified_in_memory(caller),
         }
-        // The shortest limit wins, so that the client gets the proxy's error before it gives up itself.
-        within_budget(limit, context.client_timeout).min(timeouts.total.saturating_sub(log.elapsed_time()))
+    }
+
+    /// Returns the timeout for the response head of a send that begins now.
+    fn head_timeout(&self, log: &ExchangeLog) -> HeadTimeout {
+        let context = &self.outgoing.body.context;
+        HeadTimeout::for_send(&self.path.settings.timeouts, self.route, context, log.elapsed_time())
     }
 
     fn upstream_name(&self) -> &str {

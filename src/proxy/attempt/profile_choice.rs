@@ -215,16 +215,14 @@ pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> Profil
     }
 }
 
-/// Returns the value by which a request's profile is chosen.
+/// Returns the value by which a request's profile is chosen. Requests with the same value prefer the same profile.
 pub(super) fn lane_key(outgoing: &OutgoingRequest, route: &Route<'_>, request_id: &str) -> [u8; 32] {
     let context = &outgoing.body.context;
-    match context.lane {
-        Some(lane) => *lane.id.as_bytes(),
+    if context.lane.is_none() && route.asks_model {
         // An embedding has no cache to stay with: such requests are spread over all profiles by their weights.
-        None if route.asks_model => *blake3::hash(request_id.as_bytes()).as_bytes(),
-        // Lists and stored objects differ from key to key, so a caller stays with one.
-        None => *context.caller.principal_bytes(),
+        return *blake3::hash(request_id.as_bytes()).as_bytes();
     }
+    context.choice_hash
 }
 
 /// Returns `true` if the provider's prompt cache of the lane has expired or is of no use.

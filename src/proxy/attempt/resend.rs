@@ -136,9 +136,11 @@ async fn send_again(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Optio
         .outgoing
         .build_http_request(route.upstream, profile.as_deref())
         .ok()?;
-    let limit = attempts.head_timeout(log);
+    let timeout = attempts.head_timeout(log);
     let context = &attempts.outgoing.body.context;
-    let answer = send::send_once(path, route, context, request, limit, log).await.ok()?;
+    let answer = send::send_once(path, route, context, request, timeout, log)
+        .await
+        .ok()?;
     answer.with_refusal_read(path.settings.timeouts.idle).await.ok()
 }
 

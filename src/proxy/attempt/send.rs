@@ -8,22 +8,65 @@ use http_body_util::BodyExt;
 use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, request::RequestContext, response::ProviderAnswer};
 use crate::{
     clock,
-    policy::stream_timeouts::StreamTimeouts,
+    policy::{
+        ExchangeTimeouts,
+        stream_timeouts::{StreamTimeouts, is_hurried, within_budget},
+    },
     provider::Route,
     upstream::{BoxedBody, SendError},
 };
 
-/// Sends the request once. Returns the answer when its head has arrived, which must be within `limit`.
+/// The timeout for the response head of one send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadTimeout {
+    /// Longest wait.
+    pub(super) limit: Duration,
+    /// Longest wait if the client had no timeout of its own.
+    pub(super) without_client: Duration,
+    /// `true` if the client's own timeout shortens the wait so much that its end proves nothing.
+    pub(super) is_hurried: bool,
+}
+
+impl HeadTimeout {
+    /// Returns the timeout for a send that begins when its exchange has taken `elapsed`.
+    pub(super) fn for_send(
+        timeouts: &ExchangeTimeouts,
+        route: &Route<'_>,
+        context: &RequestContext,
+        elapsed: Duration,
+    ) -> Self {
+        // Only some providers send the head of a stream before the model has read the prompt.
+        let at_once = context.wants_stream && route.sends_head_at_once();
+        let mut limit = if at_once {
+            timeouts.stream_headers
+        } else {
+            timeouts.headers
+        };
+        // A provider may send the head only after it has compacted the history.
+        if context.is_compaction {
+            limit = limit.max(timeouts.compaction);
+        }
+        let left = timeouts.total.saturating_sub(elapsed);
+        Self {
+            // The shortest limit wins, so that the client gets the proxy's error before it gives up itself.
+            limit: within_budget(limit, context.client_timeout).min(left),
+            without_client: limit.min(left),
+            is_hurried: is_hurried(limit, context.client_timeout),
+        }
+    }
+}
+
+/// Sends the request once. Returns the answer when its head has arrived, which must be within the timeout.
 pub(super) async fn send_once(
     path: &DataPath,
     route: &Route<'_>,
     context: &RequestContext,
     request: Request<BoxedBody>,
-    limit: Duration,
+    timeout: HeadTimeout,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, SendError> {
-    let began = log.record_send(limit);
-    let sent = path.sender.send(request, limit).await?;
+    let began = log.record_send(timeout.without_client);
+    let sent = path.sender.send(request, timeout.limit).await?;
     let sent = sent.map(|body| body.map_err(Into::into).boxed_unsync());
     log.record_head(began);
     // The limit on the whole exchange includes earlier attempts.

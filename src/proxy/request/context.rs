@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderValue, Method};
 
 use crate::{
-    auth::{Caller, rotation::LaneBindings},
+    auth::{Caller, Principal, rotation::LaneBindings},
     clock,
     conversation::{BodyField, Outline},
     policy::retry::CredentialBinding,
@@ -51,6 +51,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) caller: Caller,
     /// Lane of the request. `None` if nothing identifies it.
     pub(in crate::proxy) lane: Option<Lane>,
+    /// Hash that decides which profile serves a conversation first.
+    pub(in crate::proxy) choice_hash: [u8; 32],
     /// Hash of the session that the client names, under which its calls are recorded.
     pub(in crate::proxy) session_hash: Option<[u8; 32]>,
     /// Name of that session, as the client sends it.
@@ -131,7 +133,7 @@ impl RequestContext {
         self.lane_binding.reasoning |= continuity.has_filled(ContinuityKind::Signature);
         if continuity.has_filled(ContinuityKind::Container) {
             self.lane_binding.provider_state = true;
-            if self.credential_binding == CredentialBinding::Unbound {
+            if self.credential_binding != CredentialBinding::Passthrough {
                 self.credential_binding = CredentialBinding::ProviderState;
             }
         }
@@ -182,6 +184,7 @@ impl ContextBuilder<'_> {
             },
             caller: self.caller,
             lane,
+            choice_hash: self.choice_hash(body, outline, lane),
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
@@ -207,6 +210,26 @@ impl ContextBuilder<'_> {
         let entered = sessions.enter_lane(lane.id, outline, goes_on, clock::now());
         self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
+    }
+
+    /// Returns the hash that decides which profile serves the conversation first.
+    fn choice_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
+        // Lists and stored objects differ from key to key, so a caller without a lane stays with one.
+        let Some(lane) = lane else {
+            return *self.caller.principal_bytes();
+        };
+        if self.path.recall.survives_restart() {
+            return *lane.id.as_bytes();
+        }
+        // The names of lanes are new after a restart then. The choice must not be, or conversations would move.
+        let nobody = Caller::of_account(Principal::NONE);
+        let asked = self.session_evidence(body, outline);
+        let asked = asked.map(|asked| session::SessionRequest {
+            caller: &nobody,
+            ..asked
+        });
+        let choice = asked.and_then(|asked| session::find_lane(&asked, |_, _| None));
+        *choice.unwrap_or(lane).id.as_bytes()
     }
 
     /// Returns what the request shows of its session. `None` if its body was not read.
@@ -238,6 +261,8 @@ impl ContextBuilder<'_> {
         } else if outline.names_remote_state || hints.has_turn_state {
             // Another profile would not find the state, and a second send could repeat its effect.
             CredentialBinding::ProviderState
+        } else if self.route.creates_object {
+            CredentialBinding::Creation
         } else {
             CredentialBinding::Unbound
         }

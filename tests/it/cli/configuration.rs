@@ -7,7 +7,7 @@ use antiphon::{
         Credential, CredentialSource, CredentialSources, Profile, Secret,
         credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
     },
-    config::{ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
+    config::{ConfigChanges, ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,
     repair::{Applicability, Mode, Tier},
@@ -73,7 +73,7 @@ fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
 /// File text, then line, key, part of the message and part of the hint of its only problem.
 #[rustfmt::skip]
 const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
-    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_tokens, ledger, log, principals, repair, rotation, server, services"),
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_limits, client_tokens, ledger, log, principals, repair, rotation, server, services"),
     ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
     ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
     ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
@@ -169,6 +169,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[rotation]\nwait = \"x\"", 2, "rotation.wait", "expected a duration", "write it like"),
     ("[rotation]\non_organisation_change = \"keep\"", 2, "rotation.on_organisation_change", "surface, move", ""),
     ("[client_tokens]\nci = \"sha256:0\"", 2, "client_tokens.ci", "expected sha256: and 64", "antiphon config token"),
+    ("[client_limits.ci]\nmax_concurrent = 2", 1, "client_limits.ci", "no client token of this name", "[client_tokens]"),
     ("[client_tokens]\nci = 1", 2, "client_tokens.ci", "expected a string", "quotes"),
     ("[upstreams.xai]\ncredentials = \"profiles\"", 2, "upstreams.xai.credentials", "no profile is given", "[[upstreams"),
     ("[upstreams.xai]\ncredentials = \"own\"", 2, "upstreams.xai.credentials", "expected one of passthrough, profiles", ""),
@@ -863,6 +864,44 @@ fn problems_of_profiles_that_need_more_than_one_line() {
 }
 
 #[test]
+fn limits_of_client_tokens_are_configured() {
+    let tokens = "[client_tokens]\nci = \"sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae\"\n";
+    let limits = "[client_limits.ci]\nupstreams = [\"openai\", \"work\"]\nmax_concurrent = 2\nretry_percent = 100\n";
+    let work = "[upstreams.work]\nurl = \"https://llm.example\"\n";
+    let config = file(&format!("{tokens}{limits}{work}")).config;
+    let ci = config.proxy.client_tokens.find_limits("ci").unwrap();
+    assert_eq!(ci.upstreams, ["openai", "work"]);
+    assert_eq!((ci.max_concurrent, ci.retry_percent), (Some(2), Some(100)));
+    assert!(ci.allows_upstream("work") && !ci.allows_upstream("anthropic"));
+    let wrong = "[client_limits.ci]\nupstreams = [\"openai\", \"wrok\", 1]\nmax_concurrent = 0\nretry_percent = 101\n";
+    problems(
+        &format!("{tokens}{wrong}{work}"),
+        &[
+            (
+                4,
+                "client_limits.ci.upstreams[1]",
+                "no upstream \"wrok\"",
+                "[upstreams.wrok]",
+            ),
+            (4, "client_limits.ci.upstreams[2]", "expected a string", "quotes"),
+            (5, "client_limits.ci.max_concurrent", "at least 1", "remove the token"),
+            (6, "client_limits.ci.retry_percent", "from 0 to 100", ""),
+        ],
+    );
+}
+
+#[test]
+fn a_reload_names_profiles_whose_secret_alone_has_changed() {
+    let loaded = |secret: &str| with(Some(PROFILES), &Flags::default(), &[("FIRST", secret)]).unwrap();
+    let of = |old: &LoadedConfig, new: &LoadedConfig| ConfigChanges::compare_configs(old, new).unwrap();
+    let (old, new) = (loaded("canary-first"), loaded("canary-second"));
+    assert_eq!(of(&old, &loaded("canary-first")), ConfigChanges::default());
+    let changed = ["upstreams.anthropic.profiles.first", "upstreams.bedrock.profiles.first"];
+    assert_eq!(of(&old, &new).reloadable, changed);
+    assert!(of(&old, &new).needs_restart.is_empty());
+}
+
+#[test]
 fn profiles_are_served_to_other_machines_only_with_client_tokens() {
     let profile = "[[upstreams.openai.profiles]]\nname = \"p\"\napi_key = \"k\"\n";
     let tokens = "[client_tokens]\nci = \"sha256:d3c037b9d7d9dfb130eec88d77c88858f5d900b0bc0e01af7b74363caafa0bae\"\n";
@@ -1006,7 +1045,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        12 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4,
+        12 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -53,6 +53,15 @@ fn errors() -> Vec<(String, ProxyError)> {
         errors.push((format!("refused {}", refusal.label()), ProxyError::Refused(refusal)));
     }
     let mut add = |name: &str, error| errors.push((name.to_owned(), error));
+    let (upstream, token) = ("u".to_owned(), "ci".to_owned());
+    add("token as key", ProxyError::TokenAsKey { upstream });
+    let upstream = "u".to_owned();
+    add(
+        "upstream not allowed",
+        ProxyError::UpstreamNotAllowed { upstream, token },
+    );
+    let token = "ci".to_owned();
+    add("too many exchanges", ProxyError::TooManyExchanges { token, max: 1 });
     add("no route", ProxyError::NoRoute { bases: Vec::new() });
     add("body broken", ProxyError::Body(ClientFault::Broken));
     add("body stalled", ProxyError::Body(ClientFault::Stalled));

@@ -14,6 +14,7 @@ use crate::{
     support::{
         app::{before, post_with},
         binary::Process,
+        kept::durable,
         wire::{Message, Upstream},
     },
 };
@@ -154,8 +155,11 @@ async fn conversations_keep_their_profiles() {
         max_concurrent: None,
     };
     let profiles = vec![profile("a", 1), profile("b", 1), profile("c", 3)];
-    let pooled =
-        |builder: &mut crate::support::app::Builder| drop(builder.profiles.insert("anthropic".to_owned(), profiles));
+    let pooled = |builder: &mut crate::support::app::Builder| {
+        // A ledger whose secret outlives a restart: with another, the choice does not depend on it.
+        builder.ledger = durable();
+        builder.profiles.insert("anthropic".to_owned(), profiles);
+    };
     let app = before(upstream.address).with(pooled).start().await;
     let mut facts = String::new();
     for session in 0..24 {

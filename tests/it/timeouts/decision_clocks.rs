@@ -34,6 +34,8 @@ fn silent(name: &'static str, parts: &[Vec<Step>], kind: Kind, second: u64) -> R
 #[derive(Clone, Copy)]
 enum Kind {
     Parked,
+    /// Parked, as far as a client with little patience can tell.
+    Hurried,
     Stalled,
     Tool,
     Compaction,
@@ -43,6 +45,7 @@ impl Kind {
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Parked => ("provider body parked", "parked=1 stall:provider=1", "+1"),
+            Self::Hurried => ("provider body parked", "parked=1 stall:provider=1", "+0"),
             Self::Stalled => ("provider body answer_stalled", "stall:provider=1 stalled=1", "+1"),
             Self::Tool => (
                 "provider_tool body server_tool",
@@ -58,7 +61,7 @@ impl Kind {
     }
 }
 
-use Kind::{Compaction, Parked, Stalled, Tool};
+use Kind::{Compaction, Hurried, Parked, Stalled, Tool};
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_reset_the_socket_timeout_but_not_the_answer_timeout() {
@@ -531,7 +534,7 @@ async fn a_compaction_request_gets_the_compaction_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_with_a_shorter_timeout_is_answered_before_it() {
-    let headless = |name, budget: [&'static str; 2], second: u64| {
+    let headless = |name, budget: [&'static str; 2], second: u64, credit: &'static str| {
         let answer = format!("504 timeout_error ours:provider/headers n1 @{second}").leak();
         let want = [
             answer,
@@ -539,7 +542,7 @@ async fn a_client_with_a_shorter_timeout_is_answered_before_it() {
             "provider headers headers_timeout",
             "headless=1",
             "-",
-            "+1",
+            credit,
         ];
         let ask = Ask::messages()
             .field(budget[0], budget[1])
@@ -551,15 +554,16 @@ async fn a_client_with_a_shorter_timeout_is_answered_before_it() {
     };
     let begun = || vec![say(text_start(0))];
     play(vec![
-        headless("600 s", ["x-stainless-timeout", "600"], 595),
-        headless("60 s", ["x-stainless-timeout", "60"], 55),
-        headless("of reading", ["x-stainless-read-timeout", "60"], 55),
-        headless("6 s", ["x-stainless-timeout", "6"], 3),
-        headless("more than ours", ["x-stainless-timeout", "3000"], 600),
-        headless("not given", ["x-stainless-timeout", "NOT_GIVEN"], 600),
-        headless("nonsense", ["x-stainless-read-timeout", "-3"], 600),
-        headless("none at all", ["x-stainless-timeout", "0"], 600),
-        stream("the first event", "305", &[vec![Step::Hang]], Parked, 300),
+        headless("600 s", ["x-stainless-timeout", "600"], 595, "+1"),
+        headless("60 s", ["x-stainless-timeout", "60"], 55, "+0"),
+        headless("of reading", ["x-stainless-read-timeout", "60"], 55, "+0"),
+        headless("6 s", ["x-stainless-timeout", "6"], 3, "+0"),
+        headless("more than ours", ["x-stainless-timeout", "3000"], 600, "+1"),
+        headless("not given", ["x-stainless-timeout", "NOT_GIVEN"], 600, "+1"),
+        headless("nonsense", ["x-stainless-read-timeout", "-3"], 600, "+1"),
+        headless("none at all", ["x-stainless-timeout", "0"], 600, "+1"),
+        stream("the first event", "305", &[vec![Step::Hang]], Hurried, 300),
+        stream("more than half of it", "306", &[vec![Step::Hang]], Parked, 301),
         stream(
             "the first event, not given",
             "NOT_GIVEN",

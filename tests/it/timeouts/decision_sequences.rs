@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use antiphon::{
+    auth::Principal,
     policy::{Class, LimitHints, Verdict},
-    profiles::ObservedAttempt,
+    profiles::{ObservedAttempt, RetryPayer},
 };
 use tokio::time::Instant;
 
@@ -73,6 +74,11 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         is_first: true,
         asks_model: true,
         jitter: 0.0,
+        payer: RetryPayer {
+            caller: Principal::NONE,
+            percent: None,
+            is_verified: false,
+        },
     };
     let verdict = Verdict::from_class(class);
     world.shared.profiles.record_attempt(&shown, verdict, &hints, now);

@@ -198,15 +198,17 @@ async fn a_clients_own_timeout_causes_no_cooldown() {
 /// <https://github.com/openclaw/openclaw/issues/60388>
 #[tokio::test(start_paused = true)]
 async fn a_timeout_in_a_header_is_answered_in_time() {
-    for (budget, wanted) in [
-        ("30", "504 timeout_error ours:provider/headers n1 @25"),
-        ("NOT_GIVEN", "504 timeout_error ours:provider/headers n1 @60"),
+    for (budget, wanted, count) in [
+        // Within half of the configured timeout the endpoint has not failed.
+        ("30", "504 timeout_error ours:provider/headers n1 @25", 0),
+        ("60", "504 timeout_error ours:provider/headers n1 @55", 1),
+        ("NOT_GIVEN", "504 timeout_error ours:provider/headers n1 @60", 1),
     ] {
         let world = profiled(|_| ());
         world.script([Step::Hang]);
         let answer = ask(&world, Ask::messages().field("x-stainless-timeout", budget)).await;
         assert_eq!(got(&answer), wanted);
-        assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", 1));
+        assert_eq!((cooldowns(&world).as_str(), failures(&world)), ("-", count));
     }
 }
 

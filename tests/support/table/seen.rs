@@ -8,9 +8,11 @@ use std::{
 };
 
 use antiphon::{
+    auth::Principal,
     policy::{Class, LimitHints, Verdict},
-    profiles::ObservedAttempt,
+    profiles::{ObservedAttempt, RetryPayer},
 };
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -187,6 +189,12 @@ fn stretched(length: Duration) -> u64 {
     KNOWN.iter().find(fits).copied().unwrap_or(length.as_secs())
 }
 
+/// Returns the credential that the client of every row sends, in one of the headers for it.
+fn own_key() -> HeaderMap {
+    let name = HeaderName::from_static("x-api-key");
+    [(name, HeaderValue::from_static("own"))].into_iter().collect()
+}
+
 pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
     let now = Instant::now().into_std();
     let shown = ObservedAttempt {
@@ -199,6 +207,12 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         is_first: false,
         asks_model: true,
         jitter: 0.0,
+        payer: RetryPayer {
+            // The client of every row.
+            caller: Principal::of_credentials(world.shared.late.principal_key(), &own_key(), None),
+            percent: None,
+            is_verified: false,
+        },
     };
     let (verdict, hints) = (Verdict::from_class(class), LimitHints::default());
     world.shared.profiles.record_attempt(&shown, verdict, &hints, now);

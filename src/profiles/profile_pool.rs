@@ -1,0 +1,137 @@
+//! The profiles of one upstream: their credentials, their rotation, and the pool that a reload puts in their place.
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, Weak},
+    time::Instant,
+};
+
+use tokio::sync::{Notify, watch};
+
+use super::{credential_cell::CredentialCell, endpoint_state::EndpointState, lock_shared};
+use crate::{
+    auth::{
+        Profile,
+        rotation::{AttemptReport, CredentialState, ProfileId, ProfileQuery, Rotation, Selection, Slot},
+    },
+    policy::Reason,
+};
+
+/// The profiles of one upstream.
+#[derive(Debug)]
+pub(super) struct ProfilePool {
+    pub(super) profiles: Vec<Profile>,
+    /// The present credentials, by profile.
+    pub(super) credentials: Vec<CredentialCell>,
+    /// Tells waiting requests that a credential has come, or that its source has failed.
+    pub(super) credential_changes: watch::Sender<()>,
+    pub(super) rotation: Mutex<Rotation>,
+    /// Notified if a profile may be ready sooner or later than requests that wait for it expect.
+    pub(super) changed: Notify,
+    /// Set when the pool is first used, or when it takes the place of another.
+    pub(super) links: OnceLock<PoolLinks>,
+}
+
+/// The state that a pool shares with those that reloads have replaced or will put in its place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PoolLinks {
+    pub(super) endpoint: Arc<Mutex<EndpointState>>,
+    /// The pool of the last reload. Weak, so that a pool lives only as long as something uses it.
+    pub(super) present: Arc<Mutex<Weak<ProfilePool>>>,
+}
+
+/// A request's place in a profile. The place becomes free if this is dropped.
+#[derive(Debug)]
+pub struct ProfilePlace {
+    pool: Arc<ProfilePool>,
+    id: ProfileId,
+}
+
+impl ProfilePlace {
+    /// Wraps a place that was taken.
+    pub(super) fn new(pool: &Arc<ProfilePool>, id: ProfileId) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            id,
+        }
+    }
+}
+
+impl Drop for ProfilePlace {
+    fn drop(&mut self) {
+        lock_shared(&self.pool.rotation).release_place(self.id);
+        let profile = self.pool.profiles.get(self.id);
+        if profile.is_some_and(|profile| profile.max_concurrent.is_some()) {
+            self.pool.changed.notify_waiters();
+        }
+    }
+}
+
+impl ProfilePool {
+    pub(super) fn links(&self) -> &PoolLinks {
+        self.links.get_or_init(PoolLinks::default)
+    }
+
+    /// Selects a profile with a credential that can be sent. Returns the slot for which a request has to wait, too.
+    pub(super) fn select_sendable(
+        &self,
+        ask: &ProfileQuery<'_>,
+        now: Instant,
+    ) -> (Selection, Option<(ProfileId, Slot)>) {
+        let mut rotation = lock_shared(&self.rotation);
+        loop {
+            let selection = rotation.select_profile(ask, now);
+            let used = match selection {
+                Selection::Use { id, .. } => self.credentials.get(id).map(|cell| (id, cell)),
+                _ => None,
+            };
+            let Some((id, cell)) = used.filter(|(_, cell)| cell.has_lost_credential()) else {
+                let slot = rotation.commit_selection(ask, &selection, now);
+                return (selection, slot);
+            };
+            // The process's clock stands still while the machine sleeps, so the rotation did not see the end. The
+            // profile is not selected again, so the loop ends.
+            rotation.set_credential_state(id, CredentialState::Missing);
+            cell.refused.notify_one();
+        }
+    }
+
+    /// Records the outcome of an attempt, here and in the pool that is in use now.
+    pub(super) fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
+        let mut rotation = lock_shared(&self.rotation);
+        let rests = rotation.record_attempt(id, report, now);
+        // Found under the lock, so that a reload at this moment neither loses the report nor counts it twice.
+        let successor = self.find_successor(id);
+        drop(rotation);
+        if rests.is_some() {
+            self.changed.notify_waiters();
+        }
+        let Some((present, id)) = successor else { return rests };
+        let rests = lock_shared(&present.rotation).record_attempt(id, report, now);
+        if rests.is_some() {
+            present.changed.notify_waiters();
+        }
+        rests
+    }
+
+    /// Stores the organisation that a profile's answers name, here and in the pool that is in use now.
+    pub(super) fn learn_organisation(&self, id: ProfileId, organisation: &str) {
+        let mut rotation = lock_shared(&self.rotation);
+        rotation.learn_organisation(id, organisation);
+        let successor = self.find_successor(id);
+        drop(rotation);
+        if let Some((present, id)) = successor {
+            lock_shared(&present.rotation).learn_organisation(id, organisation);
+        }
+    }
+
+    /// Returns the pool that a reload has put in this one's place, and the profile's id there.
+    fn find_successor(&self, id: ProfileId) -> Option<(Arc<Self>, ProfileId)> {
+        let present = lock_shared(&self.links.get()?.present).upgrade()?;
+        if std::ptr::eq(Arc::as_ptr(&present), self) {
+            return None;
+        }
+        let own = self.credentials.get(id)?;
+        let id = present.credentials.iter().position(|cell| cell.continues(own))?;
+        Some((present, id))
+    }
+}
