@@ -11,7 +11,7 @@ use super::{
     account_sentences::AccountSentence,
     class::{Class, Reason},
     empty_quota::empty_quotas,
-    provider_error::ProviderErrorInfo,
+    provider_error::{DailyQuota, ProviderErrorInfo},
     time_formats::{end_of_next_month, find_wait, parse_http_date},
     verdict::{Verdict, VerdictScope},
 };
@@ -44,7 +44,7 @@ impl LimitHints {
     /// Reads the hints of an answer's headers and error. `class` is the verdict on the answer, `since_1970` the current
     /// time.
     pub fn read(headers: &HeaderMap, said: &ProviderErrorInfo, class: Class, since_1970: Duration) -> Self {
-        let is_model_quota = said.is_model_quota;
+        let one_model = said.daily_quota == Some(DailyQuota::OneModel);
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let until = |at: Duration| at.checked_sub(since_1970);
         // Prose describes how long a model's limit lasts, never how long a whole key is out of use.
@@ -56,7 +56,7 @@ impl LimitHints {
             text("retry-after")
                 .and_then(|value| parse_seconds(value, 1.0).or_else(|| parse_http_date(value).and_then(until))),
             // Google names a delay of seconds next to a quota of a day.
-            waits.filter(|_| !said.is_daily_quota),
+            waits.filter(|_| said.daily_quota.is_none()),
         ];
         let named = || named.into_iter().flatten().filter(|wait| !wait.is_zero());
         // Resets of buckets set the cooldown only: the delay of a retry must be named for it.
@@ -86,7 +86,7 @@ impl LimitHints {
             // The shortest wins: `retry-after` is often `retry-after-ms` rounded up.
             retry_delay: named().map(|wait| wait.min(NAMED_WAIT_MAX)).min(),
             every_model,
-            one_model: is_model_quota,
+            one_model,
             should_retry: match text("x-should-retry") {
                 Some("true") => Some(true),
                 Some("false") => Some(false),

@@ -1,7 +1,7 @@
 //! Errors about a credential: the types and codes by which providers name them, under 401, 402, 403 and 429.
 //!
 //! A status alone proves nothing about a key. Firewalls, captive portals and moderation use the same statuses.
-//! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Azure, Mistral, Moonshot, LiteLLM and OpenRouter
+//! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Azure, Mistral, Moonshot, `LiteLLM` and `OpenRouter`
 //! (2026-10).
 
 use super::{
@@ -120,7 +120,7 @@ pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderE
         (403, _) if is_google(kind) && said.sentence == Some(AccountSentence::LeakedKey) => {
             proven(Class::Auth, "sentence: leaked key").with_scope(VerdictScope::Text)
         }
-        (429, _) if said.is_daily_quota => proven(Class::Quota, "quotaId: PerDay"),
+        (429, _) if said.daily_quota.is_some() => proven(Class::Quota, "quotaId: PerDay"),
         (_, Some(row)) => proven(row.class, row.name),
         (401, _) if is_numbered || is_bare_rejection(kind, said) => proven(Class::Auth, "status in the body"),
         // Another profile may have a key that this server knows.

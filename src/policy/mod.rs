@@ -23,7 +23,7 @@ pub use classify::{Observation, Phase, SendErrorKind, classify, status_of_error}
 pub use empty_quota::EmptyQuota;
 pub use hints::{LimitHints, billed_organisation};
 pub use key_statements::{KEY_STATEMENTS, KeyStatement};
-pub use provider_error::ProviderErrorInfo;
+pub use provider_error::{DailyQuota, ProviderErrorInfo};
 pub use rotation_settings::{OnOrganisationChange, RotationSettings};
 pub use verdict::{KeyEvidence, Verdict, VerdictScope};
 

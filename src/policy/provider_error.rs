@@ -24,11 +24,9 @@ pub struct ProviderErrorInfo {
     pub retry_after: Option<Duration>,
     /// The time at which the provider accepts requests again, in seconds since 1970, as the body names it.
     pub reset_at: Option<Duration>,
-    /// `true` if the error names a quota of a day or more.
-    pub is_daily_quota: bool,
-    /// `true` if that quota covers one model only.
-    pub is_model_quota: bool,
-    /// `error.code`, if it is a number: OpenRouter and Google repeat the status there.
+    /// The quota of a day or more that the error names; `None` if it names none.
+    pub daily_quota: Option<DailyQuota>,
+    /// `error.code`, if it is a number: `OpenRouter` and Google repeat the status there.
     pub status_code: Option<u16>,
     /// `true` if the body is a JSON object that describes an error: it has a type, a code or a message.
     pub is_described: bool,
@@ -36,6 +34,15 @@ pub struct ProviderErrorInfo {
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
+}
+
+/// The extent of a quota of a day or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DailyQuota {
+    /// One model.
+    OneModel,
+    /// Every model.
+    EveryModel,
 }
 
 /// The relevant members. Any of them may be missing or of another type.
@@ -119,8 +126,14 @@ impl ProviderErrorInfo {
             status_code: number.and_then(|number| u16::try_from(number).ok()),
             retry_after: wait.into_iter().flatten().max(),
             reset_at: seconds(&fields.resets_at),
-            is_daily_quota: !quotas.is_empty(),
-            is_model_quota: !quotas.is_empty() && quotas.iter().all(|id| id.contains("PerModel")),
+            daily_quota: (!quotas.is_empty()).then(|| {
+                let is_of_model = quotas.iter().all(|id| id.contains("PerModel"));
+                if is_of_model {
+                    DailyQuota::OneModel
+                } else {
+                    DailyQuota::EveryModel
+                }
+            }),
             sentence,
             is_key_invalid: details.iter().any(invalid),
             message: message.into_boxed_str(),

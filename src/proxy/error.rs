@@ -205,11 +205,7 @@ impl ProxyError {
                 error: ApplyError::Streamed,
                 ..
             } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Unsigned {
-                error: ApplyError::Awaited,
-                ..
-            } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unsigned { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unsigned { error, .. } if *error != ApplyError::Awaited => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Upstream { error, .. } => match error.kind {
                 SendErrorKind::Io | SendErrorKind::Protocol => StatusCode::BAD_GATEWAY,
                 SendErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
@@ -218,7 +214,8 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Exhausted(pool) => pool.status(),
-            Self::NoCredential { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            // The credential expired after it was chosen.
+            Self::NoCredential { .. } | Self::Unsigned { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

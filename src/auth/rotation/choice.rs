@@ -84,7 +84,9 @@ impl<'r> ProfileSelector<'r> {
         let open = |id: &ProfileId| !ask.tried.contains(id) && !self.shares_spent_quota(*id);
         let open: Vec<ProfileId> = serving.iter().copied().filter(open).collect();
         let ready = open.iter().copied().filter(|id| self.is_ready(*id));
-        let best = self.rank_first(ready, left).or(last.filter(|id| open.contains(id)));
+        let best = self
+            .rank_first(ready, left)
+            .or_else(|| last.filter(|id| open.contains(id)));
         let is_bound = |id: ProfileId| left.is_some_and(|from| from != id && self.is_bound(from, id));
         if let Some(id) = best.filter(|id| !is_bound(*id)) {
             let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));

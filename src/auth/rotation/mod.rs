@@ -230,9 +230,9 @@ impl Rotation {
             let pace = self.pace_mut(id, report.model, now)?;
             // A further refusal within one cooldown was sent before it.
             if was_limited {
-                pace.note_late_refusal()
+                pace.note_late_refusal();
             } else {
-                pace.note_refusal(rest, now)
+                pace.note_refusal(rest, now);
             }
         }
         began.then_some(reason)

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::futures::Notified,
+    time::{self, Instant},
+};
 
 use super::Attempts;
 use crate::{
@@ -95,17 +98,8 @@ async fn choose_when_ready(
             Selection::Wait { until, .. } => {
                 wait.slot = selected.slot;
                 log.enter_queue();
-                let changed = async {
-                    match changed {
-                        Some(changed) => changed.await,
-                        None => std::future::pending().await,
-                    }
-                };
-                // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
-                tokio::select! {
-                    () = time::sleep_until(Instant::from_std(until)) => {}
-                    () = changed => {}
-                }
+                // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+                Box::pin(wait_for_change(changed, until)).await;
             }
             Selection::NoneAvailable(none) => {
                 let error = no_profile_error(attempts, none);
@@ -124,6 +118,18 @@ async fn choose_when_ready(
                 }
             }
         }
+    }
+}
+
+/// Waits until `until`, or until the profiles have changed.
+async fn wait_for_change(changed: Option<Notified<'_>>, until: std::time::Instant) {
+    let Some(changed) = changed else {
+        return time::sleep_until(Instant::from_std(until)).await;
+    };
+    // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
+    tokio::select! {
+        () = time::sleep_until(Instant::from_std(until)) => {}
+        () = changed => {}
     }
 }
 
@@ -231,9 +237,7 @@ fn is_cold_lane(attempts: &Attempts<'_>) -> bool {
     if context.pinned_profile.is_none() || context.is_compaction {
         return false;
     }
-    if context.is_compacted {
-        return true;
-    }
+    let Some(idle) = context.lane_idle else { return true };
     // The body is searched only if the shortest lifetime is over.
     let lifetime = || {
         let limit = attempts.path.settings.inspect_bytes_max;
@@ -241,7 +245,7 @@ fn is_cold_lane(attempts: &Attempts<'_>) -> bool {
             |(lifetime, words): &(Duration, &str)| attempts.outgoing.may_contain(&[words], limit).then_some(*lifetime);
         CACHE_LIFETIMES.iter().find_map(asks_for).unwrap_or(CACHE_LIFETIME_MIN)
     };
-    context.lane_idle > CACHE_LIFETIME_MIN && context.lane_idle > lifetime()
+    idle > CACHE_LIFETIME_MIN && idle > lifetime()
 }
 
 /// Replaces the wait that a rate limit of one key names, if another key of the pool can serve the client sooner.

@@ -63,10 +63,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub(in crate::proxy) unattended_calls: Vec<[u8; 32]>,
-    /// Time since the lane's last use.
-    pub(in crate::proxy) lane_idle: Duration,
-    /// `true` if the history of the lane was compacted since its last request.
-    pub(in crate::proxy) is_compacted: bool,
+    /// Time since the lane's last use. `None` if its history was compacted since, so that no cache of it is of use.
+    pub(in crate::proxy) lane_idle: Option<Duration>,
     /// Label of the lane's profile. `None` if this upstream's profiles do not serve it yet.
     pub(in crate::proxy) pinned_profile: Option<Box<str>>,
     /// Provider's objects that the request names.
@@ -190,8 +188,7 @@ impl ContextBuilder<'_> {
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
-            lane_idle: entered.idle,
-            is_compacted: entered.is_compacted || hints.is_compacted,
+            lane_idle: (!entered.is_compacted && !hints.is_compacted).then_some(entered.idle),
             pinned_profile: pin.map(|pin| pin.profile),
             objects: NamedObjects::default(),
             owner: None,
