@@ -110,9 +110,10 @@ impl ResponsesEvent<'_> {
         match kind {
             b"response.queued" => {
                 facts.queued = true;
-                return EventActivity::Heartbeat;
+                return EventActivity::Status;
             }
-            b"keepalive" | b"response.in_progress" => return EventActivity::Heartbeat,
+            b"response.in_progress" => return EventActivity::Status,
+            b"keepalive" => return EventActivity::Heartbeat,
             b"response.output_item.added" => self.item.note_added(self.index, facts),
             b"response.output_item.done" => {
                 self.item.note_done(self.index, facts);
