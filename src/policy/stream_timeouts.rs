@@ -202,9 +202,8 @@ impl StreamTimeouts {
         // A gap with other events inside is none: some servers send heartbeats only while nothing else comes.
         if facts.events != self.events_seen {
             self.last_heartbeat = None;
-            return;
         }
-        if !has_heartbeat {
+        if !has_heartbeat || facts.heartbeats_in_row == 0 {
             return;
         }
         let now = now();

@@ -41,6 +41,8 @@ pub struct Facts {
     pub events: u64,
     /// Number of events and comments that only show that the provider is alive.
     pub heartbeats: u64,
+    /// Number of heartbeats since the last event.
+    pub heartbeats_in_row: u64,
     /// Number of events that were read only up to [`EVENT_BYTES_MAX`](crate::wire::watch::EVENT_BYTES_MAX).
     pub truncated: u64,
     /// Tool calls that the client has to answer.
@@ -103,8 +105,14 @@ impl Facts {
     /// Counts one event.
     pub(super) fn count_event(&mut self, seen: EventActivity, truncated: bool) {
         match seen {
-            EventActivity::Progress => self.events = self.events.saturating_add(1),
-            EventActivity::Heartbeat => self.heartbeats = self.heartbeats.saturating_add(1),
+            EventActivity::Progress => {
+                self.events = self.events.saturating_add(1);
+                self.heartbeats_in_row = 0;
+            }
+            EventActivity::Heartbeat => {
+                self.heartbeats = self.heartbeats.saturating_add(1);
+                self.heartbeats_in_row = self.heartbeats_in_row.saturating_add(1);
+            }
             EventActivity::Status => {}
         }
         self.truncated = self.truncated.saturating_add(u64::from(truncated));
