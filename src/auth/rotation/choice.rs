@@ -152,12 +152,6 @@ impl<'r> ProfileSelector<'r> {
         (self.serves_model(from) && !self.is_disabled(from) && !self.query.tried.contains(&from)).then_some(from)
     }
 
-    /// Returns the number of profiles that could serve this request now.
-    pub(super) fn count_ready(&self) -> usize {
-        let is_ready = |id: &ProfileId| self.serves_model(*id) && self.blocking_cooldown(*id).is_none();
-        (0..self.rotation.members.len()).filter(is_ready).count()
-    }
-
     fn serves_model(&self, id: ProfileId) -> bool {
         let member = self.rotation.members.get(id);
         member.is_some_and(|member| allows_model(&member.models, self.query.model))

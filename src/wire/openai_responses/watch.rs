@@ -129,6 +129,11 @@ impl ResponsesEvent<'_> {
                 }
             }
             b"error" => (facts.error, facts.terminal) = (Some(self.error.to_answer_error()), true),
+            // Some servers name no type, and a failed response has its error beside its other members.
+            b"" if self.error.is_error() => {
+                self.response.note_response(facts);
+                (facts.error, facts.terminal) = (Some(self.error.to_answer_error()), true);
+            }
             // Without a type this is a whole response.
             b"" => self.response.note_response(facts),
             _ if kind.starts_with(REASONING_START) && kind.ends_with(b".delta") => facts.reasoning = OutputPhase::Open,
