@@ -44,7 +44,8 @@ pub(super) struct ProviderAnswer {
     /// The provider's kind.
     kind: provider::ProviderKind,
     /// Its timeouts, which run since the head arrived.
-    timeouts: StreamTimeouts,
+    /// Boxed, because the future of every exchange has room for several answers.
+    timeouts: Box<StreamTimeouts>,
 }
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl ProviderAnswer {
             format: route.wire.map(|wire| wire.format),
             asks_model: route.asks_model,
             kind: route.upstream.kind,
-            timeouts,
+            timeouts: Box::new(timeouts),
         }
     }
 

@@ -158,7 +158,7 @@ pub(super) struct Relay {
     /// The provider's kind.
     pub(super) kind: ProviderKind,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
-    pub(super) timeouts: StreamTimeouts,
+    pub(super) timeouts: Box<StreamTimeouts>,
     pub(super) timer: DeadlineTimer,
     /// The end of an answer whose calls are being recorded.
     pub(super) held: Option<HeldEnd>,
