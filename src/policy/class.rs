@@ -51,6 +51,8 @@ pub enum Class {
     Headless,
     /// An answer that is not valid HTTP.
     Malformed,
+    /// A redirect, a page or nothing, where a model should have answered: a portal, or a wrong URL.
+    NotAnAnswer,
     /// A 200 that was followed by heartbeats alone until the timeout.
     Parked {
         /// `true` if the provider reported the request as queued: generation had not begun.
@@ -171,7 +173,8 @@ impl Class {
         match self {
             // Overload usually passes within seconds.
             Self::Overloaded => 2,
-            // One failure of these kinds may be chance, two in a row rarely are.
+            // One failure of these kinds may be chance, two in a row rarely are. A parked request is still held only if
+            // `gate` is longer than `first_event`, which it is not by default.
             Self::RateLimit
             | Self::ProviderFault
             | Self::ProviderTimeout
@@ -257,6 +260,8 @@ impl Class {
             // Silence on an established connection counts as the provider's.
             Self::Headless => ("headless", Some(Side::Provider), FAILS),
             Self::Malformed => ("malformed", Some(Side::Network), FAILS),
+            // It reached no model, so it neither proves nor costs anything.
+            Self::NotAnAnswer => ("not_an_answer", Some(Side::Network), UNRELATED),
             Self::Parked { .. } => ("parked", Some(Side::Provider), FAILS),
             Self::Stalled => ("stalled", Some(Side::Provider), FAILS),
             Self::ServerTool => ("server_tool", Some(Side::ProviderTool), UNRELATED),

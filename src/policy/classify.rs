@@ -25,6 +25,11 @@ pub enum Observation<'e> {
         /// The error in the body; empty if the body was not read.
         error: &'e ProviderErrorInfo,
     },
+    /// An answer with a status of success that no model gave.
+    NoAnswer {
+        /// `true` for a redirect.
+        is_redirect: bool,
+    },
     /// An error inside an answer that began with 200.
     StreamError {
         /// The provider's kind.
@@ -95,6 +100,8 @@ pub fn classify(evidence: Observation<'_>) -> Verdict {
             status,
             error: said,
         } => judge_error(kind, status, said),
+        Observation::NoAnswer { is_redirect: true } => Verdict::with_code(Class::NotAnAnswer, "redirect"),
+        Observation::NoAnswer { is_redirect: false } => Verdict::from_class(Class::NotAnAnswer),
         // The status of the head was 200, so the status is derived from the error.
         Observation::StreamError { kind, error: said } => judge_error(kind, status_of_error(said), said),
         Observation::SendFailed(phase, kind) => judge_send_failure(phase, kind),

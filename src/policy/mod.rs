@@ -40,11 +40,11 @@ pub struct ExchangeTimeouts {
     pub headers: Duration,
     /// Like `headers`, for streams whose head comes at once: Messages and Responses. Default 60 s.
     pub stream_headers: Duration,
-    /// From the head to the first event of the answer, once a heartbeat was seen. Default 120 s.
+    /// From the head to the first event of the answer, once two heartbeats in a row were seen. Default 120 s.
     pub first_event: Duration,
     /// No byte at all, in a stream without heartbeats. Default 240 s.
     pub idle: Duration,
-    /// No byte at all, in a stream with heartbeats. Default 90 s.
+    /// No byte at all, in a stream with heartbeats: the least, however fast they come. Default 90 s.
     pub heartbeat_idle: Duration,
     /// Nothing but heartbeats. Default 240 s.
     pub progress: Duration,
@@ -56,7 +56,7 @@ pub struct ExchangeTimeouts {
     pub compaction: Duration,
     /// The whole exchange. Default 3600 s.
     pub total: Duration,
-    /// Time for which an answer may be held before its first event, while another attempt is possible. Default 10 s.
+    /// Time for which an answer may be held before its first event, with a profile. Default 10 s.
     pub gate: Duration,
     /// Time for which a request may wait for a profile in cooldown. Default 30 s.
     pub queue: Duration,

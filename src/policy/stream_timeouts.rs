@@ -10,6 +10,10 @@ use crate::wire::watch::{Facts, OutputPhase};
 
 /// Bytes of a tool's name or id that are shown.
 const TOOL_TEXT_MAX: usize = 64;
+/// Heartbeats closer than this count as one: some servers send a comment and an event together.
+const HEARTBEAT_GAP_MIN: Duration = Duration::from_secs(1);
+/// Gaps between heartbeats that may pass without one.
+const HEARTBEAT_GAPS_MAX: u32 = 4;
 /// Longest believable age of a running tool.
 const TOOL_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -18,8 +22,6 @@ const TOOL_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct StreamState {
     /// `true` once an event of the answer itself has arrived.
     pub has_begun: bool,
-    /// `true` once a heartbeat has arrived.
-    pub has_heartbeats: bool,
     /// `true` if the provider reported the request as queued.
     pub is_queued: bool,
     /// The explanation for a silence.
@@ -70,7 +72,6 @@ impl StreamState {
         };
         Self {
             has_begun: facts.has_output,
-            has_heartbeats: facts.heartbeats > 0,
             is_queued: facts.queued,
             in_flight: open,
         }
@@ -122,6 +123,12 @@ pub struct StreamTimeouts {
     state: StreamState,
     /// Events of the answer so far.
     events_seen: u64,
+    /// Heartbeats so far.
+    heartbeats_seen: u64,
+    /// The last heartbeat. `None` if none has come since the last event of the answer.
+    last_heartbeat: Option<Instant>,
+    /// The largest gap between two heartbeats in a row. `None` if there were no two: one alone shows no rhythm.
+    heartbeat_gap: Option<Duration>,
     /// Tools started so far, and the start of the last.
     tools_started: u64,
     tool_started_at: Instant,
@@ -150,6 +157,9 @@ impl StreamTimeouts {
             compacts_only: compacts,
             state: StreamState::before_head(compacts),
             events_seen: 0,
+            heartbeats_seen: 0,
+            last_heartbeat: None,
+            heartbeat_gap: None,
             tools_started: 0,
             tool_started_at: now,
             waiting_since: None,
@@ -170,8 +180,9 @@ impl StreamTimeouts {
             self.waited = Duration::ZERO;
             return;
         };
-        // Read before the state changes: it detects the first heartbeat below.
-        let silent = !self.state.has_heartbeats;
+        // Read before it changes: it detects the beginning of a rhythm below.
+        let was_arrhythmic = self.heartbeat_gap.is_none();
+        self.record_heartbeats(facts, &now);
         self.state = StreamState::from_facts(facts, self.compacts_only);
         // The facts contain no times, so the start is the moment at which the count changes.
         if facts.server_tools.started != self.tools_started {
@@ -180,13 +191,36 @@ impl StreamTimeouts {
         if facts.events == self.events_seen {
             // A heartbeat only: the wait for progress continues.
             self.waited += waiting.map_or(Duration::ZERO, |since| now().saturating_duration_since(since));
-            if silent && self.waited >= self.progress_timeout().1 {
-                // The first heartbeat selects a shorter timeout, which must not end the answer at once.
+            let has_rhythm = self.heartbeat_gap.is_some();
+            if was_arrhythmic && has_rhythm && self.waited >= self.progress_timeout().1 {
+                // The second heartbeat selects a shorter timeout, which must not end the answer at once.
                 self.waited = self.progress_timeout().1.saturating_sub(self.limits.heartbeat_idle);
             }
         } else {
             (self.events_seen, self.waited) = (facts.events, Duration::ZERO);
         }
+    }
+
+    /// Records the heartbeats among the bytes that arrived.
+    fn record_heartbeats(&mut self, facts: &Facts, now: impl Fn() -> Instant) {
+        let has_heartbeat = facts.heartbeats != self.heartbeats_seen;
+        self.heartbeats_seen = facts.heartbeats;
+        // A gap with other events inside is none: some servers send heartbeats only while nothing else comes.
+        if facts.events != self.events_seen {
+            self.last_heartbeat = None;
+        }
+        if !has_heartbeat || facts.heartbeats_in_row == 0 {
+            return;
+        }
+        let now = now();
+        if let Some(last) = self.last_heartbeat {
+            let gap = now.saturating_duration_since(last);
+            if gap < HEARTBEAT_GAP_MIN {
+                return;
+            }
+            self.heartbeat_gap = self.heartbeat_gap.max(Some(gap));
+        }
+        self.last_heartbeat = Some(now);
     }
 
     /// Returns the end of the present wait and the timeout that expires then. Progress counts only if `watched`.
@@ -217,7 +251,7 @@ impl StreamTimeouts {
         let bytes = self.bytes_timeout(watched).is_some_and(|limit| silent * 2 > limit);
         let limit = match self.progress_timeout() {
             // The client's own timeout shows nothing about the provider.
-            (TimeoutKind::ClientPatience | TimeoutKind::FirstEvent, _) if !self.state.has_heartbeats => {
+            (TimeoutKind::ClientPatience | TimeoutKind::FirstEvent, _) if self.heartbeat_gap.is_none() => {
                 self.limits.headers
             }
             (_, limit) => limit,
@@ -238,12 +272,14 @@ impl StreamTimeouts {
         })
     }
 
-    /// Returns the timeout for bytes; `None` if it does not apply. A stream without heartbeats may be silent while
-    /// something is in flight.
+    /// Returns the timeout for bytes; `None` if it does not apply. A stream without a rhythm of heartbeats may be silent
+    /// while something is in flight.
     fn bytes_timeout(&self, watched: bool) -> Option<Duration> {
         // A provider that sends heartbeats is expected to go on with them, whatever is in flight.
-        if self.state.has_heartbeats {
-            return Some(self.limits.heartbeat_idle);
+        if let Some(gap) = self.heartbeat_gap {
+            let limit = gap.saturating_mul(HEARTBEAT_GAPS_MAX).max(self.limits.heartbeat_idle);
+            // Slow heartbeats must not allow more than the state itself does.
+            return (limit < self.progress_timeout().1).then_some(limit);
         }
         // Without heartbeats a silence before the first event is normal, however long the model thinks.
         let excused = self.state.in_flight != InFlight::Nothing || !self.state.has_begun;
@@ -259,7 +295,7 @@ impl StreamTimeouts {
             (InFlight::Compaction, _) => (TimeoutKind::Compaction, limits.compaction),
             (InFlight::Reasoning, _) => (TimeoutKind::Reasoning, limits.reasoning),
             (InFlight::Nothing, true) => (TimeoutKind::Progress, limits.progress),
-            (InFlight::Nothing, false) if self.state.has_heartbeats => (TimeoutKind::FirstEvent, limits.first_event),
+            (InFlight::Nothing, false) if self.heartbeat_gap.is_some() => (TimeoutKind::FirstEvent, limits.first_event),
             (InFlight::Nothing, false) if self.is_hurried => (TimeoutKind::ClientPatience, self.first_event_limit),
             (InFlight::Nothing, false) => (TimeoutKind::FirstEvent, self.first_event_limit),
         }

@@ -63,6 +63,17 @@ impl Verdict {
         Self { scope: reach, ..self }
     }
 
+    /// Returns the same verdict for an error behind the first output of an answer.
+    ///
+    /// Its text cannot be compared with the request any more. It may be an echo, so it costs no profile anything.
+    #[must_use]
+    pub const fn after_output(self) -> Self {
+        match self.scope {
+            VerdictScope::Text => self.with_scope(VerdictScope::Exchange),
+            _ => self,
+        }
+    }
+
     /// Returns the same verdict with the evidence for it.
     #[must_use]
     pub const fn with_evidence(self, evidence: KeyEvidence) -> Self {

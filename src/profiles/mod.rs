@@ -250,12 +250,6 @@ impl Profiles {
         lock_shared(&self.find_pool(upstream)?.rotation).former_profile(from, ask, now)
     }
 
-    /// Returns the number of profiles that could serve a request now.
-    pub fn count_ready(&self, upstream: &str, ask: &ProfileQuery<'_>, now: Instant) -> usize {
-        self.find_pool(upstream)
-            .map_or(0, |pool| lock_shared(&pool.rotation).count_ready(ask, now))
-    }
-
     /// Records the outcome of one attempt in the rotation, the breaker and the retry budget.
     pub fn record_attempt(&self, attempt: &ObservedAttempt, verdict: Verdict, hints: &LimitHints, now: Instant) {
         let (upstream, model) = (attempt.upstream.as_str(), attempt.model.as_deref());

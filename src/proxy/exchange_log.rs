@@ -326,6 +326,10 @@ impl ExchangeLog {
         if self.is_ended {
             return;
         }
+        // An error in the head stays the cause, however its body ended.
+        if let Some(told) = self.head_verdict {
+            return self.end_exchange(told, "headers");
+        }
         // Before the verdict is reported, which consumes the outcome.
         if let (Some(outcome), Some(facts)) = (&self.outcome, facts) {
             let dropped = outcome.record_answer(facts, verdict, self.event.running_tool.as_ref());
@@ -337,12 +341,12 @@ impl ExchangeLog {
             outcome.note_delivered();
         }
         self.report_verdict(verdict, hints);
-        match self.head_verdict {
-            // An error in the head stays the cause, however its body ended.
-            Some(told) => self.end_exchange(told, "headers"),
-            None if verdict.class == Class::Success => self.end_exchange(verdict, "done"),
-            None => self.end_exchange(verdict, "body"),
-        }
+        let phase = if verdict.class == Class::Success {
+            "done"
+        } else {
+            "body"
+        };
+        self.end_exchange(verdict, phase);
     }
 
     /// Queues the structure of a body with findings for the dashboard, before and after its repair.

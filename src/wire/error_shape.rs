@@ -73,9 +73,11 @@ impl ErrorShape {
                 });
                 format!("event: error\ndata: {data}\n\n")
             }
-            // The SDK reads the fields of an `error` event at its top level.
+            // The reference has the members at the top level. OpenAI's own servers send them in `error`, and its SDKs
+            // raise an error only for that object.
             Self::Responses => {
-                let data = json!({ "type": "error", "code": code, "message": message, "param": null });
+                let error = json!({ "message": message, "type": RETRIED_TYPE, "param": null, "code": code });
+                let data = json!({ "type": "error", "code": code, "message": message, "param": null, "error": error });
                 format!("event: error\ndata: {data}\n\n")
             }
             Self::OpenAi => {

@@ -109,12 +109,6 @@ impl<'r> ProfileSelector<'r> {
         (self.serves_model(from) && !self.is_disabled(from) && !self.query.tried.contains(&from)).then_some(from)
     }
 
-    /// Returns the number of profiles that could serve this request now.
-    pub(super) fn count_ready(&self) -> usize {
-        let is_ready = |id: &ProfileId| self.serves_model(*id) && self.blocking_cooldown(*id).is_none();
-        (0..self.rotation.members.len()).filter(is_ready).count()
-    }
-
     /// Returns the time until one of the profiles may be used; `None` if no time helps.
     pub(super) fn soonest_use(&self) -> Option<Duration> {
         let own = self.query.pinned;

@@ -353,11 +353,6 @@ impl Rotation {
         ProfileSelector::new(self, ask, now).former_profile(from)
     }
 
-    /// Returns the number of profiles that could serve this request now.
-    pub fn count_ready(&self, ask: &ProfileQuery<'_>, now: Instant) -> usize {
-        ProfileSelector::new(self, ask, now).count_ready()
-    }
-
     /// Returns the state of every profile.
     pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
         let view = |(id, member): (ProfileId, &PoolMember)| {

@@ -18,11 +18,12 @@ section! {
         pub headers: String = "600s".into(),
         /// Same as `headers`, for streams whose head comes at once: Messages and Responses.
         pub stream_headers: String = "60s".into(),
-        /// Timeout from the response head to the first content event, on a stream that has sent heartbeats.
+        /// Timeout from the response head to the first content event, on a stream that has sent two heartbeats in a row.
         pub first_event: String = "120s".into(),
-        /// Timeout without any byte of a response body, on a stream that has sent no heartbeat.
+        /// Timeout without any byte of a response body, on a stream that has not sent two heartbeats in a row.
         pub idle: String = "240s".into(),
-        /// Timeout without any byte, on a stream that has sent a heartbeat.
+        /// Least timeout without any byte, on a stream that has sent two heartbeats in a row. It is longer for slow
+        /// heartbeats: four times their largest gap.
         pub heartbeat_idle: String = "90s".into(),
         /// Timeout while only heartbeats arrive.
         pub progress: String = "240s".into(),
@@ -34,7 +35,8 @@ section! {
         pub compaction: String = "900s".into(),
         /// Timeout for the whole exchange.
         pub total: String = "3600s".into(),
-        /// Time that a stream is held back before its first event, if a retry is still possible. `0s` turns it off.
+        /// Time that a stream is held back before its first event, so that an early error becomes a status or is
+        /// retried. Only with profiles. `0s` turns it off.
         pub gate: String = "10s".into(),
         /// Time that a request may wait for a profile in cooldown. `0s` turns waiting off.
         pub queue: String = "30s".into(),

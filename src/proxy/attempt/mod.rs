@@ -201,7 +201,7 @@ impl Attempts<'_> {
             Err(error) => Err(error),
         };
         let tried = match sent {
-            Ok(answer) => self.judge_answer(answer, log).await,
+            Ok(answer) => self.judge_answer(answer).await,
             Err(error) => AttemptResult::failed(error.verdict(), error),
         };
         AttemptResult {
@@ -290,8 +290,8 @@ impl Attempts<'_> {
 
     /// Judges an answer.
     ///
-    /// If another attempt is possible, an error's body is read first, and a stream is held until it has begun.
-    async fn judge_answer(&mut self, answer: ProviderAnswer, log: &ExchangeLog) -> AttemptResult {
+    /// With a profile, an error's body is read first, and a stream is held until it has begun.
+    async fn judge_answer(&mut self, answer: ProviderAnswer) -> AttemptResult {
         let idle_timeout = self.path.settings.timeouts.idle;
         let binding = self.outgoing.body.context.credential_binding;
         let mut answer = answer;
@@ -314,8 +314,10 @@ impl Attempts<'_> {
             status: answer.status().as_u16(),
             error: &error_info,
         });
-        // Some providers report errors after a head with status 200. Only before the first event can they be retried.
-        if verdict.class == Class::Success && self.may_hold_answer(log) {
+        // A portal or a wrong URL answers too, but no model does: nothing may count as its success.
+        verdict = answer.foreign_verdict().unwrap_or(verdict);
+        // Some providers report errors after a head with status 200. Before the first event they become a status.
+        if verdict.class == Class::Success && binding != CredentialBinding::Passthrough {
             let held = answer.hold_until_begun(self.path.settings.timeouts.gate).await;
             let stream_error;
             (answer, stream_error) = match held {
@@ -344,25 +346,6 @@ impl Attempts<'_> {
             hints,
             result: Ok(answer),
         }
-    }
-
-    /// Returns `true` if another attempt is still possible, so that the answer is worth holding.
-    fn may_hold_answer(&self, log: &ExchangeLog) -> bool {
-        if self.outgoing.body.context.credential_binding != CredentialBinding::Unbound
-            || log.event.sends >= retry::SENDS_MAX
-        {
-            return false;
-        }
-        let at = self.retry_context(log);
-        // No class allows more retries than `Overloaded`: without one for it there is none for any error.
-        let again = !at.client_retries && !at.breaker_open && at.retries_on_key < Class::Overloaded.max_retries();
-        // More than one: the present profile counts too.
-        again
-            || self.path.profiles.count_ready(
-                self.upstream_name(),
-                &profile_choice::query(self, false),
-                clock::std_now(),
-            ) > 1
     }
 
     /// Prepares the next attempt. `None` if this result is the client's.
@@ -418,7 +401,10 @@ impl Attempts<'_> {
         if tried.verdict.class == Class::Success {
             success::settle_success(self, log);
         } else {
-            log.report_verdict(tried.verdict, &tried.hints);
+            // The text of an unread error may name another class. It is reported when it was relayed.
+            if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {
+                log.report_verdict(tried.verdict, &tried.hints);
+            }
             if tried.result.is_ok() {
                 // The body of the error may still end well: the head decides the verdict on the exchange.
                 log.head_verdict = Some(tried.verdict);

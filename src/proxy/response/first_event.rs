@@ -1,4 +1,4 @@
-//! The wait for the first event: holds a stream until its answer begins, while another attempt is possible.
+//! The wait for the first event: holds the stream of a profile until its answer begins.
 //!
 //! A stream that begins with an error becomes an answer with that error's status.
 

@@ -1,5 +1,6 @@
 //! The response side: reads errors, holds streams that may be retried, and relays head and body to the client.
 
+mod body_evidence;
 mod coalesce;
 mod first_event;
 mod held_end;
@@ -12,6 +13,7 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
 pub use relay::{AnswerBody, RelayError};
@@ -19,7 +21,7 @@ pub use relay::{AnswerBody, RelayError};
 use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
     clock::DeadlineTimer,
-    policy::{Class, LimitHints, ProviderErrorInfo, Verdict, stream_timeouts::StreamTimeouts},
+    policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
@@ -27,6 +29,7 @@ use crate::{
         watch::{Framing, Watcher},
     },
 };
+use body_evidence::{BodyEvidence, BodyOpening, UnreadError};
 use coalesce::CoalescedBody;
 use first_event::{FirstEvent, await_first_event};
 use relay::{Relay, RelayState};
@@ -36,10 +39,13 @@ use relay::{Relay, RelayState};
 pub(super) struct ProviderAnswer {
     response: Response<ProviderBody>,
     format: Option<Format>,
+    /// `true` if a model answers the request.
+    asks_model: bool,
     /// The provider's kind.
     kind: provider::ProviderKind,
     /// Its timeouts, which run since the head arrived.
-    timeouts: StreamTimeouts,
+    /// Boxed, because the future of every exchange has room for several answers.
+    timeouts: Box<StreamTimeouts>,
 }
 
 #[derive(Debug)]
@@ -56,8 +62,9 @@ impl ProviderAnswer {
         Self {
             response: response.map(|body| ProviderBody::Streamed(Bytes::new(), body)),
             format: route.wire.map(|wire| wire.format),
+            asks_model: route.asks_model,
             kind: route.upstream.kind,
-            timeouts,
+            timeouts: Box::new(timeouts),
         }
     }
 
@@ -94,15 +101,48 @@ impl ProviderAnswer {
             ProviderBody::Whole(body) => ProviderErrorInfo::parse_body(body),
             ProviderBody::Streamed(..) => ProviderErrorInfo::default(),
         };
-        // Amazon sends the type in a header: `ThrottlingException:http://…`.
-        let kind = self
-            .headers()
-            .get("x-amzn-errortype")
-            .and_then(|kind| kind.to_str().ok());
-        if let Some(kind) = kind.and_then(|kind| kind.split(':').next()) {
+        if let Some(kind) = amazon_error_type(self.headers()) {
             kind.clone_into(&mut error_info.kind);
         }
         error_info
+    }
+
+    /// Judges an answer with a status of success by its head. `None` if a model may have given it.
+    pub(super) fn foreign_verdict(&self) -> Option<Verdict> {
+        if !self.asks_model || self.status().as_u16() >= 400 {
+            return None;
+        }
+        let is_redirect = self.status().is_redirection();
+        let is_empty = match self.response.body() {
+            ProviderBody::Streamed(read, body) => read.is_empty() && body.size_hint().exact() == Some(0),
+            ProviderBody::Whole(body) => body.is_empty(),
+        };
+        // Answers without a known format may be anything but the page of a portal or of a wrong URL.
+        let is_foreign = is_redirect || is_page(self.headers()) || (is_empty && self.format.is_some());
+        is_foreign.then(|| classify(Observation::NoAnswer { is_redirect }))
+    }
+
+    /// Returns `true` for an error whose body can be judged only when it has been relayed.
+    pub(super) fn is_unread_error(&self) -> bool {
+        let is_unread = matches!(self.response.body(), ProviderBody::Streamed(read, _) if read.is_empty());
+        is_unread && self.status().as_u16() >= 400 && is_plain_text(&self.response)
+    }
+
+    /// Returns the collector of the evidence that the body has and the head lacks.
+    fn body_evidence(&self) -> BodyEvidence {
+        let headers = self.headers();
+        if self.is_unread_error() {
+            let kind = amazon_error_type(headers).map(ToOwned::to_owned);
+            return BodyEvidence::Error(UnreadError::new(self.status().as_u16(), kind));
+        }
+        // Amazon's events are binary.
+        let is_binary = essence(headers).eq_ignore_ascii_case(b"application/vnd.amazon.eventstream");
+        let is_judged = self.asks_model && self.format.is_some() && self.status().is_success();
+        if is_judged && !is_binary && !is_compressed(headers) {
+            BodyEvidence::Opening(BodyOpening::default())
+        } else {
+            BodyEvidence::Unneeded
+        }
     }
 
     /// Reads the body of an answer that may refuse the history. `limit` is the timeout between two frames.
@@ -230,6 +270,7 @@ impl ProviderAnswer {
 
     /// Turns the answer into the client's: the head with the proxy's headers, and the body frame by frame.
     pub(super) fn relay_to_client(self, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+        let evidence = self.body_evidence();
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
         if self.format.is_some() && compressed {
@@ -265,6 +306,7 @@ impl ProviderAnswer {
                 state: RelayState::Relaying(CoalescedBody::new(body, head.extensions.remove::<ReadIdle>())),
                 prefix,
                 log,
+                evidence,
                 is_stream: stream,
                 shape: open.then_some(shape),
                 watcher,
@@ -288,6 +330,22 @@ fn is_compressed(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_ENCODING)
         .is_some_and(|coding| coding.as_bytes() != b"identity")
+}
+
+/// Returns the error type that Amazon sends in a header: `ThrottlingException:http://…`.
+fn amazon_error_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get("x-amzn-errortype")?.to_str().ok()?.split(':').next()
+}
+
+/// Returns the content type without its parameters; empty if there is none.
+fn essence(headers: &HeaderMap) -> &[u8] {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+}
+
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = essence(headers);
+    kind.eq_ignore_ascii_case(b"text/html") || kind.eq_ignore_ascii_case(b"application/xhtml+xml")
 }
 
 fn body_framing(headers: &HeaderMap) -> Option<Framing> {

@@ -14,12 +14,12 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::{coalesce::CoalescedBody, held_end::HeldEnd};
+use super::{body_evidence::BodyEvidence, coalesce::CoalescedBody, held_end::HeldEnd};
 use crate::{
     clock::{self, DeadlineTimer},
     ledger_api::LedgerBody,
     policy::{
-        Class, LimitHints, Observation, ProviderErrorInfo, Verdict, VerdictScope, classify,
+        Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify,
         stream_timeouts::{RunningTool, StreamTimeouts},
     },
     provider::ProviderKind,
@@ -149,6 +149,7 @@ pub(super) struct Relay {
     /// Bytes of the body that were already read.
     pub(super) prefix: Bytes,
     pub(super) log: ExchangeLog,
+    pub(super) evidence: BodyEvidence,
     /// `true` if the answer is a stream of events.
     pub(super) is_stream: bool,
     /// The shape of an error event. `None` if no such event may be added.
@@ -157,7 +158,7 @@ pub(super) struct Relay {
     /// The provider's kind.
     pub(super) kind: ProviderKind,
     // Runs only while the proxy waits for the provider, not while the client is slow to read.
-    pub(super) timeouts: StreamTimeouts,
+    pub(super) timeouts: Box<StreamTimeouts>,
     pub(super) timer: DeadlineTimer,
     /// The end of an answer whose calls are being recorded.
     pub(super) held: Option<HeldEnd>,
@@ -264,6 +265,7 @@ impl Relay {
         }
         if let Some(data) = frame.data_ref() {
             self.log.record_bytes_out(data.len());
+            self.evidence.push(data);
             if self.is_stream {
                 self.log.record_chunk();
             }
@@ -352,16 +354,14 @@ impl Relay {
                 kind: self.kind,
                 error: &said,
             });
-            return match verdict.scope {
-                // After output the text cannot be compared with the request any more, so it may be an echo.
-                VerdictScope::Text => verdict.with_scope(VerdictScope::Exchange),
-                _ => verdict,
-            };
+            return verdict.after_output();
         }
-        classify(Observation::BodyEnded {
+        let ended = classify(Observation::BodyEnded {
             is_complete: self.may_end(),
             is_broken: broken,
-        })
+        });
+        let foreign = self.evidence.foreign_verdict();
+        foreign.filter(|_| ended.class == Class::Success).unwrap_or(ended)
     }
 
     /// Handles the end of the provider's body.
@@ -404,6 +404,8 @@ impl Relay {
     /// Ends the log with the watcher's facts. Only the first end counts.
     fn end_log(&mut self, verdict: Verdict) {
         self.record_summary();
+        // The head's verdict knew the status only.
+        self.log.head_verdict = self.evidence.error_verdict(self.kind).or(self.log.head_verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
         let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::unix_time());
         let hints = self.stream_error().map_or_else(LimitHints::default, read);

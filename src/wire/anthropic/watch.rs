@@ -94,6 +94,8 @@ impl AnthropicEventReader {
                 facts.terminal = true;
             }
             b"error" => (facts.error, facts.terminal) = (Some(top.error.to_answer_error()), true),
+            // Some servers name no type.
+            b"" if top.error.is_error() => (facts.error, facts.terminal) = (Some(top.error.to_answer_error()), true),
             _ => {}
         }
         facts.has_output |= kind.starts_with(b"content_block_") || kind == b"message_delta" || facts.stop.is_some();

@@ -39,8 +39,10 @@ const END_OTHER: &str = "other";
 pub struct Facts {
     /// Number of events, without heartbeats.
     pub events: u64,
-    /// Number of events and comments that only show that the provider is alive, or that the request waits.
+    /// Number of events and comments that only show that the provider is alive.
     pub heartbeats: u64,
+    /// Number of heartbeats since the last event.
+    pub heartbeats_in_row: u64,
     /// Number of events that were read only up to [`EVENT_BYTES_MAX`](crate::wire::watch::EVENT_BYTES_MAX).
     pub truncated: u64,
     /// Tool calls that the client has to answer.
@@ -80,6 +82,8 @@ pub(crate) enum EventActivity {
     Progress,
     /// Sign of life only.
     Heartbeat,
+    /// The state of a request that has no output so far. Sent once and not regularly, so it is no sign of life either.
+    Status,
 }
 
 impl Facts {
@@ -100,11 +104,17 @@ impl Facts {
 
     /// Counts one event.
     pub(super) fn count_event(&mut self, seen: EventActivity, truncated: bool) {
-        let count = match seen {
-            EventActivity::Progress => &mut self.events,
-            EventActivity::Heartbeat => &mut self.heartbeats,
-        };
-        *count = count.saturating_add(1);
+        match seen {
+            EventActivity::Progress => {
+                self.events = self.events.saturating_add(1);
+                self.heartbeats_in_row = 0;
+            }
+            EventActivity::Heartbeat => {
+                self.heartbeats = self.heartbeats.saturating_add(1);
+                self.heartbeats_in_row = self.heartbeats_in_row.saturating_add(1);
+            }
+            EventActivity::Status => {}
+        }
         self.truncated = self.truncated.saturating_add(u64::from(truncated));
         if truncated {
             // The part that was not read may belong to a carried value.

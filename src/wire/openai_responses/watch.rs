@@ -110,9 +110,10 @@ impl ResponsesEvent<'_> {
         match kind {
             b"response.queued" => {
                 facts.queued = true;
-                return EventActivity::Heartbeat;
+                return EventActivity::Status;
             }
-            b"keepalive" | b"response.in_progress" => return EventActivity::Heartbeat,
+            b"response.in_progress" => return EventActivity::Status,
+            b"keepalive" => return EventActivity::Heartbeat,
             b"response.output_item.added" => self.item.note_added(self.index, facts),
             b"response.output_item.done" => {
                 self.item.note_done(self.index, facts);
@@ -128,6 +129,11 @@ impl ResponsesEvent<'_> {
                 }
             }
             b"error" => (facts.error, facts.terminal) = (Some(self.error.to_answer_error()), true),
+            // Some servers name no type, and a failed response has its error beside its other members.
+            b"" if self.error.is_error() => {
+                self.response.note_response(facts);
+                (facts.error, facts.terminal) = (Some(self.error.to_answer_error()), true);
+            }
             // Without a type this is a whole response.
             b"" => self.response.note_response(facts),
             _ if kind.starts_with(REASONING_START) && kind.ends_with(b".delta") => facts.reasoning = OutputPhase::Open,

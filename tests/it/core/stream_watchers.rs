@@ -300,6 +300,7 @@ fn skipped_events_contain_no_facts() {
         let (facts, _) = watch(story.format, story.framing, [stream]);
         let slow = Facts {
             heartbeats: facts.heartbeats,
+            heartbeats_in_row: facts.heartbeats_in_row,
             ..read_slowly(story.format, stream)
         };
         assert_eq!(facts, slow, "{}", story.file.display());
@@ -348,6 +349,7 @@ fn mangled_streams_give_the_same_facts_for_every_chunking() {
             let (facts, _) = wanted;
             let slow = Facts {
                 heartbeats: facts.heartbeats,
+                heartbeats_in_row: facts.heartbeats_in_row,
                 ..read_slowly(story.format, &bytes)
             };
             assert_eq!(facts, slow, "SEED={seed} {}", story.file.display());

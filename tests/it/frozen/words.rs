@@ -20,7 +20,7 @@ use crate::frozen::{
 };
 
 /// Every class of an attempt.
-pub(crate) const CLASSES: [Class; 34] = [
+pub(crate) const CLASSES: [Class; 35] = [
     Class::Success,
     Class::Auth,
     Class::Billing,
@@ -43,6 +43,7 @@ pub(crate) const CLASSES: [Class; 34] = [
     Class::Interrupted,
     Class::Headless,
     Class::Malformed,
+    Class::NotAnAnswer,
     Class::Parked { queued: true },
     Class::Stalled,
     Class::ServerTool,

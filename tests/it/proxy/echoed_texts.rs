@@ -168,6 +168,9 @@ fn account_texts() -> Vec<String> {
         .collect()
 }
 
+/// Returns an error with this message.
+type ErrorBody = fn(&str) -> String;
+
 /// Providers put a client's key names first, so that their message begins with the client's text.
 #[tokio::test(start_paused = true)]
 async fn no_text_of_a_client_changes_a_profile_in_any_format() {
@@ -175,7 +178,7 @@ async fn no_text_of_a_client_changes_a_profile_in_any_format() {
         serde_json::json!({"object": "error", "message": text, "type": "invalid_request_error", "code": "1"})
             .to_string()
     };
-    let apis: [(&str, fn(&str) -> String); 4] = [
+    let apis: [(&str, ErrorBody); 4] = [
         (MESSAGES, anthropics),
         (CHAT, openais),
         (RESPONSES, openais),
@@ -183,7 +186,7 @@ async fn no_text_of_a_client_changes_a_profile_in_any_format() {
     ];
     let apis = apis
         .into_iter()
-        .chain([("/mistral/v1/chat/completions", mistral as fn(&str) -> String)]);
+        .chain([("/mistral/v1/chat/completions", mistral as ErrorBody)]);
     let mut tried = 0;
     for (path, shape) in apis {
         for text in account_texts() {

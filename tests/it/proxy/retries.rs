@@ -368,7 +368,7 @@ async fn with_a_clients_own_key_only_unsent_requests_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_held_only_while_another_attempt_is_possible() {
+async fn every_stream_of_a_profile_is_held_until_it_begins() {
     let streamed = body(0).replace("{\"model\"", "{\"stream\":true,\"model\"");
     let retry: &[(&str, &str)] = &[("x-stainless-retry-count", "1")];
     let held = streamed.replace("{\"stream\"", "{\"container\":\"c_1\",\"stream\"");
@@ -376,9 +376,10 @@ async fn an_answer_is_held_only_while_another_attempt_is_possible() {
         (vec![], &[][..], &streamed, 5, 0),
         (strangers("a"), &[][..], &streamed, 5, 5),
         (strangers("a"), &[][..], &streamed, 60, 10),
-        (strangers("a"), retry, &streamed, 5, 0),
+        // No other attempt is possible, but an early error still becomes a status.
+        (strangers("a"), retry, &streamed, 5, 5),
         (strangers("ab"), retry, &streamed, 5, 5),
-        (strangers("ab"), &[][..], &held, 5, 0),
+        (strangers("ab"), &[][..], &held, 5, 5),
     ] {
         let world = world(&profiles);
         let words = anthropic::text_start(0) + &anthropic::stop(0) + &anthropic::end("end_turn");

@@ -103,12 +103,12 @@ async fn heartbeats_reset_the_socket_timeout_but_not_the_answer_timeout() {
             "a first sign of life that comes late is not what ends it",
             &[vec![say(start()), wait(150)], alive(&ping())],
             Parked,
-            // After 160 s, the socket may be silent for another 90 s.
-            250,
+            // After the second at 170 s, the socket may be silent for another 90 s.
+            260,
         ),
         silent(
             "a first sign of life that comes soon changes nothing",
-            &[vec![wait(100)], alive(&comment())],
+            &[vec![wait(90)], alive(&comment())],
             Parked,
             120,
         ),
@@ -199,6 +199,142 @@ async fn each_state_has_its_own_timeout() {
             &[thought(), vec![say(server_tool(1, "s"))], alive(&ping())],
             Tool,
             900,
+        ),
+    ])
+    .await;
+}
+
+/// One sign of life is no rhythm: two in a row tell how long the next may take.
+#[tokio::test(start_paused = true)]
+#[expect(clippy::too_many_lines, reason = "a table")]
+async fn the_timeout_between_heartbeats_needs_two_and_follows_their_gap() {
+    let search = || vec![say(start()), say(server_tool(0, "s"))];
+    let pings = |gaps: &[u64]| -> Vec<Step> { gaps.iter().flat_map(|gap| [wait(*gap), say(ping())]).collect() };
+    let dead = || vec![Step::Hang];
+    let of_responses = |name, parts: &[Vec<Step>], kind: Kind, second: u64| {
+        let code = match kind {
+            Parked | Hurried => "parked",
+            Stalled => "answer_stalled",
+            Tool => "server_tool",
+            Compaction => "compaction",
+        };
+        let mut row = silent(name, parts, kind, second).ask(Ask::of("/openai/v1/responses"));
+        let answer: &str = format!("200 cut {code} n1 @{second}").leak();
+        row.want.iter_mut().for_each(|want| want[0] = answer);
+        row
+    };
+    let opened = || vec![say(responses::start()), say(responses::in_progress())];
+    let code = "\"id\":\"ci_1\",\"type\":\"code_interpreter_call\",\"status\":\"in_progress\"";
+    let code = format!(
+        "event: response.output_item.added\ndata: {{\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{{{code}}}}}\n\n"
+    );
+    play(vec![
+        silent(
+            "one early ping, then a tool",
+            &[vec![say(ping())], search(), dead()],
+            Tool,
+            900,
+        ),
+        silent(
+            "one ping behind the tool",
+            &[search(), vec![say(ping())], dead()],
+            Tool,
+            900,
+        ),
+        silent(
+            "one early ping, then reasoning",
+            &[vec![say(start()), say(ping()), say(reasoning_start(0))], dead()],
+            Stalled,
+            600,
+        ),
+        silent(
+            "one early ping, and a long prompt",
+            &[vec![say(start()), say(ping())], dead()],
+            Parked,
+            600,
+        ),
+        silent(
+            "two pings at one time are one",
+            &[search(), pings(&[0, 0]), dead()],
+            Tool,
+            900,
+        ),
+        silent(
+            "two pings with a word between them",
+            &[search(), pings(&[10]), vec![say(text_start(1))], pings(&[10]), dead()],
+            Tool,
+            910,
+        ),
+        silent("two pings soon", &[search(), pings(&[10, 10]), dead()], Stalled, 110),
+        silent(
+            "two pings a minute apart",
+            &[search(), pings(&[60, 60]), dead()],
+            Stalled,
+            360,
+        ),
+        silent(
+            "the largest gap counts",
+            &[search(), pings(&[10, 10, 50, 10]), dead()],
+            Stalled,
+            280,
+        ),
+        silent(
+            "a gap that grows",
+            &[search(), pings(&[30, 30, 100, 300]), dead()],
+            Tool,
+            900,
+        ),
+        silent(
+            "no longer than the state itself",
+            &[vec![say(start()), say(text_start(0))], pings(&[0, 70]), dead()],
+            Stalled,
+            240,
+        ),
+        of_responses("Responses: a prompt", &[opened(), dead()], Parked, 600),
+        of_responses(
+            "Responses: queued",
+            &[vec![say(responses::queued())], dead()],
+            Parked,
+            600,
+        ),
+        of_responses(
+            "Responses: states are no signs of life, however often",
+            &[
+                opened(),
+                vec![
+                    wait(10),
+                    say(responses::in_progress()),
+                    wait(10),
+                    say(responses::queued()),
+                ],
+                dead(),
+            ],
+            Parked,
+            600,
+        ),
+        of_responses(
+            "Responses: reasoning",
+            &[opened(), vec![say(responses::reasoning_start(0))], dead()],
+            Stalled,
+            600,
+        ),
+        of_responses(
+            "Responses: a search",
+            &[opened(), vec![say(responses::server_tool(0, "ws_1"))], dead()],
+            Tool,
+            900,
+        ),
+        of_responses("Responses: code", &[opened(), vec![say(code)], dead()], Tool, 900),
+        of_responses(
+            "Responses: signs of life, then a dead socket",
+            &[
+                opened(),
+                vec![say(responses::server_tool(0, "ws_1"))],
+                vec![wait(30), say(responses::ping()), wait(30), say(responses::ping())],
+                dead(),
+            ],
+            Stalled,
+            180,
         ),
     ])
     .await;
@@ -428,10 +564,10 @@ async fn without_heartbeats_the_state_timeout_replaces_the_socket_timeout() {
             ["200 cut server_tool n1 @900", "tool"],
         ),
         row(
-            "Responses: a tool and a sign of life",
+            "Responses: a tool and one sign of life",
             RESPONSES,
             vec![responses::server_tool(0, "ws_1"), responses::ping()],
-            ["200 cut answer_stalled n1 @90", ""],
+            ["200 cut server_tool n1 @900", "tool"],
         ),
         row(
             "Responses: compaction",
@@ -639,7 +775,7 @@ async fn an_exchange_ends_after_an_hour_in_any_state() {
     .await;
 }
 
-/// R15: the gate holds while another attempt is possible, for ten seconds at most.
+/// R15: the gate holds every stream with a profile, for ten seconds at most.
 #[tokio::test(start_paused = true)]
 async fn the_gate_opens_with_the_first_event_or_after_ten_seconds() {
     let late = |seconds| {
@@ -671,7 +807,7 @@ async fn the_gate_opens_with_the_first_event_or_after_ten_seconds() {
             "what was held is whole"
         );
     }
-    // A body that names provider-side state is never resent, so its answer is not held.
+    // A body that names provider-side state is never resent, and its answer is held for the status of an early error.
     let world = profiled(|_| ());
     world.script(vec![
         sse(),
@@ -683,5 +819,5 @@ async fn the_gate_opens_with_the_first_event_or_after_ten_seconds() {
     ]);
     let held = "{\"model\":\"m\",\"stream\":true,\"input\":\"go\",\"previous_response_id\":\"resp_0\"}";
     let answer = world.ask(Ask::of("/openai/v1/responses").body(held).bytes()).await;
-    crate::support::still::assert_at(answer.head_at, secs(0));
+    crate::support::still::assert_at(answer.head_at, secs(4));
 }

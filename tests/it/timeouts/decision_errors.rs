@@ -134,8 +134,8 @@ async fn a_status_about_the_key_rotates_and_cools_down_the_key() {
         .ask(Ask::of("/openai/v1/responses"))
         .own(passes(
             "429 insufficient_quota n1 @0",
-            "provider headers rate_limit",
-            "rate_limit=1",
+            "provider headers quota",
+            "quota=1",
             "works",
         )),
         Row::new(
@@ -156,8 +156,8 @@ async fn a_status_about_the_key_rotates_and_cools_down_the_key() {
         .ask(Ask::of("/openai/v1/responses"))
         .own(passes(
             "429 usage_limit_reached n1 @0",
-            "provider headers rate_limit",
-            "rate_limit=1",
+            "provider headers quota",
+            "quota=1",
             "works",
         )),
         Row::new(
@@ -492,19 +492,64 @@ async fn an_error_before_the_answer_begins_is_treated_as_a_status() {
         )
         .own(own("overloaded_error", "overloaded", "+1")),
         Row::new(
-            // R15: no attempt could follow the third one, so its answer is not held.
+            // R15: no attempt can follow the third one, and its error still becomes a status.
             "8: overloaded, to the end",
             (0..3).map(|_| opens(&start(), error_of("overloaded_error"))),
             [
-                "200 passed overloaded_error n3 ~10.5",
+                "529 overloaded_error n3 ~10.5",
                 "A@0 A~3.5 A~7.5",
-                "provider body overloaded",
+                "provider headers overloaded",
                 "overloaded=3",
                 "-",
                 "+1",
             ],
         )
         .own(own("overloaded_error", "overloaded", "+1")),
+        Row::new(
+            "8: every key",
+            (0..3).map(|_| opens(&start(), error_of("authentication_error"))),
+            [
+                "401 authentication_error n3 @9",
+                "A@0 B@3 C@6",
+                "provider headers auth",
+                "auth=3 rotated:auth=2",
+                "A:auth 30, B:auth 30, C:auth 30",
+                "works",
+            ],
+        )
+        .own(own("authentication_error", "auth", "works")),
+        Row::new(
+            "8: overloaded, and the client retries by itself",
+            [opens(&start(), error_of("overloaded_error")), whole()],
+            [
+                "529 overloaded_error n1 @3",
+                "A@0",
+                "provider headers overloaded",
+                "overloaded=1",
+                "-",
+                "+1",
+            ],
+        )
+        .settings(|builder| builder.profiles.values_mut().for_each(|profiles| profiles.truncate(1)))
+        .ask(Ask::messages().field("x-stainless-retry-count", "1"))
+        .own(own("overloaded_error", "overloaded", "+1")),
+        Row::new(
+            "8: bound to its provider",
+            [
+                opens(&responses::start(), responses::failed("server_is_overloaded")),
+                response(),
+            ],
+            [
+                "503 server_is_overloaded n1 @3",
+                "A@0",
+                "provider headers overloaded",
+                "overloaded=1",
+                "-",
+                "+1",
+            ],
+        )
+        .ask(codex().body("{\"model\":\"m\",\"stream\":true,\"input\":\"go\",\"previous_response_id\":\"resp_0\"}"))
+        .own(own("server_is_overloaded", "overloaded", "+1")),
         Row::new(
             "8: the request",
             [opens(&start(), error_of("invalid_request_error")), whole()],

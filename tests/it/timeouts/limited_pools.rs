@@ -152,9 +152,10 @@ impl Figures {
             homes,
             ..
         } = self;
+        let share = refused_sends * 100 / (*sends).max(1);
         println!(
-            "{name:44} answers {answers:5}  429 to clients {refused_clients:5}  sends {sends:5}  429 from the provider {refused_sends:4} ({:4.1} %)  p50/p90/p99 {:.2}/{:.2}/{:.2} s  homes {homes:?}",
-            100.0 * *refused_sends as f64 / (*sends).max(1) as f64,
+            "{name:44} answers {answers:5}  429 to clients {refused_clients:5}  sends {sends:5}  429 from the provider {refused_sends:4} ({:3} %)  p50/p90/p99 {:.2}/{:.2}/{:.2} s  homes {homes:?}",
+            share,
             at(50),
             at(90),
             at(99),

@@ -480,10 +480,10 @@ async fn a_key_in_cooldown_is_not_probed_while_another_is_ready() {
     let world = world(&strangers("abc"));
     does(&world, &[("a", json(402, UNPAID)), ("b", json(429, LIMITED))]);
     assert_eq!(reached(&world, ask("s1", 0)).await, ("abc".into(), 200));
-    for number in 1..40 {
-        world.until(secs(number * 10)).await;
+    for number in 1..40_usize {
+        world.until(secs(10) * u32::try_from(number).unwrap()).await;
         // The cooldown of a limit ends after 30 s, and its key is tried again then.
-        let (seen, status) = reached(&world, ask("s1", number as usize)).await;
+        let (seen, status) = reached(&world, ask("s1", number)).await;
         assert_eq!((seen.contains('a'), status), (false, 200), "{number}");
     }
 }
@@ -494,9 +494,9 @@ async fn many_requests_probe_a_key_once_in_thirty_seconds() {
     does(&world, &[("a", json(402, UNPAID)), ("b", json(402, UNPAID))]);
     reached(&world, ask("s0", 0)).await;
     let before = world.requests().len();
-    for number in 1..=300 {
-        world.until(secs(number)).await;
-        reached(&world, ask(&format!("s{number}"), number as usize)).await;
+    for number in 1..=300_usize {
+        world.until(secs(1) * u32::try_from(number).unwrap()).await;
+        reached(&world, ask(&format!("s{number}"), number)).await;
     }
     let probes = world.requests().len() - before;
     assert!((14..=20).contains(&probes), "{probes}");

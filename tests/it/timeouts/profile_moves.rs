@@ -182,7 +182,9 @@ async fn requests_without_a_conversation_are_spread_by_weight() {
 /// Returns one profile that serves two requests at once, or two of them.
 fn narrow(labels: &str) -> Vec<Profile> {
     let mut profiles = strangers(labels);
-    profiles.iter_mut().for_each(|profile| profile.max_concurrent = Some(2));
+    for profile in &mut profiles {
+        profile.max_concurrent = Some(2);
+    }
     profiles
 }
 

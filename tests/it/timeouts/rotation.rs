@@ -142,6 +142,7 @@ fn only_credential_classes_change_a_profile() {
         Class::Interrupted,
         Class::Headless,
         Class::Malformed,
+        Class::NotAnAnswer,
         Class::Parked { queued: true },
         Class::Parked { queued: false },
         Class::Stalled,

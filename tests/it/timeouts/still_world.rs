@@ -67,7 +67,7 @@ fn of_responses() {
     let row = |events: &[String]| row(Format::OpenAiResponses, events);
     assert_eq!(
         row(&[queued(), ping(), in_progress(), comment()]),
-        (0, 4, 0, 0, Unseen, Unseen, false)
+        (0, 2, 0, 0, Unseen, Unseen, false)
     );
     assert_eq!(
         row(&[start(), text_start(0), text(0, "a")]),

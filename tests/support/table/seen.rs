@@ -86,6 +86,8 @@ fn code(error: &Value) -> String {
     let error = if failed["error"].is_object() { failed } else { error };
     let inner = &error["error"];
     let named = match (error["type"] == "error", inner.is_object()) {
+        // Responses has the code at the top level too.
+        (true, true) if error["code"].is_string() => &error["code"],
         (true, true) => &inner["type"],
         (true, false) => &error["code"],
         (false, _) => ["status", "code", "type"]
