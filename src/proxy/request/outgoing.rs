@@ -271,7 +271,8 @@ fn decode_escapes(text: &[u8]) -> Cow<'_, [u8]> {
         let (escape, behind) = escape.split_at(escape.len().min(PREFIX.len() + 2));
         let digits = escape
             .get(PREFIX.len()..)
-            .and_then(|digits| str::from_utf8(digits).ok());
+            .and_then(|digits| str::from_utf8(digits).ok())
+            .filter(|digits| digits.len() == 2);
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(letter) => plain.push(letter),
             None => plain.extend_from_slice(escape),
