@@ -165,7 +165,7 @@ export function lanes(random, many, hostile) {
 
 /** Profiles and breakers, as of `now`. */
 export function profiles(now, cleared, hostile) {
-  const rest = (reason, seconds, more = {}) => ({ reason, model: null, disables: false, shared: false, since: iso(now - 60_000), until: seconds === null ? null : iso(now + seconds * 1000), seconds_left: seconds, ...more });
+  const rest = (reason, seconds, more = {}) => ({ reason, model: null, disables: false, shared: false, evidence: { status: reason === "billing" ? 402 : 429, statement: reason === "billing" ? "billing_error" : "rate_limit_error", path: "/v1/messages" }, since: iso(now - 60_000), until: seconds === null ? null : iso(now + seconds * 1000), seconds_left: seconds, ...more });
   const all = [
     { upstream: "anthropic", profile: "work", state: "ready", organisation: "org-7f2a", credential: null, rests: [] },
     { upstream: "anthropic", profile: hostile ? HOSTILE : "team", state: "cooling", organisation: "org-7f2a", credential: null, rests: [rest("rate_limit", 300 - (Math.floor(now / 1000) % 240), { model: "claude-sonnet-4-5" })] },
