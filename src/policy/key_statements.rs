@@ -54,6 +54,10 @@ pub const KEY_STATEMENTS: &[KeyStatement] = &[
     row(403, "AccessDeniedException", Class::Permission),
     row(403, "insufficient_permissions", Class::Permission),
     row(403, "model_not_found", Class::Permission),
+    // LiteLLM answers with 401.
+    row(401, "key_model_access_denied", Class::Permission),
+    row(401, "team_model_access_denied", Class::Permission),
+    row(401, "user_model_access_denied", Class::Permission),
     // A limit of hours or days.
     row(429, "insufficient_quota", Class::Quota),
     row(429, "usage_limit_reached", Class::Quota),
@@ -93,6 +97,9 @@ const REQUEST_TOO_LARGE: &[&str] = &[
     "can only afford",
 ];
 
+/// Phrases of Google's answer to a file of another key, or to none. The key may use every model (python-genai#1218).
+const FOREIGN_FILE: &[&str] = &["permission to access the file", "or it may not exist"];
+
 /// Judges a 401, 402, 403 or 429.
 pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
     let scoped = |class, scope| Verdict::from_class(class).with_scope(scope);
@@ -104,14 +111,15 @@ pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderE
         return Verdict::from_class(Class::Filtered);
     }
     // The key works, but not on this path: other paths have other scopes.
-    if matches!(status, 401 | 403) && lacks_scope(said) {
+    let is_of_path = lacks_scope(said) || said.contains_phrase(FOREIGN_FILE);
+    if matches!(status, 401 | 403) && is_of_path {
         return scoped(Class::Permission, VerdictScope::Exchange);
     }
     if matches!(status, 402 | 429) && said.contains_phrase(REQUEST_TOO_LARGE) {
         return Verdict::from_class(Class::TooLarge);
     }
     // OpenRouter and others repeat the status as a number, in place of a type.
-    let is_numbered = said.status_code == Some(status);
+    let is_numbered = said.status_code == Some(status) && (said.kind.is_empty() || is_google(kind));
     let named = KEY_STATEMENTS
         .iter()
         .find(|row| row.status == status && said.has_code(&[row.name]));

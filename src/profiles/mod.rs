@@ -18,14 +18,14 @@ use tokio::sync::{Notify, futures::Notified, watch};
 
 pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
-pub use profile_pool::ProfilePlace;
 use profile_pool::ProfilePool;
+pub use profile_pool::{ProfilePlace, ReservedSlot};
 
 use crate::{
     auth::{
         CredentialSources, Principal, Profile,
         rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection, Slot,
+            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
         },
     },
     policy::{
@@ -55,7 +55,7 @@ pub struct SelectedProfile {
     /// The place of the request; `None` unless it uses the profile now.
     pub place: Option<ProfilePlace>,
     /// The slot that the request waits for; `None` unless it waits.
-    pub slot: Option<(ProfileId, Slot)>,
+    pub slot: Option<ReservedSlot>,
 }
 
 /// One attempt, whose outcome is still unknown.
@@ -201,7 +201,8 @@ impl Profiles {
         let (selection, slot) = pool.select_sendable(ask, now);
         let mut place = None;
         if let Selection::Use { id, moved, .. } = selection {
-            place = Some(ProfilePlace::new(pool, id));
+            // Limits of models do not concern other requests.
+            place = (!ask.is_plain).then(|| ProfilePlace::new(pool, id));
             if let Some(moved) = moved {
                 let from = pool
                     .profiles
@@ -210,6 +211,7 @@ impl Profiles {
                 self.0.telemetry.record_rotation(upstream, from, moved.cause.label());
             }
         }
+        let slot = slot.map(|(id, slot)| ReservedSlot::new(pool, id, ask.model, slot));
         Some(SelectedProfile { selection, place, slot })
     }
 

@@ -13,6 +13,7 @@ use crate::{
         Profile,
         rotation::{AttemptReport, CredentialState, ProfileId, ProfileQuery, Rotation, Selection, Slot},
     },
+    clock,
     policy::Reason,
 };
 
@@ -56,6 +57,48 @@ impl ProfilePlace {
     }
 }
 
+/// A slot that a waiting request has reserved. It is given back if this is dropped unused.
+#[derive(Debug)]
+pub struct ReservedSlot {
+    pool: Arc<ProfilePool>,
+    id: ProfileId,
+    model: Option<String>,
+    slot: Slot,
+    is_used: bool,
+}
+
+impl ReservedSlot {
+    /// Wraps a slot that was taken.
+    pub(super) fn new(pool: &Arc<ProfilePool>, id: ProfileId, model: Option<&str>, slot: Slot) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            id,
+            model: model.map(ToOwned::to_owned),
+            slot,
+            is_used: false,
+        }
+    }
+
+    /// Returns the profile and the slot.
+    pub const fn slot(&self) -> (ProfileId, Slot) {
+        (self.id, self.slot)
+    }
+
+    /// Ends the reservation, because the request uses its slot, or reserves it again.
+    pub fn mark_used(&mut self) {
+        self.is_used = true;
+    }
+}
+
+impl Drop for ReservedSlot {
+    fn drop(&mut self) {
+        if !self.is_used {
+            let now = clock::std_now();
+            lock_shared(&self.pool.rotation).return_slot(self.id, self.model.as_deref(), self.slot, now);
+        }
+    }
+}
+
 impl Drop for ProfilePlace {
     fn drop(&mut self) {
         lock_shared(&self.pool.rotation).release_place(self.id);
@@ -78,7 +121,8 @@ impl ProfilePool {
         now: Instant,
     ) -> (Selection, Option<(ProfileId, Slot)>) {
         let mut rotation = lock_shared(&self.rotation);
-        loop {
+        // Once for each profile at most: one that has lost its credential is not selected again.
+        for _ in 0..self.profiles.len() {
             let selection = rotation.select_profile(ask, now);
             let used = match selection {
                 Selection::Use { id, .. } => self.credentials.get(id).map(|cell| (id, cell)),
@@ -88,28 +132,28 @@ impl ProfilePool {
                 let slot = rotation.commit_selection(ask, &selection, now);
                 return (selection, slot);
             };
-            // The process's clock stands still while the machine sleeps, so the rotation did not see the end. The
-            // profile is not selected again, so the loop ends.
+            // The process's clock stands still while the machine sleeps, so the rotation did not see the end.
             rotation.set_credential_state(id, CredentialState::Missing);
             cell.refused.notify_one();
         }
+        (rotation.select_profile(ask, now), None)
     }
 
     /// Records the outcome of an attempt, here and in the pool that is in use now.
     pub(super) fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
         let mut rotation = lock_shared(&self.rotation);
+        let before = rotation.early_ends();
         let rests = rotation.record_attempt(id, report, now);
+        let has_changed = rests.is_some() || rotation.early_ends() != before;
         // Found under the lock, so that a reload at this moment neither loses the report nor counts it twice.
         let successor = self.find_successor(id);
         drop(rotation);
-        if rests.is_some() {
+        if has_changed {
             self.changed.notify_waiters();
         }
         let Some((present, id)) = successor else { return rests };
         let rests = lock_shared(&present.rotation).record_attempt(id, report, now);
-        if rests.is_some() {
-            present.changed.notify_waiters();
-        }
+        present.changed.notify_waiters();
         rests
     }
 

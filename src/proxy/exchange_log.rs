@@ -368,6 +368,7 @@ impl ExchangeLog {
         self.is_ended = true;
         // At once: the client's next request may come before this log is dropped.
         self.place = None;
+        self.profile_place = None;
         // An attempt that was not judged before ends with its exchange.
         self.report_verdict(verdict, &LimitHints::default());
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);

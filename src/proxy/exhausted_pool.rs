@@ -86,6 +86,7 @@ impl ExhaustedPool {
         let reasons = &self.none.reasons;
         // A bound lane knows only the state of its own profile.
         !self.none.is_bound
+            && !self.none.is_busy
             && !reasons.is_empty()
             && reasons
                 .iter()

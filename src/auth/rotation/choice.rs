@@ -17,7 +17,7 @@ use crate::{auth::profile::allows_model, policy::Reason};
 /// Time that a lane waits for a slot of its own profile while another profile is ready.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time between two probes of a profile.
-const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time at which a profile can serve one request.
 #[derive(Clone, Debug)]
@@ -99,6 +99,7 @@ impl<'r> ProfileSelector<'r> {
         let reachable: Vec<ProfileId> = open.into_iter().filter(|id| !is_bound(*id)).collect();
         self.wait_for_any(&reachable)
             .or_else(|| self.probe_any(&reachable, left))
+            .or_else(|| self.try_empty(&reachable, left))
             // A bound lane gets an error with the cooldown of its own profile.
             .unwrap_or_else(|| Selection::NoneAvailable(self.none_available(&serving, best.is_some())))
     }
@@ -133,7 +134,12 @@ impl<'r> ProfileSelector<'r> {
             return none();
         }
         if self.rotation.is_busy(id) {
-            return self.wait_for(id, &self.availability(id)).unwrap_or_else(none);
+            let limit = self.wait_limit();
+            return if self.now < limit {
+                Selection::Wait { id, until: limit }
+            } else {
+                none()
+            };
         }
         Selection::Use {
             id,
@@ -176,7 +182,8 @@ impl<'r> ProfileSelector<'r> {
             let bound = self.query.bound;
             // Its results come back to the profile that made the calls, and its reasoning to the same organisation.
             let stays = bound.provider_state || bound.open_calls;
-            *id == own || (!stays && (!bound.reasoning || self.rotation.shares_quota(own, *id)))
+            let is_open = !self.query.tried.contains(id) && !self.shares_spent_quota(*id);
+            *id == own || (is_open && !stays && (!bound.reasoning || self.rotation.shares_quota(own, *id)))
         });
         let home = self.rank_first(allowed, None);
         let moved = ProfileChange {
@@ -213,6 +220,10 @@ impl<'r> ProfileSelector<'r> {
     /// Another profile may have become ready sooner. But a slot that is left is lost to all others.
     fn keep_slot(&self) -> Option<Selection> {
         let (id, slot) = self.query.wait.slot?;
+        // Its credential may have expired meanwhile.
+        if !self.serves_model(id) || self.query.tried.contains(&id) {
+            return None;
+        }
         let state = self.availability(id);
         let counts = self.rotation.pace_of(id, self.query.model)?.is_valid(slot);
         // A cooldown that has begun since may end later.
@@ -242,12 +253,16 @@ impl<'r> ProfileSelector<'r> {
         waiting.min_by_key(|(key, _)| *key).map(|(_, selection)| selection)
     }
 
+    /// Returns the latest end of this request's wait.
+    fn wait_limit(&self) -> Instant {
+        // Counted from its start: every refusal of others could otherwise lengthen it.
+        let limit = self.query.wait.since.unwrap_or(self.now) + self.rotation.wait_max;
+        self.query.wait.until.map_or(limit, |until| until.min(limit))
+    }
+
     /// Waits for one profile; `None` if that is too late for this request.
     fn wait_for(&self, id: ProfileId, state: &Availability) -> Option<Selection> {
-        let most = self.rotation.wait_max;
-        // Counted from its start: every refusal of others could otherwise lengthen it.
-        let limit = self.query.wait.since.unwrap_or(self.now) + most;
-        let limit = self.query.wait.until.map_or(limit, |until| until.min(limit));
+        let limit = self.wait_limit();
         if state.is_busy && state.at <= self.now {
             // The wait for a place has no end of its own.
             return (self.now < limit).then_some(Selection::Wait { id, until: limit });
@@ -260,13 +275,28 @@ impl<'r> ProfileSelector<'r> {
         let due = ids
             .iter()
             .copied()
-            .filter(|id| self.probe_time(*id).is_some_and(|at| at <= self.now));
+            .filter(|id| !self.rotation.is_busy(*id) && self.probe_time(*id).is_some_and(|at| at <= self.now));
         let id = due.min_by_key(|id| self.availability(*id).rests_until)?;
         let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));
         Some(Selection::Use {
             id,
             moved,
             is_probe: true,
+        })
+    }
+
+    /// Uses a profile whose quota a success has reported as empty: a report is no refusal.
+    fn try_empty(&self, ids: &[ProfileId], left: Option<ProfileId>) -> Option<Selection> {
+        let is_only_empty = |id: &ProfileId| {
+            let slot = self.slot_of(*id);
+            let is_free = slot.is_none_or(|slot| slot.at <= self.now) && !self.rotation.is_busy(*id);
+            is_free && self.blocking_cooldown(*id).is_none()
+        };
+        let id = self.rank_first(ids.iter().copied().filter(is_only_empty), left)?;
+        Some(Selection::Use {
+            id,
+            moved: left.filter(|from| *from != id).map(|from| self.change_from(from)),
+            is_probe: false,
         })
     }
 
@@ -407,15 +437,13 @@ impl<'r> ProfileSelector<'r> {
             .copied()
             .filter(|id| !bound || Some(*id) == own)
             .collect();
-        let mut reasons: Vec<Reason> = asked
-            .iter()
-            .filter_map(|id| self.blocking_cooldown(*id).map(|rest| rest.reason))
-            .collect();
+        // Without a cooldown, and with a free place, only the pace of the quota is in the way.
+        let reason = |id: &ProfileId| match self.blocking_cooldown(*id) {
+            Some(rest) => Some(rest.reason),
+            None => (!self.rotation.is_busy(*id)).then_some(Reason::RateLimit),
+        };
+        let mut reasons: Vec<Reason> = asked.iter().filter_map(reason).collect();
         let is_busy = asked.iter().any(|id| self.rotation.is_busy(*id));
-        // Without a cooldown only the pace of the quota is in the way.
-        if reasons.is_empty() && !is_busy && !asked.is_empty() {
-            reasons.push(Reason::RateLimit);
-        }
         reasons.sort_unstable();
         reasons.dedup();
         NoneAvailable {

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use choice::ProfileSelector;
+use choice::{PROBE_INTERVAL, ProfileSelector};
 use cooldowns::{CooldownScope, ProfileCooldowns, model_key};
 use pace::Pace;
 pub use pace::Slot;
@@ -78,6 +78,8 @@ pub struct Rotation {
     probes: Vec<Option<Instant>>,
     /// Requests of each profile that are under way.
     in_flight: Vec<u32>,
+    /// Cooldowns that a success has ended early.
+    early_ends: u64,
     /// The presence of each profile's credential.
     presence: Vec<CredentialPresence>,
     /// Longest cooldown that a lane waits out for its own profile.
@@ -145,6 +147,7 @@ impl Rotation {
             paces: vec![BTreeMap::new(); count],
             probes: vec![None; count],
             in_flight: vec![0; count],
+            early_ends: 0,
             wait_max: wait,
             may_leave_organisation,
         }
@@ -213,9 +216,15 @@ impl Rotation {
                 }
             }
             if was_limited && !self.has_limit(id, report.model, now) {
-                self.pace_mut(id, report.model, now)?.note_early_end(now);
+                self.early_ends = self.early_ends.wrapping_add(1);
+                if let Some(pace) = self.pace_mut(id, report.model, now) {
+                    pace.note_early_end(now);
+                }
             }
             return None;
+        }
+        if verdict.cooldown_reason().is_none() {
+            self.repeat_probe(id, report.began);
         }
         // Verdicts without a reason cost the profile nothing.
         let reason = verdict.cooldown_reason()?;
@@ -226,16 +235,40 @@ impl Rotation {
         let was_limited = self.has_limit(id, report.model, now);
         let began = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
         if reason == Reason::RateLimit {
-            let rest = report.hints.cooldown.unwrap_or_default();
-            let pace = self.pace_mut(id, report.model, now)?;
-            // A further refusal within one cooldown was sent before it.
-            if was_limited {
-                pace.note_late_refusal();
-            } else {
-                pace.note_refusal(rest, now);
+            let until = self.limit_end(id, report.model, now).unwrap_or(now);
+            if let Some(pace) = self.pace_mut(id, report.model, now) {
+                match (was_limited, began) {
+                    (false, _) => pace.note_refusal(until.saturating_duration_since(now), now),
+                    (true, true) => pace.note_extension(until),
+                    // A further refusal within one cooldown was sent before it.
+                    (true, false) => pace.note_late_refusal(),
+                }
             }
         }
         began.then_some(reason)
+    }
+
+    /// Allows another probe soon, because the last one said nothing about the profile.
+    fn repeat_probe(&mut self, id: ProfileId, began: Instant) {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let probed = self.probes.get_mut(id).and_then(Option::as_mut);
+        if let Some(probed) = probed.filter(|probed| **probed <= began) {
+            *probed = probed
+                .checked_sub(PROBE_INTERVAL.saturating_sub(PAUSE))
+                .unwrap_or(*probed);
+        }
+    }
+
+    /// Returns the number of cooldowns that a success has ended early.
+    pub const fn early_ends(&self) -> u64 {
+        self.early_ends
+    }
+
+    /// Gives the slot of a request back that does not use it.
+    pub fn return_slot(&mut self, id: ProfileId, model: Option<&str>, slot: Slot, now: Instant) {
+        if let Some(pace) = self.pace_mut(id, model, now) {
+            pace.return_slot(slot, now);
+        }
     }
 
     /// Records a limit that the head of a success reports as used up.
@@ -247,7 +280,8 @@ impl Rotation {
 
     /// Records what follows from a selection: a place in the profile, a slot of its quota, or a probe.
     ///
-    /// Returns the slot that the request waits for. Each [`Selection::Use`] needs a later [`Self::release_place`].
+    /// Returns the slot that the request waits for. Each [`Selection::Use`] of a request that a model answers needs a later
+    /// [`Self::release_place`].
     pub fn commit_selection(
         &mut self,
         ask: &ProfileQuery<'_>,
@@ -273,10 +307,13 @@ impl Rotation {
         if let Some(probed) = self.probes.get_mut(id).filter(|_| is_probe) {
             *probed = Some(now);
         }
-        if let Some(pace) = self.pace_mut(id, ask.model, now).filter(|_| !ask.is_plain) {
-            pace.note_send(now);
+        // Limits of models do not concern other requests.
+        if !ask.is_plain {
+            if let Some(pace) = self.pace_mut(id, ask.model, now) {
+                pace.note_send(now);
+            }
+            self.take_place(id);
         }
-        self.take_place(id);
         None
     }
 
@@ -386,12 +423,18 @@ impl Rotation {
         self.probes.get(id).copied().flatten()
     }
 
-    /// Returns `true` if a rate limit of a model is in force already.
+    /// Returns `true` if a rate limit of a model is in force.
     fn has_limit(&self, id: ProfileId, model: Option<&str>, now: Instant) -> bool {
+        self.limit_end(id, model, now).is_some()
+    }
+
+    /// Returns the end of the rate limit of a model that is in force.
+    fn limit_end(&self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<Instant> {
         let is_limit = |rest: &Cooldown| {
             rest.reason == Reason::RateLimit && rest.model.as_deref().is_none_or(|of| of == model_key(model))
         };
-        self.active_cooldowns(id, now).iter().any(is_limit)
+        let rests = self.active_cooldowns(id, now).into_iter().filter(is_limit);
+        rests.map(|rest| rest.until).max()
     }
 
     /// Returns the pace of a profile's quota for a model; `None` if it has none yet.

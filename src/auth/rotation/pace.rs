@@ -30,6 +30,8 @@ const RELIABLE: f64 = 1.0;
 const SLOWEST: f64 = 1.0 / 60.0;
 /// Slots of the past that may still be used: the quota was refilled meanwhile.
 const SAVED_MAX: Duration = Duration::from_secs(1);
+/// Slots that were given back and are stored.
+const RETURNED_MAX: usize = 1024;
 /// Longest time for which a success reports the quota as empty.
 const EMPTY_MAX: Duration = Duration::from_secs(10);
 /// Time over which sends are counted while there is no refusal to count from.
@@ -78,6 +80,8 @@ pub(super) struct Pace {
     rate: Option<f64>,
     /// The next free slot.
     next: Instant,
+    /// Slots before it that requests have given back.
+    returned: Vec<Instant>,
     /// The end of a time in which the quota is empty, as a success has reported.
     empty_until: Instant,
     /// Sends since the last refusal.
@@ -97,6 +101,7 @@ impl Pace {
         Self {
             rate: None,
             next: now,
+            returned: Vec::new(),
             empty_until: now,
             present: SendCount::new(now),
             former: SendCount::new(now),
@@ -147,11 +152,16 @@ impl Pace {
         // With few requests, their number says more about the clients than about the limit.
         self.rate = (self.is_saturated || rate >= RELIABLE).then_some(rate.max(SLOWEST));
         self.is_saturated = false;
-        self.round = self.round.wrapping_add(1);
         (self.former, self.present) = (former, SendCount::new(now));
-        // No slot lies within the cooldown: the quota is refilled meanwhile.
-        self.next = now + rest;
-        self.grows_from = now + rest;
+        self.note_extension(now + rest);
+    }
+
+    /// Moves every slot behind the end of a cooldown: the quota is refilled meanwhile.
+    pub(super) fn note_extension(&mut self, until: Instant) {
+        self.round = self.round.wrapping_add(1);
+        self.returned.clear();
+        self.next = until;
+        self.grows_from = until;
     }
 
     /// Corrects the measure by a further refusal of the same cooldown: its request was sent before.
@@ -184,6 +194,10 @@ impl Pace {
             return Slot { at: now, round };
         }
         let oldest = now.checked_sub(SAVED_MAX).unwrap_or(now);
+        // A slot that another request has given back comes before those that nobody had yet.
+        if let Some(at) = self.returned.iter().copied().filter(|at| *at >= oldest).min() {
+            return Slot { at, round };
+        }
         Slot {
             at: self.next.max(oldest),
             round,
@@ -199,9 +213,23 @@ impl Pace {
     /// waits for it.
     pub(super) fn take_slot(&mut self, slot: Slot, waits: bool, now: Instant) {
         self.is_saturated |= waits;
+        let before = self.returned.len();
+        self.returned.retain(|at| *at != slot.at);
+        if self.returned.len() < before {
+            return;
+        }
         // The pace at the time of the slot: it has grown until then.
         if let Some(rate) = self.rate_at(slot.at.max(now), now) {
             self.next = slot.at + Duration::from_secs_f64(1.0 / rate);
+        }
+    }
+
+    /// Gives a reserved slot back, so that another request can use it.
+    pub(super) fn return_slot(&mut self, slot: Slot, now: Instant) {
+        self.returned.retain(|at| *at >= now);
+        let is_known = self.current_rate(now).is_some() && self.is_valid(slot);
+        if is_known && slot.at >= now && self.returned.len() < RETURNED_MAX {
+            self.returned.push(slot.at);
         }
     }
 
@@ -319,6 +347,30 @@ mod tests {
                 "{requests:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_slot_that_is_given_back_is_used_first() {
+        let start = start();
+        let mut pace = refused_after(51, start, start + 10 * SECOND);
+        let now = start + 11 * SECOND;
+        let held: Vec<Slot> = (0..5)
+            .map(|_| {
+                let slot = pace.free_slot(None, now);
+                pace.take_slot(slot, true, now);
+                slot
+            })
+            .collect();
+        pace.return_slot(held[2], now);
+        assert_eq!(pace.free_slot(None, now), held[2]);
+        pace.take_slot(held[2], true, now);
+        assert!(pace.free_slot(None, now).at > held[4].at);
+        // A slot of an earlier time, or of an earlier cooldown, is over.
+        pace.return_slot(held[1], held[3].at);
+        assert!(pace.free_slot(None, held[3].at).at > held[4].at);
+        pace.note_refusal(SECOND, now);
+        pace.return_slot(held[4], now);
+        assert!(pace.free_slot(None, now).at >= now + SECOND);
     }
 
     #[test]

@@ -385,8 +385,11 @@ impl Attempts<'_> {
                 ) =>
             {
                 self.retries_on_key += 1;
-                let is_limit = class == Class::RateLimit && self.profile.is_some();
-                Some(if is_limit {
+                // A limit that is no cooldown of the profile has no end for which a request could wait there.
+                let has_cooldown = tried.verdict.cooldown_reason().is_some();
+                let is_limit = class == Class::RateLimit && self.profile.is_some() && has_cooldown;
+                let is_free = !self.route.asks_model || self.outgoing.body.context.owner.is_some();
+                Some(if is_limit && !is_free {
                     NextAttempt::OnceReady
                 } else {
                     NextAttempt::After(delay)
@@ -412,7 +415,7 @@ impl Attempts<'_> {
         }
         let mut result = tried.result;
         // A refusal of this request alone is no limit of a key.
-        let is_limit = tried.verdict.class.cooldown_reason().is_some();
+        let is_limit = tried.verdict.cooldown_reason().is_some();
         if let Some(answer) = result.as_mut().ok().filter(|_| is_limit) {
             profile_choice::correct_retry_after(self, answer);
         }

@@ -17,6 +17,7 @@ use crate::{
         retry::{self, CredentialBinding},
         stream_timeouts::within_budget,
     },
+    profiles::ReservedSlot,
     provider::Route,
     proxy::{
         error::ProxyError,
@@ -40,7 +41,10 @@ const CACHE_LIFETIMES: [(Duration, &str); 2] = [
 /// Chooses none if the upstream has no profiles: the client's own credential is sent.
 pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
     attempts.is_cold = is_cold_lane(attempts);
-    choose_when_ready(attempts, None, log).await
+    let chosen = choose_when_ready(attempts, None, log).await;
+    // A conversation comes home before its first send, and not after a failure there.
+    attempts.is_cold = false;
+    chosen
 }
 
 /// Waits until the present profile takes another request. Returns `false` if that is too late, or no profile does.
@@ -68,18 +72,23 @@ async fn choose_when_ready(
         attempts.outgoing.body.context.client_timeout.map(|budget| budget / 4),
     );
     let began = clock::std_now();
-    let mut wait = QueryWait {
+    let wait = QueryWait {
         since: Some(began),
         until: Some(began + queue),
         slot: None,
     };
+    // Given back if the client leaves, or if no profile can serve the request after all.
+    let mut reserved: Option<ReservedSlot> = None;
     let path = attempts.path;
     loop {
         // Created before the choice, so that no change is missed.
         let changed = path.profiles.pool_changed(attempts.upstream_name());
         let ask = query(attempts, false);
         let ask = ProfileQuery {
-            wait,
+            wait: QueryWait {
+                slot: reserved.as_ref().map(ReservedSlot::slot),
+                ..wait
+            },
             pinned: own.or(ask.pinned),
             ..ask
         };
@@ -92,11 +101,14 @@ async fn choose_when_ready(
         };
         match selected.selection {
             Selection::Use { id, moved, .. } => {
+                if let Some(held) = reserved.as_mut().filter(|held| held.slot().0 == id) {
+                    held.mark_used();
+                }
                 attempts.use_profile(id, selected.place, moved, log);
                 return Ok(());
             }
             Selection::Wait { until, .. } => {
-                wait.slot = selected.slot;
+                reserve_slot(&mut reserved, selected.slot);
                 log.enter_queue();
                 // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
                 Box::pin(wait_for_change(changed, until)).await;
@@ -119,6 +131,15 @@ async fn choose_when_ready(
             }
         }
     }
+}
+
+/// Replaces the slot that a request has reserved. The former one is given back, unless it is the same.
+fn reserve_slot(reserved: &mut Option<ReservedSlot>, next: Option<ReservedSlot>) {
+    let is_same = |held: &&mut ReservedSlot| next.as_ref().is_some_and(|next| next.slot() == held.slot());
+    if let Some(held) = reserved.as_mut().filter(is_same) {
+        held.mark_used();
+    }
+    *reserved = next;
 }
 
 /// Waits until `until`, or until the profiles have changed.

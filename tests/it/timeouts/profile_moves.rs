@@ -7,7 +7,7 @@ use antiphon::auth::Profile;
 use crate::support::{
     app::post_with,
     pool::{
-        LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, ask, body, cooldowns, does, family, fine, key, keys,
+        LIMITED, MESSAGES, OVERLOADED, RESPONSES, UNKNOWN, UNPAID, ask, body, cooldowns, does, family, fine, key, keys,
         limited, of_session, profile, reached, strangers, untouched, world,
     },
     still::{Step, World, error, events::anthropic, json, say, secs, sse, wait},
@@ -312,4 +312,121 @@ async fn a_retry_after_is_never_longer_than_that_of_the_pool() {
     assert!((30..=36).contains(&seconds), "{seconds}");
     assert_eq!(cooldowns(&world, "anthropic", "b")[0].4, 300);
     assert_eq!(key(&world.requests()[1].message), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_leave_give_their_slots_back() {
+    let world = world(&strangers("a"));
+    // Five requests a second, with a refusal of everything beyond.
+    let mut taken: Vec<tokio::time::Instant> = Vec::new();
+    world.otherwise(move |_| {
+        let now = tokio::time::Instant::now();
+        taken.retain(|at| now.duration_since(*at) < secs(1));
+        if taken.len() >= 5 {
+            return limited("1");
+        }
+        taken.push(now);
+        fine()
+    });
+    let request = |number: usize| ask(&format!("s{number}"), number);
+    // Clients that give up after 3 s, again and again, twenty at once.
+    let impatient = async {
+        for round in 0..20 {
+            let one = |number: usize| {
+                let world = &world;
+                async move {
+                    let mut client = world.client();
+                    client.send(request(round * 100 + number)).await;
+                    drop(tokio::time::timeout(secs(1), client.answer()).await);
+                }
+            };
+            futures_util::future::join_all((0..20).map(one)).await;
+        }
+    };
+    // A client that waits as long as it takes.
+    let patient = async {
+        let mut answered = 0;
+        for number in 0..15 {
+            world.until(secs(5 + number)).await;
+            let status = world
+                .ask(request(9000 + usize::try_from(number).unwrap()))
+                .await
+                .status();
+            answered += u32::from(status == 200);
+        }
+        answered
+    };
+    let ((), answered) = futures_util::future::join(impatient, patient).await;
+    assert!(answered >= 12, "{answered} of 15");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_key_beside_a_busy_one_is_no_reason_for_a_401() {
+    let mut profiles = narrow("ab");
+    profiles[0].max_concurrent = None;
+    let world = world(&profiles);
+    does(&world, &[("a", json(402, UNPAID)), ("b", slow(60))]);
+    let one = |number: usize| world.ask(ask(&format!("s{number}"), number));
+    let answers = futures_util::future::join_all((0..3).map(one)).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status() != 200).collect();
+    assert_eq!(refused.len(), 1);
+    assert_ne!(
+        refused[0].header("x-should-retry"),
+        Some("false"),
+        "{}",
+        refused[0].text()
+    );
+    assert!(![401, 402].contains(&refused[0].status()) || keys(&world.requests()).matches('a').count() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cold_conversation_returns_from_a_home_that_refuses_it() {
+    let world = moved_to_b(&strangers("ab")).await;
+    world.until(world.now() + secs(600)).await;
+    // Nothing in the answer is about the key, so no cooldown keeps the lane away.
+    does(&world, &[("a", json(401, "<html>sign in</html>"))]);
+    assert_eq!(reached(&world, ask("s1", 6)).await, ("ab".into(), 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_limit_of_a_path_without_a_model_is_waited_for() {
+    let world = world(&strangers("a"));
+    world.script(limited("5"));
+    world.otherwise(|_| fine());
+    let count = of_session(
+        "s1",
+        "/anthropic/v1/messages/count_tokens",
+        &[],
+        r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#,
+    );
+    assert_eq!(reached(&world, count).await, ("aa".into(), 200));
+    assert_eq!(world.requests()[1].at.as_secs(), 5);
+    // The provider's own wait reaches the client, because no key of the pool is in cooldown.
+    let list = b"GET /anthropic/v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    world.otherwise(|_| limited("20"));
+    let answer = world.ask(list).await;
+    assert_eq!((answer.status(), answer.header("retry-after")), (429, Some("20")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn downloads_take_no_place_of_a_model() {
+    let world = world(&narrow("a"));
+    world.otherwise(|request| {
+        if request.line().starts_with("GET") {
+            slow(50)
+        } else {
+            fine()
+        }
+    });
+    let list = |_| async {
+        let mut client = world.client();
+        client
+            .send(b"GET /anthropic/v1/files/f_1/content HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await;
+        client.head().await;
+        client
+    };
+    let downloads = futures_util::future::join_all((0..5).map(list)).await;
+    assert_eq!(reached(&world, ask("s1", 1)).await, ("a".into(), 200));
+    assert_eq!((downloads.len(), world.now().as_secs()), (5, 0));
 }
