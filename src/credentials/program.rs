@@ -53,7 +53,7 @@ impl CredentialFetcher for ProgramFetcher {
     }
 }
 
-/// A running program. It is killed on drop, together with every program that it has started.
+/// A running program. If it has not ended, it is killed on drop, together with every program that it has started.
 struct RunningProgram(Child);
 
 impl Drop for RunningProgram {

@@ -28,9 +28,7 @@ use crate::{
             AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
         },
     },
-    policy::{
-        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict, breaker::BreakerState,
-    },
+    policy::{Class, EmptyQuota, LimitHints, OnOrganisationChange, RotationSettings, Verdict, breaker::BreakerState},
     telemetry::Telemetry,
 };
 use credential_cell::CredentialCell;
@@ -146,7 +144,13 @@ impl Profiles {
             drop(pool.links.set(links.clone()));
             // Exchanges use the new state only later, so holding both locks cannot deadlock.
             let former = lock_shared(&known.rotation);
-            lock_shared(&pool.rotation).inherit_state(&former, same);
+            let mut rotation = lock_shared(&pool.rotation);
+            rotation.inherit_state(&former, same);
+            // A source may have renewed a credential since its presence was stored.
+            for (id, cell) in pool.credentials.iter().enumerate() {
+                rotation.set_credential_state(id, cell.credential_state());
+            }
+            drop(rotation);
             // Under the old lock, so that each report is either copied or forwarded.
             *lock_shared(&links.present) = Arc::downgrade(pool);
         }
@@ -281,10 +285,6 @@ impl Profiles {
                     path = attempt.path,
                     "profile cooldown started or extended"
                 );
-                if let Some(cell) = pool.credentials.get(id).filter(|_| reason == Reason::Auth) {
-                    // A source may have a newer credential than the one that was refused.
-                    cell.refused.notify_one();
-                }
                 // Dashboards must not wait for the next refresh.
                 self.0.telemetry.announce_profiles();
             }

@@ -151,10 +151,21 @@ impl ProfilePool {
         if has_changed {
             self.changed.notify_waiters();
         }
-        let Some((present, id)) = successor else { return rests };
+        let Some((present, id)) = successor else {
+            self.report_refusal(id, rests);
+            return rests;
+        };
         let rests = lock_shared(&present.rotation).record_attempt(id, report, now);
         present.changed.notify_waiters();
+        present.report_refusal(id, rests);
         rests
+    }
+
+    /// Tells a credential's source that the provider has refused it: the source may have a newer one.
+    fn report_refusal(&self, id: ProfileId, cooldown: Option<Reason>) {
+        if let Some(cell) = self.credentials.get(id).filter(|_| cooldown == Some(Reason::Auth)) {
+            cell.refused.notify_one();
+        }
     }
 
     /// Stores the organisation that a profile's answers name, here and in the pool that is in use now.

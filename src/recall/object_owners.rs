@@ -137,6 +137,11 @@ impl ObjectOwners {
         self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
     }
 
+    /// Returns `true` if the owner of an object is in memory.
+    pub fn has_owner(&self, name: RecordName) -> bool {
+        self.0.rows.contains_key(&name)
+    }
+
     /// Stores that a profile owns an object: it has created or used it. Does not wait.
     pub fn note_owner(&self, caller: Caller, name: RecordName, profile: &str) {
         if profile.len() > PROFILE_BYTES_MAX {

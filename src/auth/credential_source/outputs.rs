@@ -45,7 +45,13 @@ pub fn parse_token_output(output: &[u8], now: Duration) -> Result<SuppliedCreden
     let (token, expires_at) = if let Some(token) = json.as_str() {
         (Some(token), None)
     } else {
-        let inner = |name: &&str| json.get(*name).filter(|inner| inner.is_object());
+        let token_in = |object: &Value| {
+            TOKENS
+                .iter()
+                .any(|name| object.get(*name).is_some_and(Value::is_string))
+        };
+        // A wrapper without a token is something else.
+        let inner = |name: &&str| json.get(*name).filter(|inner| token_in(inner));
         let object = WRAPPERS.iter().find_map(inner).unwrap_or(&json);
         let token = TOKENS.iter().find_map(|name| object.get(*name)?.as_str());
         (token, expiry_of(object, now))

@@ -141,6 +141,15 @@ impl<'r> ProfileSelector<'r> {
                 none()
             };
         }
+        let state = self.availability(id);
+        let is_limited = state
+            .cooldown
+            .as_ref()
+            .is_some_and(|rest| rest.is_named && !rest.disables);
+        // A short limit is waited for, as by any other request of a model.
+        if let Some(wait) = self.wait_for(id, &state).filter(|_| is_limited && !self.query.is_plain) {
+            return wait;
+        }
         Selection::Use {
             id,
             moved: None,

@@ -9,9 +9,9 @@ mod cooldowns;
 mod pace;
 mod presence;
 mod query;
+mod quota_paces;
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,14 +23,12 @@ pub use pace::Slot;
 use presence::CredentialPresence;
 pub use presence::CredentialState;
 pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
+use quota_paces::QuotaPaces;
 
 use crate::{
     labels::labelled_enum,
     policy::{Class, EmptyQuota, KeyEvidence, LimitHints, Reason, Verdict},
 };
-
-/// Models of one quota with a pace of their own. Further models have none.
-const PACES_MAX: usize = 64;
 
 /// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
@@ -72,8 +70,8 @@ pub struct AttemptReport<'r> {
 pub struct Rotation {
     members: Vec<PoolMember>,
     cooldowns: Vec<ProfileCooldowns>,
-    /// Paces by model, under the first profile of each quota.
-    paces: Vec<BTreeMap<Box<str>, Pace>>,
+    /// Paces of each quota, under its first profile.
+    paces: QuotaPaces,
     /// The last probe of each profile.
     probes: Vec<Option<Instant>>,
     /// Requests of each profile that are under way.
@@ -144,7 +142,7 @@ impl Rotation {
             presence: vec![CredentialPresence::default(); members.len()],
             members,
             cooldowns: vec![ProfileCooldowns::default(); count],
-            paces: vec![BTreeMap::new(); count],
+            paces: QuotaPaces::new(count),
             probes: vec![None; count],
             in_flight: vec![0; count],
             early_ends: 0,
@@ -162,6 +160,9 @@ impl Rotation {
                 windows.clone_from(known);
             }
             if let (Some(own), Some(known)) = (self.presence.get_mut(id), old.presence.get(before)) {
+                *own = *known;
+            }
+            if let (Some(own), Some(known)) = (self.probes.get_mut(id), old.probes.get(before)) {
                 *own = *known;
             }
             // A configured organisation takes precedence over a learned one.
@@ -339,9 +340,9 @@ impl Rotation {
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
     pub fn clear_cooldowns(&mut self, id: ProfileId) -> bool {
         // The pace reserves no slot before the end of a cooldown, which is now.
-        let owner = self.quota_group(id).next();
-        if let Some(paces) = owner.and_then(|owner| self.paces.get_mut(owner)) {
-            paces.clear();
+        let first = self.quota_group(id).next();
+        if let Some(first) = first {
+            self.paces.forget_paces(first);
         }
         let known = self.cooldowns.get_mut(id);
         known.map(|windows| *windows = ProfileCooldowns::default()).is_some()
@@ -439,25 +440,13 @@ impl Rotation {
 
     /// Returns the pace of a profile's quota for a model; `None` if it has none yet.
     fn pace_of(&self, id: ProfileId, model: Option<&str>) -> Option<&Pace> {
-        self.paces.get(self.quota_group(id).next()?)?.get(model_key(model))
+        self.paces.pace_of(self.quota_group(id).next()?, model)
     }
 
     /// Returns the pace of a profile's quota for a model, which is created; `None` if there are too many models.
     fn pace_mut(&mut self, id: ProfileId, model: Option<&str>, now: Instant) -> Option<&mut Pace> {
-        let owner = self.quota_group(id).next()?;
-        let paces = self.paces.get_mut(owner)?;
-        let model = model_key(model);
-        if !paces.contains_key(model) {
-            // Clients choose model names, so memory must be bounded.
-            if paces.len() >= PACES_MAX {
-                paces.retain(|_, pace| !pace.is_over(now));
-            }
-            if paces.len() >= PACES_MAX {
-                return None;
-            }
-            paces.insert(model.into(), Pace::new(now));
-        }
-        paces.get_mut(model)
+        let first = self.quota_group(id).next()?;
+        self.paces.pace_mut(first, model, now)
     }
 
     /// Returns the profiles that share this one's quota, including itself.

@@ -79,6 +79,7 @@ async fn choose_when_ready(
     };
     // Given back if the client leaves, or if no profile can serve the request after all.
     let mut reserved: Option<ReservedSlot> = None;
+    let mut is_rechecked = false;
     let path = attempts.path;
     loop {
         // Created before the choice, so that no change is missed.
@@ -114,6 +115,11 @@ async fn choose_when_ready(
                 Box::pin(wait_for_change(changed, until)).await;
             }
             Selection::NoneAvailable(none) => {
+                // A credential may have come since this choice. One more tells.
+                if none.reasons.is_empty() && !none.is_busy && !is_rechecked {
+                    is_rechecked = true;
+                    continue;
+                }
                 let error = no_profile_error(attempts, none);
                 if !error.is_awaited() {
                     return Err(error);
@@ -128,6 +134,7 @@ async fn choose_when_ready(
                 if !change.await.unwrap_or(false) {
                     return Err(error);
                 }
+                is_rechecked = false;
             }
         }
     }

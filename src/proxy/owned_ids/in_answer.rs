@@ -97,6 +97,8 @@ const MADE_BY_RUNS: &[&[u8]] = &[
 #[derive(Debug)]
 pub(super) struct MentionReader {
     names: &'static [&'static [u8]],
+    /// `true` if only ids in a provider's own form count.
+    is_strict: bool,
     tail: Vec<u8>,
     seen: Vec<ObjectId>,
 }
@@ -104,17 +106,18 @@ pub(super) struct MentionReader {
 impl MentionReader {
     /// Creates a reader of a model's answer.
     pub(super) const fn of_turn() -> Self {
-        Self::of_members(MADE_BY_TOOLS)
+        Self::of_members(MADE_BY_TOOLS, true)
     }
 
     /// Creates a reader of the events of a run.
     pub(super) const fn of_run() -> Self {
-        Self::of_members(MADE_BY_RUNS)
+        Self::of_members(MADE_BY_RUNS, false)
     }
 
-    const fn of_members(names: &'static [&'static [u8]]) -> Self {
+    const fn of_members(names: &'static [&'static [u8]], is_strict: bool) -> Self {
         Self {
             names,
+            is_strict,
             tail: Vec::new(),
             seen: Vec::new(),
         }
@@ -140,6 +143,8 @@ impl MentionReader {
             let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
             self.tail.drain(..surplus);
         }
+        let is_strict = self.is_strict;
+        ids.retain(|id| !is_strict || is_made_id(id));
         ids.truncate(IDS_MAX);
         self.seen = ids;
         self.seen.get(known..).unwrap_or_default().to_vec()
@@ -156,6 +161,16 @@ fn find_mentions(bytes: &[u8], names: &[&[u8]], ids: &mut Vec<ObjectId>) {
             ids.extend(id.map(Into::into));
         }
     }
+}
+
+/// Beginnings of the ids that providers give to what tools make.
+const MADE_PREFIXES: &[&[u8]] = &[b"file-", b"file_", b"files/", b"cfile_", b"cntr_", b"container_"];
+
+/// Returns `true` for an id in a provider's own form.
+///
+/// The arguments of a tool call may have members with the same names, and any word as their value.
+fn is_made_id(id: &[u8]) -> bool {
+    MADE_PREFIXES.iter().any(|prefix| id.starts_with(prefix))
 }
 
 /// Returns the string behind a member's name, or that of the `id` with which the object there begins.

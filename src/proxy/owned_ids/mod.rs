@@ -221,17 +221,36 @@ impl ObjectNote {
                 AnswerReader::Mentions(reader) => reader.push(data),
             })
         };
-        for id in catch_core_panic(read).unwrap_or_default() {
-            self.store_id(&id);
+        let ids = catch_core_panic(read).unwrap_or_default();
+        for id in ids {
+            match self.reader {
+                AnswerReader::Description(_) => self.store_id(&id),
+                AnswerReader::Mentions(_) => self.store_mention(&id),
+            }
         }
     }
 
     fn store_id(&self, id: &[u8]) {
-        for caller in self.callers.into_iter().flatten() {
-            let upstream = &self.upstream;
-            if let Some(name) = (ObjectScope { caller, upstream }).object_name(id) {
+        for (caller, name) in self.names_of(id) {
+            self.store.note_owner(caller, name, &self.profile);
+        }
+    }
+
+    /// Stores an id that an answer mentions. It may be that of an object which another profile has created.
+    fn store_mention(&self, id: &[u8]) {
+        for (caller, name) in self.names_of(id) {
+            if !self.store.has_owner(name) {
                 self.store.note_owner(caller, name, &self.profile);
             }
         }
+    }
+
+    fn names_of(&self, id: &[u8]) -> impl Iterator<Item = (Caller, RecordName)> {
+        let upstream = &self.upstream;
+        let named = self.callers.into_iter().flatten().filter_map(move |caller| {
+            let name = (ObjectScope { caller, upstream }).object_name(id)?;
+            Some((caller, name))
+        });
+        named.collect::<Vec<_>>().into_iter()
     }
 }
