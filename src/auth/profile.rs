@@ -1,5 +1,7 @@
 //! A profile: one of the operator's credentials for one upstream, and the models that it may be used for.
 
+use memchr::memmem;
+
 use super::Secret;
 
 /// One of the operator's credentials, under a public name.
@@ -47,7 +49,35 @@ impl Credential {
     pub const fn signs_requests(&self) -> bool {
         matches!(self, Self::Aws(_) | Self::Awaited { signs: true })
     }
+
+    /// Returns `text` with an asterisk for each byte of the credential; `None` if the text does not contain it.
+    pub fn mask_in(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let secrets = match self {
+            Self::Key(secret) | Self::Bearer(secret) => [Some(secret), None, None],
+            Self::Aws(keys) => [
+                Some(&keys.access_key_id),
+                Some(&keys.secret_access_key),
+                keys.session_token.as_ref(),
+            ],
+            Self::Awaited { .. } => [None, None, None],
+        };
+        // A shorter text may be any word.
+        let secrets = secrets.into_iter().flatten().map(|secret| secret.reveal().as_bytes());
+        let mut masked: Option<Vec<u8>> = None;
+        for secret in secrets.filter(|secret| secret.len() >= SECRET_BYTES_MIN) {
+            for at in memmem::find_iter(text, secret) {
+                let copy = masked.get_or_insert_with(|| text.to_vec());
+                if let Some(found) = copy.get_mut(at..at.saturating_add(secret.len())) {
+                    found.fill(b'*');
+                }
+            }
+        }
+        masked
+    }
 }
+
+/// Bytes that a credential has at least.
+const SECRET_BYTES_MIN: usize = 8;
 
 /// AWS keys and the scope of their signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +140,18 @@ mod tests {
                 "{models:?} {model:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_credential_in_a_text_is_masked() {
+        let key = Credential::Key(Secret::new("sk-canary-1".to_owned()));
+        let masked = key.mask_in(b"Incorrect API key: sk-canary-1, sk-canary-1.").unwrap();
+        assert_eq!(masked, b"Incorrect API key: ***********, ***********.");
+        assert_eq!(key.mask_in(b"Incorrect API key: sk-can***"), None);
+        assert_eq!(
+            Credential::Bearer(Secret::new("short".to_owned())).mask_in(b"a short text"),
+            None
+        );
     }
 
     #[test]

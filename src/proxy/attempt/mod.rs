@@ -414,6 +414,13 @@ impl Attempts<'_> {
             }
         }
         let mut result = tried.result;
+        let profile = self
+            .profile
+            .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
+        // An error may repeat the operator's key, which is not the client's.
+        if let (Ok(answer), Some(profile)) = (&mut result, profile) {
+            answer.mask_credential(&profile.credential);
+        }
         // A refusal of this request alone is no limit of a key.
         let is_limit = tried.verdict.cooldown_reason().is_some();
         if let Some(answer) = result.as_mut().ok().filter(|_| is_limit) {

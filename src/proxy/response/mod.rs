@@ -20,6 +20,7 @@ pub use relay::{AnswerBody, RelayError};
 
 use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
+    auth::Credential,
     clock::DeadlineTimer,
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
@@ -76,6 +77,15 @@ impl ProviderAnswer {
     /// Returns the status.
     pub(super) fn status(&self) -> StatusCode {
         self.response.status()
+    }
+
+    /// Masks a credential that the provider repeats in its error. The body keeps its length.
+    pub(super) fn mask_credential(&mut self, credential: &Credential) {
+        if let ProviderBody::Whole(body) = self.response.body_mut()
+            && let Some(masked) = credential.mask_in(body)
+        {
+            *body = masked.into();
+        }
     }
 
     /// Sets `retry-after` to this many seconds, unless the provider names a shorter wait.

@@ -361,6 +361,16 @@ async fn clients_that_leave_give_their_slots_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_that_repeats_the_key_does_not_show_it() {
+    let world = world(&strangers("a"));
+    let said = UNKNOWN.replace("invalid x-api-key", "invalid x-api-key: sk-canary-a");
+    world.otherwise(move |_| json(401, &said));
+    let answer = world.ask(ask("s1", 0)).await;
+    let masked = UNKNOWN.replace("invalid x-api-key", "invalid x-api-key: ***********");
+    assert_eq!((answer.status(), answer.text()), (401, masked.as_str()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_key_beside_a_busy_one_is_no_reason_for_a_401() {
     let mut profiles = narrow("ab");
     profiles[0].max_concurrent = None;
