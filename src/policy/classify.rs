@@ -4,12 +4,11 @@
 //! The state of the stream takes precedence over silence, and silence over a client's disconnect.
 
 use super::{
-    account_sentences::AccountSentence,
     class::Class,
-    key_statements::judge_key_status,
+    key_statements::judge_key_error,
     provider_error::ProviderErrorInfo,
     stream_timeouts::{InFlight, StreamState, TimeoutKind},
-    verdict::{KeyEvidence, Verdict, VerdictScope},
+    verdict::{Verdict, VerdictScope},
 };
 use crate::provider::ProviderKind;
 
@@ -173,37 +172,7 @@ const TOO_LONG_PHRASES: &[&str] = &["prompt is too long", "maximum context lengt
 
 /// Judges an answer by its status and its error text.
 fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
-    match status {
-        401 | 402 | 403 | 429 => judge_key_status(kind, status, said),
-        // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
-        400 if said.is_key_invalid && matches!(kind, ProviderKind::Gemini | ProviderKind::Vertex) => {
-            let evidence = KeyEvidence {
-                status,
-                statement: "API_KEY_INVALID",
-            };
-            Verdict::from_class(Class::Auth).with_evidence(evidence)
-        }
-        // Anthropic reports accounts that cannot pay with 400, like any faulty request.
-        400 => judge_account_error(kind, said).unwrap_or_else(|| Verdict::from_class(class_of_status(status, said))),
-        _ => Verdict::from_class(class_of_status(status, said)),
-    }
-}
-
-/// Judges Anthropic's sentences about an account; `None` for any other error, and for other providers.
-fn judge_account_error(kind: ProviderKind, said: &ProviderErrorInfo) -> Option<Verdict> {
-    // The message of any other provider may repeat text of the client.
-    if kind != ProviderKind::Anthropic || said.kind != "invalid_request_error" {
-        return None;
-    }
-    let (class, statement) = match said.sentence? {
-        AccountSentence::NoCredit => (Class::Billing, "sentence: no credit"),
-        AccountSentence::SpendLimit { .. } => (Class::SpendLimit, "sentence: spending limit"),
-        AccountSentence::LeakedKey => return None,
-    };
-    let evidence = KeyEvidence { status: 400, statement };
-    let verdict = Verdict::from_class(class).with_evidence(evidence);
-    // Evidence from text is weaker than a status, so it moves the exchange only once.
-    Some(verdict.with_scope(VerdictScope::Text))
+    judge_key_error(kind, status, said).unwrap_or_else(|| Verdict::from_class(class_of_status(status, said)))
 }
 
 /// Returns the class of a status that is not about a credential, row by row of the error table.
@@ -240,7 +209,8 @@ fn class_of_bad_request(said: &ProviderErrorInfo) -> Class {
 
 /// Returns the status that an error inside a stream would have had.
 pub fn status_of_error(said: &ProviderErrorInfo) -> u16 {
-    // Names of all dialects in one table: no name has different meanings in two of them.
+    // Names of all dialects in one table: no name has different meanings in two of them. Those of keys are statements of
+    // `key_statements` too. It has more names, because a status tells them apart.
     const NAMES: &[(&str, u16)] = &[
         ("authentication_error", 401),
         ("invalid_api_key", 401),

@@ -1,4 +1,5 @@
-//! Errors about a credential: the types and codes by which providers name them, under 401, 402, 403 and 429.
+//! Errors about a credential: the types and codes by which providers name them, under 401, 402, 403 and 429, and what
+//! Google and Anthropic report with 400.
 //!
 //! A status alone proves nothing about a key. Firewalls, captive portals and moderation use the same statuses.
 //! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Azure, Mistral, Moonshot, `LiteLLM` and `OpenRouter`
@@ -100,13 +101,42 @@ const REQUEST_TOO_LARGE: &[&str] = &[
 /// Phrases of Google's answer to a file of another key, or to none. The key may use every model (python-genai#1218).
 const FOREIGN_FILE: &[&str] = &["permission to access the file", "or it may not exist"];
 
-/// Judges a 401, 402, 403 or 429.
-pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
-    let scoped = |class, scope| Verdict::from_class(class).with_scope(scope);
-    let proven = |class, statement| {
-        let evidence = KeyEvidence { status, statement };
-        Verdict::from_class(class).with_evidence(evidence)
+/// Judges an answer that may be about a credential. `None` for all others.
+pub(super) fn judge_key_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Option<Verdict> {
+    match status {
+        401 | 402 | 403 | 429 => Some(judge_key_status(kind, status, said)),
+        // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
+        400 if said.is_key_invalid && is_google(kind) => Some(proven(Class::Auth, 400, "API_KEY_INVALID")),
+        // Anthropic reports accounts that cannot pay with 400, like any faulty request.
+        400 => judge_account_error(kind, said),
+        _ => None,
+    }
+}
+
+/// Judges Anthropic's sentences about an account; `None` for any other error, and for other providers.
+fn judge_account_error(kind: ProviderKind, said: &ProviderErrorInfo) -> Option<Verdict> {
+    // The message of any other provider may repeat text of the client.
+    if kind != ProviderKind::Anthropic || said.kind != "invalid_request_error" {
+        return None;
+    }
+    let (class, statement) = match said.sentence? {
+        AccountSentence::NoCredit => (Class::Billing, "sentence: no credit"),
+        AccountSentence::SpendLimit { .. } => (Class::SpendLimit, "sentence: spending limit"),
+        AccountSentence::LeakedKey => return None,
     };
+    // Evidence from text is weaker than a status, so it moves the exchange only once.
+    Some(proven(class, 400, statement).with_scope(VerdictScope::Text))
+}
+
+/// Returns the verdict of a statement about the credential.
+fn proven(class: Class, status: u16, statement: &'static str) -> Verdict {
+    Verdict::from_class(class).with_evidence(KeyEvidence { status, statement })
+}
+
+/// Judges a 401, 402, 403 or 429.
+fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
+    let scoped = |class, scope| Verdict::from_class(class).with_scope(scope);
+    let proven = |class, statement| proven(class, status, statement);
     if said.has_code(FILTERED) {
         return Verdict::from_class(Class::Filtered);
     }
@@ -142,7 +172,7 @@ pub(super) fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderE
         // A page of a firewall: every key would get it.
         (403, _) => scoped(Class::Permission, VerdictScope::Surface),
         (429, _) if is_numbered => proven(Class::RateLimit, "status in the body"),
-        _ => proven(Class::RateLimit, "wait in a header").with_scope(VerdictScope::Brief),
+        _ => proven(Class::RateLimit, "wait in a header").with_scope(VerdictScope::UnnamedLimit),
     }
 }
 
