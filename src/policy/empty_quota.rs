@@ -22,32 +22,69 @@ impl EmptyQuota {
     }
 }
 
-/// Returns the limits that are used up. Anthropic's resets are instants, `OpenAI`'s are durations.
+/// The headers of one limit.
+struct LimitHeaders {
+    remaining: &'static str,
+    reset: &'static str,
+    /// The size of the limit; `None` unless it counts requests.
+    requests: Option<&'static str>,
+}
+
+const fn limit_of_tokens(remaining: &'static str, reset: &'static str) -> LimitHeaders {
+    LimitHeaders {
+        remaining,
+        reset,
+        requests: None,
+    }
+}
+
+/// Anthropic's limits. Their resets are instants.
+const ANTHROPIC: &[LimitHeaders] = &[
+    LimitHeaders {
+        remaining: "anthropic-ratelimit-requests-remaining",
+        reset: "anthropic-ratelimit-requests-reset",
+        requests: Some("anthropic-ratelimit-requests-limit"),
+    },
+    limit_of_tokens(
+        "anthropic-ratelimit-tokens-remaining",
+        "anthropic-ratelimit-tokens-reset",
+    ),
+    limit_of_tokens(
+        "anthropic-ratelimit-input-tokens-remaining",
+        "anthropic-ratelimit-input-tokens-reset",
+    ),
+    limit_of_tokens(
+        "anthropic-ratelimit-output-tokens-remaining",
+        "anthropic-ratelimit-output-tokens-reset",
+    ),
+];
+/// `OpenAI`'s limits. Their resets are durations.
+const OPENAI: &[LimitHeaders] = &[
+    LimitHeaders {
+        remaining: "x-ratelimit-remaining-requests",
+        reset: "x-ratelimit-reset-requests",
+        requests: Some("x-ratelimit-limit-requests"),
+    },
+    limit_of_tokens("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    limit_of_tokens(
+        "x-ratelimit-remaining-project-tokens",
+        "x-ratelimit-reset-project-tokens",
+    ),
+];
+
+/// Returns the limits that are used up.
 pub(super) fn empty_quotas(headers: &HeaderMap, since_1970: Duration) -> impl Iterator<Item = EmptyQuota> {
-    let anthropic = ["requests", "tokens", "input-tokens", "output-tokens"];
-    let openai = ["requests", "tokens", "project-tokens"];
-    let value = move |name: String| headers.get(name.as_str()).and_then(|value| value.to_str().ok());
-    // Providers report resets of limits that are not used up too.
-    let is_empty = move |name: String| value(name).is_some_and(|left| left.trim() == "0");
-    let requests = move |bucket: &str, name: String| {
-        let most = value(name).filter(|_| bucket == "requests")?;
-        most.trim().parse().ok()
+    let value = move |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let read = move |limit: &LimitHeaders, full_after: &dyn Fn(&str) -> Option<Duration>| {
+        // Providers report resets of limits that are not used up too.
+        value(limit.remaining).filter(|left| left.trim() == "0")?;
+        Some(EmptyQuota {
+            full_after: full_after(value(limit.reset)?)?,
+            requests: limit.requests.and_then(value).and_then(|most| most.trim().parse().ok()),
+        })
     };
-    let anthropic = anthropic.into_iter().filter_map(move |bucket| {
-        let reset = value(format!("anthropic-ratelimit-{bucket}-reset"))?;
-        let empty = is_empty(format!("anthropic-ratelimit-{bucket}-remaining"));
-        Some(EmptyQuota {
-            full_after: parse_rfc3339(reset).filter(|_| empty)?.checked_sub(since_1970)?,
-            requests: requests(bucket, format!("anthropic-ratelimit-{bucket}-limit")),
-        })
-    });
-    let openai = openai.into_iter().filter_map(move |bucket| {
-        let reset = value(format!("x-ratelimit-reset-{bucket}"))?;
-        let empty = is_empty(format!("x-ratelimit-remaining-{bucket}"));
-        Some(EmptyQuota {
-            full_after: parse_go_duration(reset).filter(|_| empty)?,
-            requests: requests(bucket, format!("x-ratelimit-limit-{bucket}")),
-        })
-    });
+    let until = move |reset: &str| parse_rfc3339(reset)?.checked_sub(since_1970);
+    let anthropic = ANTHROPIC.iter().filter_map(move |limit| read(limit, &until));
+    let openai = OPENAI.iter().filter_map(move |limit| read(limit, &parse_go_duration));
     anthropic.chain(openai)
 }
