@@ -116,25 +116,9 @@ impl ProfileCredentials {
         };
         if let Some(cell) = pool.credentials.get(id) {
             change(pool, cell);
-            pool.credential_changes.send_replace(());
             pool.changed.notify_waiters();
             self.profiles.0.telemetry.announce_profiles();
         }
-    }
-
-    /// Waits until a credential comes or its source fails, if a source of this upstream has not ended its first run.
-    /// Returns `false` at once if all of them have.
-    pub async fn await_credential(&self, upstream: &str) -> bool {
-        let Some(pool) = self.profiles.find_pool(upstream) else {
-            return false;
-        };
-        // Subscribed before the check, so that no change in between is missed.
-        let mut changes = pool.credential_changes.subscribe();
-        let mut lacking = pool.credentials.iter().filter(|cell| !cell.has_valid_credential());
-        if !lacking.any(|cell| cell.last_failure().is_none()) {
-            return false;
-        }
-        changes.changed().await.is_ok()
     }
 
     /// Returns the profiles that could serve a model, but have no valid credential.

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::{Notify, futures::Notified, watch};
+use tokio::sync::{Notify, futures::Notified};
 
 pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
@@ -115,7 +115,6 @@ impl Profiles {
                 rotation: Mutex::new(rotation),
                 links: OnceLock::new(),
                 changed: Notify::new(),
-                credential_changes: watch::Sender::new(()),
                 credentials,
                 profiles,
             })
@@ -206,7 +205,7 @@ impl Profiles {
         let mut place = None;
         if let Selection::Use { id, moved, .. } = selection {
             // Limits of models do not concern other requests.
-            place = (!ask.is_plain).then(|| ProfilePlace::new(pool, id));
+            place = (!ask.asks_no_model).then(|| ProfilePlace::new(pool, id));
             if let Some(moved) = moved {
                 let from = pool
                     .profiles

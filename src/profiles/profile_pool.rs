@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::{credential_cell::CredentialCell, endpoint_state::EndpointState, lock_shared};
 use crate::{
@@ -23,10 +23,9 @@ pub(super) struct ProfilePool {
     pub(super) profiles: Vec<Profile>,
     /// The present credentials, by profile.
     pub(super) credentials: Vec<CredentialCell>,
-    /// Tells waiting requests that a credential has come, or that its source has failed.
-    pub(super) credential_changes: watch::Sender<()>,
     pub(super) rotation: Mutex<Rotation>,
-    /// Notified if a profile may be ready sooner or later than requests that wait for it expect.
+    /// Notified if a profile may be ready sooner or later than requests that wait for it expect, and if a credential has
+    /// come or its source has failed.
     pub(super) changed: Notify,
     /// Set when the pool is first used, or when it takes the place of another.
     pub(super) links: OnceLock<PoolLinks>,

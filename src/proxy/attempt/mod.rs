@@ -133,7 +133,7 @@ impl AttemptResult {
 enum NextAttempt {
     /// After a delay, on the profile that is set.
     After(Duration),
-    /// As soon as the present profile takes another request.
+    /// The moment at which the present profile takes another request.
     OnceReady,
 }
 
@@ -355,10 +355,7 @@ impl Attempts<'_> {
         if class == Class::Success || !self.outgoing.is_repeatable() {
             return None;
         }
-        if let Some(back) = profile_choice::take_former_profile(self, class, log) {
-            self.tried_profiles.extend(self.profile);
-            let place = self.path.profiles.take_place(self.upstream_name(), back);
-            self.use_profile(back, place, None, log);
+        if profile_choice::return_to_former(self, class, log) {
             return Some(NextAttempt::After(Duration::ZERO));
         }
         let at = self.retry_context(log);
@@ -413,20 +410,21 @@ impl Attempts<'_> {
                 log.head_verdict = Some(tried.verdict);
             }
         }
-        let mut result = tried.result;
-        let profile = self
-            .profile
-            .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
-        // An error may repeat the operator's key, which is not the client's.
-        if let (Ok(answer), Some(profile)) = (&mut result, profile) {
-            answer.mask_credential(&profile.credential);
+        let mut answer = tried.result?;
+        if tried.verdict.class != Class::Success {
+            let profile = self
+                .profile
+                .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
+            // An error may repeat the operator's key, which is not the client's.
+            if let Some(profile) = profile {
+                answer.mask_credential(&profile.credential);
+            }
         }
         // A refusal of this request alone is no limit of a key.
-        let is_limit = tried.verdict.cooldown_reason().is_some();
-        if let Some(answer) = result.as_mut().ok().filter(|_| is_limit) {
-            profile_choice::correct_retry_after(self, answer);
+        if tried.verdict.cooldown_reason().is_some() {
+            profile_choice::correct_retry_after(self, &mut answer);
         }
-        result
+        Ok(answer)
     }
 
     /// Records a limit that a success reports as used up, before the next request meets it.

@@ -1,11 +1,14 @@
 //! Choice of the profile for each attempt: the lane's own, after a short wait if need be, or another.
 
-use std::time::Duration;
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use http::StatusCode;
 use tokio::{
     sync::futures::Notified,
-    time::{self, Instant},
+    time::{Instant, sleep_until},
 };
 
 use super::Attempts;
@@ -79,11 +82,13 @@ async fn choose_when_ready(
     };
     // Given back if the client leaves, or if no profile can serve the request after all.
     let mut reserved: Option<ReservedSlot> = None;
-    let mut is_rechecked = false;
     let path = attempts.path;
     loop {
         // Created before the choice, so that no change is missed.
-        let changed = path.profiles.pool_changed(attempts.upstream_name());
+        let Some(changed) = path.profiles.pool_changed(attempts.upstream_name()) else {
+            return Ok(());
+        };
+        let mut changed = pin!(changed);
         let ask = query(attempts, false);
         let ask = ProfileQuery {
             wait: QueryWait {
@@ -115,26 +120,17 @@ async fn choose_when_ready(
                 Box::pin(wait_for_change(changed, until)).await;
             }
             Selection::NoneAvailable(none) => {
-                // A credential may have come since this choice. One more tells.
-                if none.reasons.is_empty() && !none.is_busy && !is_rechecked {
-                    is_rechecked = true;
+                // A credential may have come since this choice.
+                if changed.as_mut().enable() {
                     continue;
                 }
                 let error = no_profile_error(attempts, none);
-                if !error.is_awaited() {
+                if !error.is_awaited() || clock::std_now() >= began + queue {
                     return Err(error);
                 }
                 // At the start of the process, and after a change of its configuration, a source may still be running.
                 log.enter_queue();
-                let credentials = path.profiles.credentials();
-                let upstream = attempts.upstream_name();
-                let until = Instant::from_std(began + queue);
-                // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-                let change = Box::pin(time::timeout_at(until, credentials.await_credential(upstream)));
-                if !change.await.unwrap_or(false) {
-                    return Err(error);
-                }
-                is_rechecked = false;
+                Box::pin(wait_for_change(changed, began + queue)).await;
             }
         }
     }
@@ -150,13 +146,10 @@ fn reserve_slot(reserved: &mut Option<ReservedSlot>, next: Option<ReservedSlot>)
 }
 
 /// Waits until `until`, or until the profiles have changed.
-async fn wait_for_change(changed: Option<Notified<'_>>, until: std::time::Instant) {
-    let Some(changed) = changed else {
-        return time::sleep_until(Instant::from_std(until)).await;
-    };
+async fn wait_for_change(changed: Pin<&mut Notified<'_>>, until: std::time::Instant) {
     // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
     tokio::select! {
-        () = time::sleep_until(Instant::from_std(until)) => {}
+        () = sleep_until(Instant::from_std(until)) => {}
         () = changed => {}
     }
 }
@@ -213,22 +206,25 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
     true
 }
 
-/// Returns the profile that the lane has left, if only that profile accepts this history. Works once.
-pub(super) fn take_former_profile(attempts: &mut Attempts<'_>, class: Class, log: &ExchangeLog) -> Option<ProfileId> {
-    let left = attempts.former_profile.filter(|_| class == Class::Affinity)?;
+/// Moves the exchange back to the profile that the lane has left, if only that profile accepts this history. Works once.
+pub(super) fn return_to_former(attempts: &mut Attempts<'_>, class: Class, log: &mut ExchangeLog) -> bool {
+    let Some(left) = attempts.former_profile.filter(|_| class == Class::Affinity) else {
+        return false;
+    };
     if log.event.sends >= retry::SENDS_MAX
         || attempts.outgoing.body.context.credential_binding != CredentialBinding::Unbound
     {
-        return None;
+        return false;
     }
     // Tried once: another error of this class is final.
     attempts.former_profile = None;
-    attempts.path.profiles.former_profile(
-        attempts.upstream_name(),
-        left,
-        &query(attempts, false),
-        clock::std_now(),
-    )
+    let (profiles, ask) = (&attempts.path.profiles, query(attempts, false));
+    let former = profiles.former_profile(attempts.upstream_name(), left, &ask, clock::std_now());
+    let Some(former) = former else { return false };
+    attempts.tried_profiles.extend(attempts.profile);
+    let place = profiles.take_place(attempts.upstream_name(), former);
+    attempts.use_profile(former, place, None, log);
+    true
 }
 
 /// Describes the request to the choice of a profile.
@@ -237,7 +233,7 @@ pub(super) fn query<'a>(attempts: &'a Attempts<'_>, other_quota: bool) -> Profil
     let find_profile = |label: &str| attempts.path.profiles.find_profile(attempts.upstream_name(), label);
     ProfileQuery {
         lane: attempts.lane_key,
-        is_plain: !attempts.route.asks_model,
+        asks_no_model: !attempts.route.asks_model,
         model: context.model.as_deref(),
         pinned: context.pinned_profile.as_deref().and_then(find_profile),
         tried: &attempts.tried_profiles,
