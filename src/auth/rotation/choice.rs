@@ -25,8 +25,8 @@ struct Availability {
     /// The cooldown that blocks it; `None` if it has none.
     cooldown: Option<Cooldown>,
     /// The end of that cooldown, or of a time in which its quota is empty.
-    rests_until: Instant,
-    /// The slot of the request: not before the end of that rest.
+    blocked_until: Instant,
+    /// The slot of the request: not before the end of that time.
     at: Instant,
     /// `true` if it serves its most requests at once.
     is_busy: bool,
@@ -42,51 +42,43 @@ pub(super) struct ProfileSelector<'r> {
 
 impl<'r> ProfileSelector<'r> {
     /// Prepares the choice for one request.
-    pub(super) const fn new(rotation: &'r Rotation, ask: &'r ProfileQuery<'r>, now: Instant) -> Self {
-        Self {
-            rotation,
-            query: ask,
-            now,
-        }
+    pub(super) const fn new(rotation: &'r Rotation, query: &'r ProfileQuery<'r>, now: Instant) -> Self {
+        Self { rotation, query, now }
     }
 
     /// Selects the profile of a send.
     pub(super) fn select(&self) -> Selection {
-        let ask = self.query;
-        if let Some(id) = ask.owner.filter(|id| *id < self.rotation.members.len()) {
+        let query = self.query;
+        if let Some(id) = query.owner.filter(|id| *id < self.rotation.members.len()) {
             return self.select_owner(id);
         }
-        let serving: Vec<ProfileId> = (0..self.rotation.members.len())
-            .filter(|id| self.serves_model(*id))
-            .collect();
-        // The last usable profile is asked in spite of a guessed cooldown: the provider's answer is newer.
-        let last = self
-            .last_enabled()
-            .filter(|id| self.is_guessed(*id) && !self.rotation.is_busy(*id));
-        if ask.is_plain {
-            return self.select_plain(&serving);
+        if query.asks_no_model {
+            return self.select_without_model();
         }
         if let Some(selection) = self.keep_slot() {
             return selection;
         }
-        let pinned = ask.pinned.filter(|id| serving.contains(id) && !ask.tried.contains(id));
+        let pinned = query
+            .pinned
+            .filter(|id| self.serves_model(*id) && !query.tried.contains(id));
         // The lane's own profile first: its prompt cache and its reasoning are there.
         if let Some(own) = pinned {
-            if let Some(home) = self.home_of_cold_lane(own, &serving) {
+            if let Some(home) = self.home_of_cold_lane(own) {
                 return home;
             }
-            if let Some(selection) = self.keep_own(own, last) {
+            if let Some(selection) = self.keep_own(own) {
                 return selection;
             }
         }
         // The distance counts from the profile that was used last.
-        let left = ask.tried.last().copied().or(ask.pinned);
-        let open = |id: &ProfileId| !ask.tried.contains(id) && !self.shares_spent_quota(*id);
+        let left = query.tried.last().copied().or(query.pinned);
+        let open = |id: &ProfileId| !query.tried.contains(id) && !self.shares_spent_quota(*id);
+        let serving = self.serving_profiles();
         let open: Vec<ProfileId> = serving.iter().copied().filter(open).collect();
         let ready = open.iter().copied().filter(|id| self.is_ready(*id));
         let best = self
             .rank_first(ready, left)
-            .or_else(|| last.filter(|id| open.contains(id)));
+            .or_else(|| self.last_usable().filter(|id| open.contains(id)));
         let is_bound = |id: ProfileId| left.is_some_and(|from| from != id && self.is_bound(from, id));
         if let Some(id) = best.filter(|id| !is_bound(*id)) {
             let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));
@@ -145,9 +137,12 @@ impl<'r> ProfileSelector<'r> {
         let is_limited = state
             .cooldown
             .as_ref()
-            .is_some_and(|rest| rest.is_named && !rest.disables);
+            .is_some_and(|cooldown| cooldown.is_named && !cooldown.disables);
         // A short limit is waited for, as by any other request of a model.
-        if let Some(wait) = self.wait_for(id, &state).filter(|_| is_limited && !self.query.is_plain) {
+        if let Some(wait) = self
+            .wait_for(id, &state)
+            .filter(|_| is_limited && !self.query.asks_no_model)
+        {
             return wait;
         }
         Selection::Use {
@@ -158,36 +153,34 @@ impl<'r> ProfileSelector<'r> {
     }
 
     /// Selects the profile of a request that no model answers: one without a cooldown, if there is any.
-    fn select_plain(&self, serving: &[ProfileId]) -> Selection {
+    fn select_without_model(&self) -> Selection {
+        let serving = self.serving_profiles();
         let left = self.query.tried.last().copied().or(self.query.pinned);
         let allowed = |id: &ProfileId| {
             let moves = left.is_some_and(|from| from != *id && self.is_bound(from, *id));
             !self.query.tried.contains(id) && !self.shares_spent_quota(*id) && !moves
         };
         let allowed: Vec<ProfileId> = serving.iter().copied().filter(allowed).collect();
-        let rested = allowed
-            .iter()
-            .copied()
-            .filter(|id| self.blocking_cooldown(*id).is_none());
+        let has_none = |id: &ProfileId| self.blocking_cooldown(*id).is_none();
+        let without_cooldown: Vec<ProfileId> = allowed.iter().copied().filter(has_none).collect();
         let own = |ids: &[ProfileId]| self.query.pinned.filter(|id| ids.contains(id));
-        let rested: Vec<ProfileId> = rested.collect();
         let first = |ids: &[ProfileId]| own(ids).or_else(|| self.rank_first(ids.iter().copied(), left));
-        match first(&rested).or_else(|| first(&allowed)) {
+        match first(&without_cooldown).or_else(|| first(&allowed)) {
             Some(id) => Selection::Use {
                 id,
                 moved: left.filter(|from| *from != id).map(|from| self.change_from(from)),
                 is_probe: false,
             },
-            None => Selection::NoneAvailable(self.none_available(serving, !serving.is_empty())),
+            None => Selection::NoneAvailable(self.none_available(&serving, !serving.is_empty())),
         }
     }
 
     /// Returns the move of a lane whose cache has expired to the profile that it would get as a new one.
-    fn home_of_cold_lane(&self, own: ProfileId, serving: &[ProfileId]) -> Option<Selection> {
+    fn home_of_cold_lane(&self, own: ProfileId) -> Option<Selection> {
         if !self.query.is_cold {
             return None;
         }
-        let allowed = serving.iter().copied().filter(|id| {
+        let allowed = self.serving_profiles().into_iter().filter(|id| {
             let bound = self.query.bound;
             // Its results come back to the profile that made the calls, and its reasoning to the same organisation.
             let stays = bound.provider_state || bound.open_calls;
@@ -208,19 +201,19 @@ impl<'r> ProfileSelector<'r> {
     }
 
     /// Keeps a lane on its own profile, now or after a short wait; `None` if the wait is too long.
-    fn keep_own(&self, own: ProfileId, last: Option<ProfileId>) -> Option<Selection> {
+    fn keep_own(&self, own: ProfileId) -> Option<Selection> {
         let state = self.availability(own);
         let stay = Selection::Use {
             id: own,
             moved: None,
             is_probe: false,
         };
-        if self.is_ready(own) || last == Some(own) {
+        if self.is_ready(own) || self.last_usable() == Some(own) {
             return Some(stay);
         }
         // A disabled profile is not worth a wait.
-        let waits = !state.cooldown.as_ref().is_some_and(|rest| rest.disables);
-        let soon = state.at <= state.rests_until.max(self.now) + SLOT_WAIT_MAX;
+        let waits = !state.cooldown.as_ref().is_some_and(|cooldown| cooldown.disables);
+        let soon = state.at <= state.blocked_until.max(self.now) + SLOT_WAIT_MAX;
         (waits && soon).then(|| self.wait_for(own, &state)).flatten()
     }
 
@@ -236,7 +229,7 @@ impl<'r> ProfileSelector<'r> {
         let state = self.availability(id);
         let counts = self.rotation.pace_of(id, self.query.model)?.is_valid(slot);
         // A cooldown that has begun since may end later.
-        if !counts || state.rests_until > slot.at.max(self.now) {
+        if !counts || state.blocked_until > slot.at.max(self.now) {
             return None;
         }
         if !self.is_ready(id) {
@@ -254,7 +247,7 @@ impl<'r> ProfileSelector<'r> {
     fn wait_for_any(&self, ids: &[ProfileId]) -> Option<Selection> {
         let waiting = ids.iter().copied().filter_map(|id| {
             let state = self.availability(id);
-            let disabled = state.cooldown.as_ref().is_some_and(|rest| rest.disables);
+            let disabled = state.cooldown.as_ref().is_some_and(|cooldown| cooldown.disables);
             let selection = self.wait_for(id, &state).filter(|_| !disabled)?;
             // A lane's own profile wins a tie.
             Some(((state.at, state.is_busy, self.query.pinned != Some(id)), selection))
@@ -285,7 +278,7 @@ impl<'r> ProfileSelector<'r> {
             .iter()
             .copied()
             .filter(|id| !self.rotation.is_busy(*id) && self.probe_time(*id).is_some_and(|at| at <= self.now));
-        let id = due.min_by_key(|id| self.availability(*id).rests_until)?;
+        let id = due.min_by_key(|id| self.availability(*id).blocked_until)?;
         let moved = left.filter(|from| *from != id).map(|from| self.change_from(from));
         Some(Selection::Use {
             id,
@@ -311,13 +304,23 @@ impl<'r> ProfileSelector<'r> {
 
     /// Returns the time of the next probe of a profile; `None` if it is not in cooldown, or is to be left alone.
     fn probe_time(&self, id: ProfileId) -> Option<Instant> {
-        let rests = self.concerned_cooldowns(id);
+        let cooldowns = self.concerned_cooldowns(id);
         // The provider would refuse a probe before the end that it has named. Only the last profile is probed: its
         // limit may have been raised.
-        let is_kept = rests.iter().any(|rest| rest.is_named && !rest.disables) && self.last_enabled() != Some(id);
-        let began = rests.iter().map(|rest| rest.since).max().filter(|_| !is_kept)?;
+        let is_kept =
+            cooldowns.iter().any(|cooldown| cooldown.is_named && !cooldown.disables) && self.last_enabled() != Some(id);
+        let began = cooldowns
+            .iter()
+            .map(|cooldown| cooldown.since)
+            .max()
+            .filter(|_| !is_kept)?;
         let probed = self.rotation.last_probe(id).map_or(began, |at| at.max(began));
         Some(probed + PROBE_INTERVAL)
+    }
+
+    fn serving_profiles(&self) -> Vec<ProfileId> {
+        let all = 0..self.rotation.members.len();
+        all.filter(|id| self.serves_model(*id)).collect()
     }
 
     fn serves_model(&self, id: ProfileId) -> bool {
@@ -330,12 +333,12 @@ impl<'r> ProfileSelector<'r> {
         let cooldown = self.blocking_cooldown(id);
         let pace = self.rotation.pace_of(id, self.query.model);
         let empty = pace.map_or(self.now, |pace| pace.empty_until().max(self.now));
-        let rests_until = cooldown.as_ref().map_or(empty, |rest| rest.until.max(empty));
+        let blocked_until = cooldown.as_ref().map_or(empty, |cooldown| cooldown.until.max(empty));
         let slot = self.slot_of(id).map_or(self.now, |slot| slot.at);
         Availability {
             cooldown,
-            rests_until,
-            at: slot.max(rests_until),
+            blocked_until,
+            at: slot.max(blocked_until),
             is_busy: self.rotation.is_busy(id),
         }
     }
@@ -349,27 +352,34 @@ impl<'r> ProfileSelector<'r> {
     fn concerned_cooldowns(&self, id: ProfileId) -> Vec<Cooldown> {
         let asked = model_key(self.query.model);
         // A cooldown of another model does not concern this request.
-        let concerned = |rest: &Cooldown| rest.model.as_deref().is_none_or(|model| model == asked);
-        let rests = self.rotation.active_cooldowns(id, self.now).into_iter();
-        rests.filter(concerned).collect()
+        let concerned = |cooldown: &Cooldown| cooldown.model.as_deref().is_none_or(|model| model == asked);
+        let cooldowns = self.rotation.active_cooldowns(id, self.now).into_iter();
+        cooldowns.filter(concerned).collect()
     }
 
     /// Returns the cooldown that blocks a profile for this request for the longest time; `None` if the profile is
     /// ready.
     fn blocking_cooldown(&self, id: ProfileId) -> Option<Cooldown> {
-        let rests = self.concerned_cooldowns(id).into_iter();
-        rests.max_by_key(|rest| (rest.disables, rest.until))
+        let cooldowns = self.concerned_cooldowns(id).into_iter();
+        cooldowns.max_by_key(|cooldown| (cooldown.disables, cooldown.until))
     }
 
     fn is_disabled(&self, id: ProfileId) -> bool {
         // A profile without a credential returns at an unknown time, like one that an operator must repair.
-        !self.rotation.has_credential(id, self.now) || self.blocking_cooldown(id).is_some_and(|rest| rest.disables)
+        !self.rotation.has_credential(id, self.now)
+            || self.blocking_cooldown(id).is_some_and(|cooldown| cooldown.disables)
     }
 
     /// Returns `true` if a profile is in cooldown, and the provider has not named its end.
     fn is_guessed(&self, id: ProfileId) -> bool {
         self.blocking_cooldown(id)
-            .is_some_and(|rest| !rest.is_named && !rest.disables)
+            .is_some_and(|cooldown| !cooldown.is_named && !cooldown.disables)
+    }
+
+    /// Returns the only enabled profile if its cooldown is a guess: the provider's answer to a request is newer.
+    fn last_usable(&self) -> Option<ProfileId> {
+        let last = self.last_enabled();
+        last.filter(|id| self.is_guessed(*id) && !self.rotation.is_busy(*id))
     }
 
     /// Returns the only profile of this model that is not disabled; `None` if there are several.
@@ -422,10 +432,10 @@ impl<'r> ProfileSelector<'r> {
     }
 
     fn change_from(&self, from: ProfileId) -> ProfileChange {
-        let rest = self.blocking_cooldown(from);
+        let cooldown = self.blocking_cooldown(from);
         ProfileChange {
             from,
-            cause: rest.map_or(ChangeCause::Other, |rest| ChangeCause::Cooldown(rest.reason)),
+            cause: cooldown.map_or(ChangeCause::Other, |cooldown| ChangeCause::Cooldown(cooldown.reason)),
         }
     }
 
@@ -433,7 +443,7 @@ impl<'r> ProfileSelector<'r> {
     fn soonest_use_of(&self, id: ProfileId) -> Instant {
         let state = self.availability(id);
         // A probe before a named end serves one request alone. All others would come in vain.
-        let is_named = state.cooldown.as_ref().is_some_and(|rest| rest.is_named);
+        let is_named = state.cooldown.as_ref().is_some_and(|cooldown| cooldown.is_named);
         let probe = self.probe_time(id).filter(|_| !is_named);
         probe.map_or(state.at, |probe| probe.min(state.at))
     }
@@ -448,7 +458,7 @@ impl<'r> ProfileSelector<'r> {
             .collect();
         // Without a cooldown, and with a free place, only the pace of the quota is in the way.
         let reason = |id: &ProfileId| match self.blocking_cooldown(*id) {
-            Some(rest) => Some(rest.reason),
+            Some(cooldown) => Some(cooldown.reason),
             None => (!self.rotation.is_busy(*id)).then_some(Reason::RateLimit),
         };
         let mut reasons: Vec<Reason> = asked.iter().filter_map(reason).collect();

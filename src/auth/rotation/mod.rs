@@ -296,7 +296,7 @@ impl Rotation {
         };
         let slot = ProfileSelector::new(self, ask, now)
             .slot_of(id)
-            .filter(|_| !ask.is_plain);
+            .filter(|_| !ask.asks_no_model);
         if let Some(slot) = slot.filter(|slot| ask.wait.slot != Some((id, *slot))) {
             // A slot that this request has reserved before was taken then.
             let pace = self.pace_mut(id, ask.model, now)?;
@@ -309,7 +309,7 @@ impl Rotation {
             *probed = Some(now);
         }
         // Limits of models do not concern other requests.
-        if !ask.is_plain {
+        if !ask.asks_no_model {
             if let Some(pace) = self.pace_mut(id, ask.model, now) {
                 pace.note_send(now);
             }

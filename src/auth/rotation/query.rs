@@ -13,7 +13,7 @@ pub struct ProfileQuery<'a> {
     /// The model of the request.
     pub model: Option<&'a str>,
     /// `true` if no model answers the request: cooldowns and paces rank the profiles, and none is refused.
-    pub is_plain: bool,
+    pub asks_no_model: bool,
     /// The profile that the lane is pinned to.
     pub pinned: Option<ProfileId>,
     /// `true` if the provider's prompt cache of the lane has expired, so that another profile costs nothing.
