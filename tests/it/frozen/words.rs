@@ -19,6 +19,12 @@ use crate::frozen::{
     golden::same,
 };
 
+/// Returns the classes that put a profile into cooldown, in the order of their reasons.
+pub(crate) fn cooldown_classes() -> impl Iterator<Item = Class> {
+    let classes = CLASSES.into_iter();
+    classes.filter(|class| class.cooldown_reason().is_some())
+}
+
 /// Every class of an attempt.
 pub(crate) const CLASSES: [Class; 35] = [
     Class::Success,

@@ -9,9 +9,12 @@ use antiphon::{
     auth::rotation::{AttemptReport, PoolMember, Rotation},
     policy::{
         Class, KEY_STATEMENTS, LimitHints, Observation, ProviderErrorInfo, Reason, Verdict, VerdictScope, classify,
+        status_of_error,
     },
     provider::ProviderKind,
 };
+
+use crate::frozen::words::cooldown_classes;
 
 const DOCUMENT: &str = include_str!("../../../docs/keys.md");
 
@@ -75,18 +78,20 @@ fn every_statement_is_documented_and_counts() {
 }
 
 #[test]
+fn a_name_in_a_stream_counts_as_under_its_status() {
+    for row in KEY_STATEMENTS {
+        let body = format!(r#"{{"error":{{"type":"{}","message":"words"}}}}"#, row.name);
+        let status = status_of_error(&ProviderErrorInfo::parse_body(body.as_bytes()));
+        // A name that is not known there counts as the provider's own failure, and costs no key anything.
+        assert!(status == row.status || status == 500, "{row:?} {status}");
+    }
+}
+
+#[test]
 fn every_cooldown_has_its_documented_length_and_extent() {
-    let classes = [
-        Class::Auth,
-        Class::Billing,
-        Class::SpendLimit,
-        Class::Quota,
-        Class::Permission,
-        Class::RateLimit,
-    ];
     let rows = table("## Cooldowns");
     assert_eq!(rows.len(), Reason::ALL.len());
-    for (row, class) in rows.iter().zip(classes) {
+    for (row, class) in rows.iter().zip(cooldown_classes()) {
         assert_eq!(row[0], word(class));
         let lengths = lengths(class, 8);
         let seconds = |cell: &str| cell.trim_end_matches(" s").parse::<u64>().unwrap();
@@ -118,7 +123,7 @@ fn every_cooldown_has_its_documented_length_and_extent() {
 }
 
 #[test]
-fn every_reason_has_an_advice() {
+fn every_reason_has_advice() {
     let documented: Vec<String> = table("## Why is this key in cooldown?")
         .into_iter()
         .map(|row| row[0].clone())

@@ -14,6 +14,8 @@ use antiphon::{
 };
 use proptest::prelude::*;
 
+use crate::frozen::words::cooldown_classes;
+
 const MODEL: Option<&str> = Some("claude-opus");
 
 /// A pool with its own clock.
@@ -235,14 +237,7 @@ fn jitter_never_exceeds_the_longest_cooldown() {
 
 #[test]
 fn a_verdict_of_exchange_scope_causes_no_cooldown() {
-    for class in [
-        Class::Auth,
-        Class::Billing,
-        Class::SpendLimit,
-        Class::Quota,
-        Class::Permission,
-        Class::RateLimit,
-    ] {
+    for class in cooldown_classes() {
         let mut pool = Pool::with(&[None, None]);
         let before = format!("{:?}", pool.rotation);
         let report = AttemptReport {
