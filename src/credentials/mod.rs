@@ -52,7 +52,7 @@ impl EndpointClient {
 
 impl RenewalTasks {
     /// Starts the tasks of `profiles`. Those of the configuration `before` end first, so that no program runs twice.
-    pub fn start(profiles: &Profiles, client: &EndpointClient, owner: &Tasks, before: Option<&Self>) -> Self {
+    pub fn start(profiles: &Profiles, client: &EndpointClient, tasks: &Tasks, before: Option<&Self>) -> Self {
         let started = Self {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -68,7 +68,7 @@ impl RenewalTasks {
                 continue;
             };
             let (stop, ended) = (started.stop.clone(), ended.clone());
-            owner.spawn_background(started.tasks.track_future(async move {
+            tasks.spawn_background(started.tasks.track_future(async move {
                 let in_turn = async {
                     if let Some(ended) = ended {
                         ended.wait().await;

@@ -21,7 +21,7 @@ const NAMED_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest wait that is believed for a subscription window.
 const SUBSCRIPTION_WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Longest wait that is believed if the error does not name a limit.
-const BRIEF_WAIT_MAX: Duration = Duration::from_secs(60);
+const UNNAMED_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bytes of an organisation's id.
 const ORGANISATION_MAX: usize = 128;
 
@@ -101,15 +101,15 @@ impl LimitHints {
     #[must_use]
     pub fn limit_unnamed(self, verdict: Verdict) -> (Self, Verdict) {
         match (verdict.scope, self.cooldown) {
-            (VerdictScope::Brief, Some(wait)) => {
+            (VerdictScope::UnnamedLimit, Some(wait)) => {
                 let brief = Self {
-                    cooldown: Some(wait.min(BRIEF_WAIT_MAX)),
+                    cooldown: Some(wait.min(UNNAMED_WAIT_MAX)),
                     every_model: false,
                     ..self
                 };
                 (brief, verdict)
             }
-            (VerdictScope::Brief, None) => (self, verdict.with_scope(VerdictScope::Exchange)),
+            (VerdictScope::UnnamedLimit, None) => (self, verdict.with_scope(VerdictScope::Exchange)),
             _ => (self, verdict),
         }
     }

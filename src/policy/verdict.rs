@@ -32,7 +32,7 @@ pub enum VerdictScope {
     /// Like `Class`, but the evidence is a text: the exchange moves to another profile at most once.
     Text,
     /// Like `Class`, but the error does not name the limit: only a wait in a header counts, up to a minute.
-    Brief,
+    UnnamedLimit,
     /// Only the exchange: it moves to another profile at most once, and no profile's state changes.
     Exchange,
     /// Nothing: the client gets the answer, since every profile would get the same one.
@@ -86,7 +86,7 @@ impl Verdict {
     /// Returns the reason of the profile's cooldown; `None` if the verdict costs the profile nothing.
     pub const fn cooldown_reason(&self) -> Option<Reason> {
         match self.scope {
-            VerdictScope::Class | VerdictScope::Text | VerdictScope::Brief => self.class.cooldown_reason(),
+            VerdictScope::Class | VerdictScope::Text | VerdictScope::UnnamedLimit => self.class.cooldown_reason(),
             VerdictScope::Exchange | VerdictScope::Surface | VerdictScope::Client => None,
         }
     }

@@ -33,7 +33,7 @@ pub(super) async fn apply_limits(
             max: places.max,
         });
     };
-    log.place = Some(place);
+    log.client_place = Some(place);
     log.phase = "request";
     Ok(())
 }

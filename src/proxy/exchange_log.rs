@@ -91,7 +91,7 @@ pub(super) struct ExchangeLog {
     /// Part of the upstream's retry budget that the client token may use, in percent. `None` for the default.
     pub(super) retry_percent: Option<u8>,
     /// Place among the exchanges of the client token. `None` if their number is not limited.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) client_place: Option<OwnedSemaphorePermit>,
     /// Outcome of the present attempt, not yet reported.
     pub(super) outcome: Option<AttemptOutcome>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
@@ -128,7 +128,7 @@ impl ExchangeLog {
             left_profile: None,
             profile_place: None,
             retry_percent: None,
-            place: None,
+            client_place: None,
             outcome: None,
             results_caller: None,
             is_ended: false,
@@ -367,7 +367,7 @@ impl ExchangeLog {
         }
         self.is_ended = true;
         // At once: the client's next request may come before this log is dropped.
-        self.place = None;
+        self.client_place = None;
         self.profile_place = None;
         // An attempt that was not judged before ends with its exchange.
         self.report_verdict(verdict, &LimitHints::default());

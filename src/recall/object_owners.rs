@@ -89,7 +89,7 @@ impl OwnerRow {
     }
 }
 
-/// The owner of ids: one caller at one upstream.
+/// The caller and the upstream for which ids are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectScope<'o> {
     /// The caller.

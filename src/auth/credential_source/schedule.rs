@@ -21,7 +21,8 @@ pub struct RefreshClock {
 }
 
 impl RefreshClock {
-    /// Returns the delay to the refresh of a credential that lives for `life` from now; `None` if it has no end.
+    /// Returns the delay to the refresh of a credential that lives for `life` from now. `life` is `None` for a
+    /// credential without an end.
     ///
     /// That is at 80 % of its life, or 5 minutes before its end, whichever is earlier. The second holds only for lives
     /// of more than 10 minutes.

@@ -62,7 +62,7 @@ struct NamedObject {
 /// The part of an answer that names objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AnswerReading {
-    /// None.
+    /// No part.
     #[default]
     Nothing,
     /// The whole answer describes an object.
