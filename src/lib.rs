@@ -12,6 +12,7 @@
 //! | `clock` | the only source of time |
 //! | `digest` | hashes over lists of texts |
 //! | `labels` | enums whose values have stable names |
+//! | `printable` | names of clients, models and providers, escaped and shortened for operators |
 //! | [`conversation`] | messages and parts with their byte ranges; turns; the pairing rules and algorithm |
 //! | [`wire`] | the formats: reads a body, writes one block; JSON; stream framing; facts about answers; refusals |
 //! | [`repair`](mod@repair) | parsed body → known answers → plan → edits, and every text that the proxy writes |
@@ -37,8 +38,9 @@
 //! | `demo` | five failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! `splice` to `repair`, without `clock` and `labels`, are the core: they build alone with `--no-default-features`. The architecture
-//! test (`tests/it/house`) compares this map with the imports: a room imports only rooms above it.
+//! `splice` to `repair`, without `clock`, `labels` and `printable`, are the core: they build alone with
+//! `--no-default-features`. The architecture test (`tests/it/house`) compares this map with the imports: a room imports
+//! only rooms above it.
 //!
 //! # Invariants
 //!
@@ -127,6 +129,8 @@ pub mod ledger;
 pub mod ledger_api;
 #[cfg(feature = "server")]
 pub mod policy;
+#[cfg(feature = "server")]
+mod printable;
 #[cfg(feature = "server")]
 pub mod profiles;
 #[cfg(feature = "server")]

@@ -2,10 +2,10 @@
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
+    call_label::call_label,
     calls::CallQuery,
     matching,
     pending::delivery_value,
-    printable_name::call_label,
     queries,
     records::{RecordedCall, RecordedCallState},
 };

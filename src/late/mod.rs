@@ -7,6 +7,7 @@
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
+mod call_label;
 mod calls;
 mod changes;
 mod compactions;
@@ -19,7 +20,6 @@ mod operator_list;
 mod parking;
 mod pending;
 mod posting;
-mod printable_name;
 mod queries;
 mod record_bytes;
 mod record_names;
@@ -46,7 +46,6 @@ pub use jobs::{LateJob, NewCall};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use printable_name::printable_name;
 pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};

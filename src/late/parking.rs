@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::{
     LateError, LateStore, LateStoreInner,
+    call_label::call_label,
     jobs::LateJob,
     matching::{NamedCall, Service},
-    printable_name::call_label,
     record_names,
     records::{ParkedResult, PostRefusal, PostedResult},
     settling::{self, Post, PostOutcome, SettleOutcome},

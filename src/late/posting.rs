@@ -2,9 +2,9 @@
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
+    call_label::call_label,
     matching::{self, NamedCall},
     parking,
-    printable_name::call_label,
     records::{PostedResult, RecordedCallState},
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };

@@ -2,10 +2,12 @@
 
 use super::{
     pending::delivery_value,
-    printable_name::printable_name,
     records::{ParkedResult, RecordedCall, RefusedResult},
 };
-use crate::ledger::{Record, RecordKey, RecordKind};
+use crate::{
+    ledger::{Record, RecordKey, RecordKind},
+    printable::printable_name,
+};
 
 /// The readable parts of a record, escaped and shortened. A part is `None` if the record does not have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

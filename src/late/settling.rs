@@ -4,10 +4,11 @@
 //! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, feed,
+    CHANGE_TRIES_MAX, LateError, LateStore,
+    call_label::call_label,
+    feed,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
     pending::delivery_value,
-    printable_name::call_label,
     record_names,
     records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
     retention::{RETENTION_GRACE, retained_until},

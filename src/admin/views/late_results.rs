@@ -9,8 +9,9 @@ use super::rfc3339_date;
 use crate::{
     auth::{Caller, Owner, Principal, PrincipalHash},
     clock,
-    late::{LateStore, ListCursor, ListedResult, OperatorList, OperatorPage, WaitReason, printable_name},
+    late::{LateStore, ListCursor, ListedResult, OperatorList, OperatorPage, WaitReason},
     ledger::HashPrefix,
+    printable::printable_name,
 };
 
 /// Most digits of a place: each number of so many digits is one.

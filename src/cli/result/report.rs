@@ -7,8 +7,8 @@ use std::{
 
 use serde_json::Value;
 
-use super::{client::LedgerRefusal, printable::printable_text, rows::ListedRow, table::describe_state};
-use crate::cli::time_format::format_time;
+use super::{client::LedgerRefusal, rows::ListedRow, table::describe_state};
+use crate::{cli::time_format::format_time, printable::printable_text};
 
 /// The request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

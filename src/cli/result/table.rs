@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{printable::printable_text, rows::ListedRow};
+use super::rows::ListedRow;
 use crate::cli::time_format::format_time;
+use crate::printable::printable_text;
 
 /// Names of the columns.
 const COLUMNS: [&str; 6] = ["CALL", "TOOL", "SESSION", "STATE", "AGE", "DELIVERY"];
