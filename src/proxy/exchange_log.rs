@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::USER_AGENT};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use uuid::Builder;
 
@@ -20,10 +20,12 @@ use crate::{
     clock,
     late::LateStore,
     policy::{Class, LimitHints, Observation, Side, Verdict, classify, stream_timeouts::StreamState},
+    printable::printable_word,
     profiles::ProfilePlace,
     provider::Route,
     repair::RepairReport,
     server::ClientStall,
+    session::Lane,
     session_table::DetachReason,
     splice::Segments,
     telemetry::{
@@ -106,6 +108,7 @@ impl ExchangeLog {
             request_id: ids.next_id(),
             method: method_name(request.method()),
             path: request.uri().path().to_owned(),
+            client: client_program(request.headers()),
             // Started before routing, so that a refused request has its span too.
             trace: telemetry.start_trace(request.headers()),
             ..ExchangeEnded::default()
@@ -164,6 +167,17 @@ impl ExchangeLog {
         if let Some(trace) = &mut self.event.trace {
             trace.set_route(route);
         }
+    }
+
+    /// Records the name of the client token.
+    pub(super) fn record_client_token(&mut self, name: &str) {
+        self.event.client_token = Some(printable_word(name.as_bytes()));
+    }
+
+    /// Records the model and the lane of the request.
+    pub(super) fn record_conversation(&mut self, model: Option<&str>, lane: Option<Lane>) {
+        self.event.model = model.map(|model| printable_word(model.as_bytes()));
+        self.event.lane = lane.map(|lane| lane.id.short_hash());
     }
 
     /// Records the model request for traces. Returns the `traceparent` that is sent in place of the client's, if any.
@@ -426,6 +440,13 @@ impl Drop for ExchangeLog {
         let state = StreamState::before_head(self.is_compaction);
         self.end_exchange(self.client_gone_verdict(state, late), self.phase);
     }
+}
+
+/// Returns the program that the client names first, such as `claude-cli/1.0.83`.
+fn client_program(headers: &HeaderMap) -> Option<String> {
+    // Later products and comments describe its libraries and the machine.
+    let product = headers.get(USER_AGENT)?.as_bytes().split(|byte| *byte == b' ').next()?;
+    (!product.is_empty()).then(|| printable_word(product))
 }
 
 /// Returns the name of a method for telemetry. Unknown methods share one, since clients may invent any number.

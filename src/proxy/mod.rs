@@ -102,6 +102,7 @@ async fn forward_request(
     // Before the body is read: an unknown client must not cost memory.
     let (caller, token) = caller::identify_caller(path, &route, &mut request)?;
     if let Some(token) = token {
+        log.record_client_token(token);
         client_limits::apply_limits(path, &route, token, log).await?;
     }
     let outgoing = request::prepare_request(path, &route, caller, request, log).await?;

@@ -15,6 +15,7 @@ mod arrange;
 mod block_layout;
 mod body_calls;
 mod bound_thinking;
+mod broken_calls;
 mod call_key;
 mod canonical;
 mod client_results;
@@ -49,6 +50,7 @@ mod thinking_marks;
 
 pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
+pub use broken_calls::BrokenCall;
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
@@ -170,6 +172,8 @@ impl Action {
 pub struct RepairReport {
     /// Every breach, in document order.
     pub findings: Vec<Finding>,
+    /// The first calls that findings are about, at most three.
+    pub broken_calls: Vec<BrokenCall>,
     /// Number of times that each action was taken. Other actions are absent.
     pub actions: BTreeMap<Action, usize>,
     /// Results left out of this body, because no message may contain them yet.
@@ -188,6 +192,7 @@ impl RepairReport {
     pub fn without_actions(self) -> Self {
         Self {
             findings: self.findings,
+            broken_calls: self.broken_calls,
             unread: self.unread,
             ..Self::default()
         }

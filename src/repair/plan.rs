@@ -8,6 +8,7 @@ use super::{
     Action, Applicability, KnownAnswers, RepairPolicy, RepairReport,
     answers::assign_answers,
     arrange::arrange_words,
+    broken_calls::{BROKEN_CALLS_MAX, broken_calls},
     edits,
     fields::{add_opening, drop_server_halves, fix_fields},
     foreign_thinking::remove_foreign_thinking,
@@ -77,6 +78,7 @@ fn plan_history(
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
     planner.plan.report.findings.clone_from(&history.findings);
+    planner.plan.report.broken_calls = broken_calls(history);
     // A healthy history needs no planning, unless a placeholder has to go back into it or thinking was refused.
     let has_known = !known.overrides.is_empty() || !history.conversation.removed_thinking.is_empty();
     if !planner.plan.report.findings.is_empty() || has_known {
@@ -125,6 +127,8 @@ impl Plan {
         // A deferred quote counts as no action, but its result leaves the body.
         let changes = !report.actions.is_empty() || report.deferred > 0;
         self.report.findings.extend(history.place_findings(report.findings));
+        self.report.broken_calls.extend(report.broken_calls);
+        self.report.broken_calls.truncate(BROKEN_CALLS_MAX);
         for (action, count) in report.actions {
             *self.report.actions.entry(action).or_default() += count;
         }

@@ -160,6 +160,7 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
         let mut context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
+        log.record_conversation(context.model.as_deref(), context.lane);
         context.follow_owner(objects, self.owners.method);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
@@ -419,6 +420,7 @@ impl BodyRepair<'_> {
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
         let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default());
+        log.record_conversation(context.model.as_deref(), context.lane);
         context.follow_owner(objects, self.owners.method);
         OutgoingBody::from_payload(payload, context)
     }

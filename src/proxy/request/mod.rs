@@ -87,6 +87,7 @@ pub(super) async fn prepare_request(
             caller,
         };
         let mut context = builder.enter_lane(&[], &Outline::default());
+        log.record_conversation(context.model.as_deref(), context.lane);
         let (payload, read) = read_or_stream(owners, caller, &parts, body).await?;
         let objects = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget)).await;
         context.follow_owner(objects, &parts.method);

@@ -24,6 +24,14 @@ pub struct ExchangeEnded {
     pub format: Option<Format>,
     /// The mode in force; `None` if requests on this path contain no history.
     pub mode: Option<Mode>,
+    /// The model that the request names, escaped and shortened; `None` if it names none, or its body was not read.
+    pub model: Option<String>,
+    /// The client program, such as `claude-cli/1.0.83`, escaped and shortened; `None` if it does not name itself.
+    pub client: Option<String>,
+    /// The name of the client token in the configuration, never its value; `None` if the client presented none.
+    pub client_token: Option<String>,
+    /// The lane, as the dashboard shows it: the start of its hash; `None` if nothing identifies it.
+    pub lane: Option<String>,
     /// The status sent to the client; 0 if none was sent.
     pub status: u16,
     /// The findings and the repair actions; `None` if no body was read.
