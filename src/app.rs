@@ -16,7 +16,7 @@ use crate::{
     ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
-    proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
+    proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
     server::{self, BindError, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
@@ -208,8 +208,12 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         background_work.tasks.spawn_background(exporter.run(collector));
     }
     // The address that was bound, since the guard accepts it as a host name.
-    let (listen, stopping) = (data.ip(), tasks.stop_signal());
-    let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, listen, stopping);
+    let bound = BoundAddresses {
+        data,
+        admin: Some(admin),
+    };
+    let stopping = tasks.stop_signal();
+    let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
     let drain_timeout = parts.server.drain_timeout;
     let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
     tasks.spawn_background(serving);

@@ -1,6 +1,11 @@
 //! State that all exchanges share: settings, routes, and handles to the modules below.
 
-use std::{hash::RandomState, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    hash::RandomState,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
@@ -75,6 +80,8 @@ pub(super) struct DataPath {
     pub(super) settings: ProxySettings,
     /// The address that the proxy listens on. `None` if it listens on every address.
     pub(super) own_address: Option<IpAddr>,
+    /// The address of the admin listener. `None` if there is none.
+    pub(super) admin_listen: Option<SocketAddr>,
     pub(super) sender: Sender,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,

@@ -17,6 +17,7 @@ mod exchange_log;
 mod exhausted_pool;
 mod guard;
 pub mod headers;
+mod identity;
 mod lacking_results;
 mod late_delivery;
 mod late_results;
@@ -42,9 +43,10 @@ pub use error::ProxyError;
 pub use error_shape::guess_shape;
 pub use exhausted_pool::ExhaustedPool;
 pub use guard::RequestRefusal;
+pub use identity::IDENTITY_PATH;
 pub use rejection::Rejection;
 pub use response::{AnswerBody, RelayError};
-pub use service::{Proxy, ProxyReload, ProxyServices};
+pub use service::{BoundAddresses, Proxy, ProxyReload, ProxyServices};
 
 use crate::{
     ledger_api,
@@ -57,8 +59,11 @@ use exchange_log::ExchangeLog;
 use guard::Admission;
 use response::ProviderAnswer;
 
-/// Runs one exchange. The client always gets an answer, and telemetry always gets one event.
+/// Runs one exchange. The client always gets an answer, and telemetry always gets one event, but for a look at the port.
 async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
+    if let Some(description) = identity::describe_proxy(path, &request) {
+        return description;
+    }
     let mut log = ExchangeLog::for_request(&path.telemetry, &path.request_ids, &request);
     // Even an error before routing should have a form that the client's SDK can read.
     let mut shape = guess_shape(request.uri().path(), request.headers());

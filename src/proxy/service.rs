@@ -1,6 +1,6 @@
 //! The data path as a hyper service. A reload swaps its settings while exchanges run.
 
-use std::{convert::Infallible, hash::RandomState, net::IpAddr, pin::Pin, sync::Arc};
+use std::{convert::Infallible, hash::RandomState, net::SocketAddr, pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -46,6 +46,15 @@ pub struct ProxyServices {
 #[derive(Clone, Debug)]
 pub struct Proxy(Arc<ArcSwap<DataPath>>);
 
+/// Addresses that the listeners are bound to.
+#[derive(Clone, Copy, Debug)]
+pub struct BoundAddresses {
+    /// Address of the data listener.
+    pub data: SocketAddr,
+    /// Address of the admin listener. `None` if there is none.
+    pub admin: Option<SocketAddr>,
+}
+
 /// Parts of the data path that a reload replaces.
 #[derive(Debug)]
 pub struct ProxyReload {
@@ -62,13 +71,13 @@ pub struct ProxyReload {
 impl Proxy {
     /// Creates the data path.
     ///
-    /// `listen` is the address on which the proxy listens. `stopping` fires once the drain has begun.
+    /// `stopping` fires once the drain has begun.
     pub fn new(
         routes: Routes,
         settings: ProxySettings,
         sender: Sender,
         shared: ProxyServices,
-        listen: IpAddr,
+        bound: BoundAddresses,
         stopping: StopSignal,
     ) -> Self {
         let facts = Arc::new(ProviderFacts::new());
@@ -84,7 +93,8 @@ impl Proxy {
             client_places: Arc::new(places),
             settings,
             // The unspecified address means every interface: no client can name it as a host.
-            own_address: (!listen.is_unspecified()).then_some(listen),
+            own_address: (!bound.data.ip().is_unspecified()).then_some(bound.data.ip()),
+            admin_listen: bound.admin,
             sender,
             profiles: shared.profiles,
             sessions: shared.sessions,

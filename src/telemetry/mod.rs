@@ -14,6 +14,7 @@ pub mod dashboard;
 pub mod events;
 mod log;
 mod metrics;
+mod totals;
 mod traces;
 
 use std::{
@@ -26,12 +27,14 @@ use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
 use crate::session_table::{DetachReason, EnteredLane, RepeatedCall};
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
 use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
 use metrics::Metrics;
+use totals::TotalsTable;
 use traces::Tracer;
 
 /// The handle that records events. Cheap to clone: all clones share the same metrics, feed and traces.
@@ -39,6 +42,7 @@ use traces::Tracer;
 pub struct Telemetry {
     metrics: Arc<Metrics>,
     dashboard: Arc<DashboardFeed>,
+    totals: Arc<TotalsTable>,
     tracer: Option<Tracer>,
 }
 
@@ -55,6 +59,7 @@ impl Telemetry {
         Self {
             metrics: Arc::new(Metrics::new(upstreams.into_iter().map(Into::into).collect())),
             dashboard: Arc::default(),
+            totals: Arc::default(),
             tracer: None,
         }
     }
@@ -85,10 +90,16 @@ impl Telemetry {
         // The spans come last: they may be dropped on a full queue, the others are never lost.
         self.metrics.record_exchange(event);
         self.dashboard.record_exchange(event);
+        self.totals.record_exchange(event);
         log::log_exchange(event);
         if let Some(tracer) = &self.tracer {
             tracer.export_exchange(event);
         }
+    }
+
+    /// Returns the totals of all exchanges that have ended.
+    pub fn exchange_totals(&self) -> ExchangeTotals {
+        self.totals.current_totals()
     }
 
     /// Records a new connection to a provider, TLS included, and the time it took.

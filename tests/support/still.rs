@@ -15,7 +15,7 @@ use antiphon::{
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
-    proxy::{Proxy, ProxyReload, ProxyServices, ProxySettings},
+    proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
     server::{self, ServerSettings, Tasks},
     upstream::{InProcessDialer, Sender},
 };
@@ -77,9 +77,13 @@ impl InProcessProxy {
         let telemetry = shared.telemetry.clone();
         parts.background_work.start(tasks.clone(), telemetry.clone());
         sender.observe_connects(move |took| telemetry.record_connect(took));
-        let (listen, stopping) = (server.listen.ip(), tasks.stop_signal());
+        let bound = BoundAddresses {
+            data: server.listen,
+            admin: None,
+        };
+        let stopping = tasks.stop_signal();
         Self {
-            proxy: Proxy::new(parts.routes, parts.proxy, sender, shared, listen, stopping),
+            proxy: Proxy::new(parts.routes, parts.proxy, sender, shared, bound, stopping),
             tasks,
             server,
         }
