@@ -9,13 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use bytes::Bytes;
-use http::{Request, Uri, header, response::Parts, uri::Scheme};
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http::{Uri, uri::Scheme};
 
-use super::config::load_chosen;
+use super::{config::load_chosen, http_get::fetch_head};
 
 /// Timeout of the whole check.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,24 +65,4 @@ fn admin_url(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
     let loaded = load_chosen(config).map_err(|problems| anyhow!("{problems}"))?;
     Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
-}
-
-/// Sends a GET request to `url` and returns the head of the answer.
-pub(super) async fn fetch_head(url: &Uri) -> anyhow::Result<Parts> {
-    let authority = url.authority().context("the URL names no host")?;
-    // An IPv6 host has brackets in a URL, but not for the resolver.
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let path = url.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::get(path)
-        .header(header::HOST, authority.as_str())
-        .header(header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let exchange = async move {
-        // The body is not needed. Dropping it with the sender lets the connection end.
-        sender.send_request(request).await.map(|answer| answer.into_parts().0)
-    };
-    let (head, _) = tokio::join!(exchange, connection);
-    Ok(head?)
 }

@@ -5,18 +5,23 @@
 
 pub mod banner;
 mod check;
+mod client_variables;
 mod completions;
 mod config;
 mod demo;
 mod diff;
+mod env;
 mod healthcheck;
+mod http_get;
 mod input;
 mod man;
 mod notify;
+mod output;
 mod reload;
 mod repair;
 mod result;
 mod run;
+mod running_proxy;
 mod serve;
 mod signals;
 mod store;
@@ -68,6 +73,9 @@ enum CliCommand {
     /// Run a command with its LLM clients pointed at the proxy: antiphon run -- claude
     #[command(after_help = run::AFTER_HELP)]
     Run(run::Args),
+    /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"
+    #[command(after_help = env::AFTER_HELP)]
+    Env(env::Args),
     /// Report what breaks the pairing rules in request bodies, offline
     Check(check::Args),
     /// Write a request body as the proxy would send it, offline
@@ -115,6 +123,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command.unwrap_or(CliCommand::Serve(cli.serve)) {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Run(args) => run::run(&args),
+        CliCommand::Env(args) => env::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Repair(args) => repair::run(&args),
         CliCommand::Demo(args) => demo::run(&args),

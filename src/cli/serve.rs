@@ -11,10 +11,13 @@ use std::{
 
 use anyhow::Context;
 use clap::ArgAction;
-use rustix::process::Signal;
 use tokio::runtime::Builder;
 
-use super::{EXIT_INTERRUPTED, banner, notify, reload::Reloader, signals::Signals};
+use super::{
+    EXIT_INTERRUPTED, banner, notify,
+    reload::Reloader,
+    signals::{ReceivedSignal, Signals},
+};
 use crate::{
     app::{self, ConfigSummary, LedgerStore},
     config::{self, Flags, LoadedConfig, process_environment},
@@ -143,7 +146,7 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
         tokio::select! {
             signal = signals.next() => match signal {
                 // The reload logs its own errors.
-                Signal::HUP => drop(reloader.reload(&mut running)),
+                ReceivedSignal::HangUp => drop(reloader.reload(&mut running)),
                 _ => break,
             },
             Some(done) = launched.reloads.recv() => {

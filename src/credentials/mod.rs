@@ -5,6 +5,7 @@
 
 mod container;
 mod file_poll;
+mod process_group;
 mod program;
 mod renewal;
 mod secret_file;

@@ -2,13 +2,12 @@
 
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::AsyncReadExt as _,
     process::{Child, Command},
 };
 
-use super::renewal::CredentialFetcher;
+use super::{process_group, renewal::CredentialFetcher};
 use crate::{
     auth::credential_source::{
         AwsScope, CommandLine, OUTPUT_BYTES_MAX, SourceFailure, SuppliedCredential, parse_process_output,
@@ -59,26 +58,24 @@ struct RunningProgram(Child);
 impl Drop for RunningProgram {
     fn drop(&mut self) {
         // The id is known until the program has been waited for. After that it may belong to another.
-        let id = self.0.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(group) = id.and_then(Pid::from_raw) {
-            // An error means that the group has just ended.
-            let _ = kill_process_group(group, Signal::KILL);
+        if let Some(leader) = self.0.id() {
+            process_group::kill_group(leader);
         }
     }
 }
 
 /// Runs a program to its end and returns its output. The caller limits the time.
 async fn run_program(command: &CommandLine) -> Result<Vec<u8>, SourceFailure> {
-    let spawned = Command::new(&command.program)
+    let mut started = Command::new(&command.program);
+    started
         .args(&command.arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Not read: an error text may contain a secret.
         .stderr(Stdio::null())
-        // A group of its own, so that programs which it starts can be killed with it.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn();
+        .kill_on_drop(true);
+    // A group of its own, so that programs which it starts can be killed with it.
+    let spawned = process_group::lead_group(&mut started).spawn();
     let mut running = RunningProgram(spawned.map_err(|_| SourceFailure::NotStarted)?);
     let mut output = Vec::new();
     if let Some(stdout) = running.0.stdout.take() {

@@ -58,6 +58,7 @@ impl Install {
         }
         command
             .env("XDG_STATE_HOME", &self.state)
+            .env("XDG_CONFIG_HOME", &self.state)
             .env_remove("HOME")
             .envs(variables.iter().copied())
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])

@@ -16,7 +16,10 @@ pub fn directory() -> PathBuf {
     path
 }
 
-/// Gives a command its own state directory.
+/// Gives a command its own state and configuration directories.
 pub fn apart(command: &mut Command) -> &mut Command {
-    command.env("XDG_STATE_HOME", directory()).env_remove("HOME")
+    command
+        .env("XDG_STATE_HOME", directory())
+        .env("XDG_CONFIG_HOME", directory())
+        .env_remove("HOME")
 }

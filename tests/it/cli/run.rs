@@ -15,13 +15,19 @@ use crate::{
     late::stories,
     support::{
         app::post_with,
+        binary::Process,
         provider::Provider,
         state,
         wire::{Client, Message},
     },
 };
 
-const URLS: [&str; 3] = ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
+const URLS: [&str; 4] = [
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_BASE_URL",
+    "GOOGLE_GEMINI_BASE_URL",
+    "GEMINI_API_BASE",
+];
 /// Prints the variables and ends after one line of input.
 const PRINT_AND_WAIT: &str =
     "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
@@ -40,6 +46,7 @@ fn run(look_at: SocketAddr, arguments: &[&str]) -> Command {
     }
     command
         .env("XDG_STATE_HOME", state::directory())
+        .env("XDG_CONFIG_HOME", state::directory())
         .env_remove("HOME")
         .env("ANTIPHON_LISTEN", look_at.to_string())
         .arg("run")
@@ -126,7 +133,17 @@ async fn the_proxy_starts_and_stops_with_the_command() {
         answer.text()
     );
     running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
-    assert_eq!(running.end().await, (Some(7), String::new()));
+    let (code, err) = running.end().await;
+    assert_eq!(code, Some(7));
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(
+        matches!(lines[..], [first, _] if first.starts_with(&format!("antiphon: proxy of this command at http://{at}; dashboard http://127.0.0.1:"))),
+        "{err}"
+    );
+    assert_eq!(
+        lines[1],
+        "antiphon: 1 request, 1 repaired (placeholder=1); details: antiphon run -v -- …"
+    );
     assert!(TcpStream::connect(at).await.is_err(), "the proxy is still there");
 }
 
@@ -135,6 +152,7 @@ async fn a_running_proxy_is_used_and_keeps_running() {
     let provider = Provider::start().await;
     let install = stories::install(&provider);
     let process = install.start().await;
+    let before = (process.log(), counters(&process).await);
     let mut command = run(process.data, &["--", "sh", "-c", PRINT_AND_WAIT]);
     command.env("ANTHROPIC_BASE_URL", "https://user:secret@llm.example.com/v1");
     let mut running = Running::new(command);
@@ -143,17 +161,125 @@ async fn a_running_proxy_is_used_and_keeps_running() {
     running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
     let (code, err) = running.end().await;
     assert_eq!(code, Some(7));
-    assert_eq!(err.lines().count(), 1, "{err}");
+    assert_eq!(err.lines().count(), 3, "{err}");
     assert!(
         err.contains("ANTHROPIC_BASE_URL pointed to llm.example.com") && err.contains("--upstream anthropic="),
         "{err}"
     );
     assert!(!err.contains("secret"), "{err}");
+    let place = format!(
+        "antiphon: using the running proxy at http://{}; dashboard http://{}/\n",
+        process.data, process.admin
+    );
+    assert!(err.starts_with(&place), "{err}");
+    assert!(
+        err.ends_with(
+            "antiphon: no request came through the proxy: sh did not use it (it asked no model, or it does not read the \
+             variables; see docs/clients.md)\n"
+        ),
+        "{err}"
+    );
+    // A look at the port is neither an error nor a request.
+    assert_eq!((process.log(), counters(&process).await), before);
     assert_eq!(
         broken(process.data, "/anthropic/v1/messages").await.status(),
         200,
         "it was not ours to end"
     );
+}
+
+/// Returns the counters of requests of a proxy.
+async fn counters(process: &Process) -> Vec<String> {
+    let page = process
+        .ask_admin(format!("GET /metrics HTTP/1.1\r\nhost: {}\r\n\r\n", process.admin))
+        .await;
+    let page = page.text();
+    let lines = page.lines().filter(|line| line.starts_with("antiphon_requests_total"));
+    lines.map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test]
+async fn requests_through_a_running_proxy_are_counted_while_the_command_runs() {
+    let provider = Provider::start().await;
+    let install = stories::install(&provider);
+    let process = install.start().await;
+    broken(process.data, "/anthropic/v1/messages").await;
+    let mut running = Running::new(run(process.data, &["--", "sh", "-c", PRINT_AND_WAIT]));
+    running.line().await;
+    broken(process.data, "/anthropic/v1/messages").await;
+    broken(process.data, "/nowhere").await;
+    running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    let (code, err) = running.end().await;
+    assert_eq!(code, Some(7));
+    let wanted = format!(
+        "antiphon: while it ran, the proxy had 2 requests, 1 repair (placeholder=1), 1 failed (4xx); details: http://{}/\n",
+        process.admin
+    );
+    assert!(err.ends_with(&wanted), "{err}");
+}
+
+#[tokio::test]
+async fn the_description_is_for_allowed_hosts_and_reads_only() {
+    let provider = Provider::start().await;
+    let process = stories::install(&provider).start().await;
+    let ask = |line: &str, host: &str| format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    let told = process.ask(ask("GET /.well-known/antiphon", "localhost")).await;
+    let admin = process.admin.to_string();
+    assert_eq!(
+        told.json(),
+        json!({"server": "antiphon", "version": 1, "admin_listen": admin})
+    );
+    assert_eq!(told.header("x-antiphon-request-id"), None, "it is no exchange");
+    for (line, host, status) in [
+        ("GET /.well-known/antiphon", "evil.example", 403),
+        ("DELETE /.well-known/antiphon", "localhost", 404),
+    ] {
+        let refused = process.ask(ask(line, host)).await;
+        assert_eq!(refused.status(), status, "{line} {host}");
+        assert!(refused.header("x-antiphon-request-id").is_some(), "{line} {host}");
+    }
+}
+
+#[tokio::test]
+async fn known_commands_get_what_they_need() {
+    let folder = state::directory();
+    let script = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let codex = script("codex", "echo \"$@\"; echo $OPENAI_BASE_URL");
+    let mut running = Running::new(run(nowhere(), &["--", &codex, "exec", "hello"]));
+    let (arguments, url) = (running.line().await, running.line().await);
+    assert_eq!(arguments, format!("-c openai_base_url=\"{url}\" exec hello"));
+    let (code, err) = running.end().await;
+    assert_eq!(code, Some(0));
+    assert!(
+        err.contains("codex did not use it") && err.contains("--upstream chatgpt="),
+        "{err}"
+    );
+
+    let opencode = script("opencode", "echo $OPENCODE_CONFIG_CONTENT");
+    let mut running = Running::new(run(nowhere(), &["--", &opencode]));
+    let content: serde_json::Value = serde_json::from_str(&running.line().await).unwrap();
+    let url = content["provider"]["anthropic"]["options"]["baseURL"].as_str().unwrap();
+    assert!(url.ends_with("/anthropic/v1"), "{content}");
+    running.end().await;
+
+    let cline = script("cline", "true");
+    let (code, err) = Running::new(run(nowhere(), &["--", &cline])).end().await;
+    assert_eq!(code, Some(0));
+    assert!(
+        err.contains("cline reads no variable") && err.contains("it needs the setting above"),
+        "{err}"
+    );
+}
+
+#[tokio::test]
+async fn quiet_runs_say_nothing() {
+    let running = Running::new(run(nowhere(), &["-q", "--", "true"]));
+    assert_eq!(running.end().await, (Some(0), String::new()));
 }
 
 #[tokio::test]
@@ -177,7 +303,8 @@ async fn two_commands_run_beside_each_other() {
     first.line().await;
     let mut second = start();
     second.line().await;
-    for (mut running, warnings) in [(second, 1), (first, 0)] {
+    // Two lines each are about the proxy and what came through it.
+    for (mut running, warnings) in [(second, 3), (first, 2)] {
         drop(running.child.stdin.take());
         let (code, err) = running.end().await;
         assert_eq!((code, err.lines().count()), (Some(7), warnings), "{err}");
@@ -195,7 +322,7 @@ async fn an_environment_proxy_is_not_used_for_loopback() {
             "corp.example,127.0.0.1",
         ),
     ] {
-        let mut command = run(nowhere(), &["--", "sh", "-c", "echo ${NO_PROXY:--}"]);
+        let mut command = run(nowhere(), &["-q", "--", "sh", "-c", "echo ${NO_PROXY:--}"]);
         command.envs(variables.iter().copied());
         let mut running = Running::new(command);
         assert_eq!(running.line().await, wanted, "{variables:?}");
@@ -216,7 +343,7 @@ async fn the_exit_code_is_that_of_the_command() {
         ),
         (&["/"], 126, "antiphon: cannot run /: Permission denied (os error 13)\n"),
     ] {
-        let running = Running::new(run(nowhere(), &[&["--"], command].concat()));
+        let running = Running::new(run(nowhere(), &[&["-q", "--"], command].concat()));
         assert_eq!(running.end().await, (Some(wanted), said.to_owned()), "{command:?}");
     }
     let (code, err) = Running::new(run(nowhere(), &[])).end().await;
@@ -227,7 +354,7 @@ async fn the_exit_code_is_that_of_the_command() {
 async fn signals_reach_the_command_once() {
     for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP")] {
         let script = format!("trap 'echo caught; exit 9' {name}; echo ready; while read line; do :; done; read line");
-        let mut running = Running::new(run(nowhere(), &["--", "sh", "-c", &script]));
+        let mut running = Running::new(run(nowhere(), &["-q", "--", "sh", "-c", &script]));
         assert_eq!(running.line().await, "ready");
         running.signal(signal);
         assert_eq!(running.line().await, "caught", "{name}");

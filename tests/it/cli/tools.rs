@@ -10,8 +10,9 @@ use antiphon::{
     config::VARIABLES,
 };
 
-const SUBCOMMANDS: [&str; 9] = [
+const SUBCOMMANDS: [&str; 10] = [
     "serve",
+    "env",
     "check",
     "repair",
     "config",

@@ -1,16 +1,16 @@
-//! Notifies the service manager: ready, reloading, stopping. Does nothing if `NOTIFY_SOCKET` is not set.
+//! Notifications for systemd and managers that understand its protocol.
 
 use std::io;
 
 use sd_notify::NotifyState;
 
 /// Reports that both listeners accept connections, or that a reload is over.
-pub(super) fn send_ready() {
+pub(in crate::cli) fn send_ready() {
     send_state(&[NotifyState::Ready]);
 }
 
 /// Reports that a reload begins. "ready" must follow, even if the reload fails.
-pub(super) fn send_reloading() {
+pub(in crate::cli) fn send_reloading() {
     // systemd requires the time beside RELOADING, to match it with the READY that follows.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send_state(&[NotifyState::Reloading, now]),
@@ -19,7 +19,7 @@ pub(super) fn send_reloading() {
 }
 
 /// Reports that the drain has begun.
-pub(super) fn send_stopping() {
+pub(in crate::cli) fn send_stopping() {
     send_state(&[NotifyState::Stopping]);
 }
 

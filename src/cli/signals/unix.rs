@@ -1,20 +1,21 @@
-//! Signals that end the process, reload its configuration, or are forwarded to a command.
+//! Signals of Unix.
 
 use std::io;
 
-use rustix::process::Signal as Number;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::ReceivedSignal;
+
 /// Signals that the process handles. While this value exists, they do not end the process.
-pub(super) struct Signals {
+pub(in crate::cli) struct UnixSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-impl Signals {
+impl UnixSignals {
     /// Takes over the signals.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(in crate::cli) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -23,16 +24,16 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub(super) async fn next(&mut self) -> Number {
+    pub(in crate::cli) async fn next(&mut self) -> ReceivedSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Number::TERM,
-            _ = self.interrupt.recv() => Number::INT,
-            _ = self.hang_up.recv() => Number::HUP,
+            _ = self.terminate.recv() => ReceivedSignal::Terminate,
+            _ = self.interrupt.recv() => ReceivedSignal::Interrupt,
+            _ = self.hang_up.recv() => ReceivedSignal::HangUp,
         }
     }
 
     /// Waits for the next SIGINT.
-    pub(super) async fn wait_for_interrupt(&mut self) {
+    pub(in crate::cli) async fn wait_for_interrupt(&mut self) {
         self.interrupt.recv().await;
     }
 }

@@ -1,0 +1,309 @@
+//! Commands that do not read the base URL variables, or need more than them.
+//!
+//! In values, `{NAME}` stands for the base URL of the upstream NAME, and `$NAME` for the value of a variable. A value
+//! applies only if all of them exist.
+
+use std::{ffi::OsStr, path::Path};
+
+/// A command with the settings that it needs beyond the base URL variables.
+#[derive(Debug)]
+pub(super) struct KnownClient {
+    /// Name of the program.
+    pub(super) program: &'static str,
+    /// Arguments directly behind the program's name. The first list that applies is used.
+    pub(super) arguments: &'static [&'static [&'static str]],
+    /// Variables. For each name, the first row that applies is used.
+    pub(super) variables: &'static [ClientVariable],
+    /// Setting that only the user can make, since the command reads it from a file.
+    pub(super) missing_setting: Option<&'static str>,
+    /// Advice for a login that needs another upstream, for a run without a good answer.
+    pub(super) login_advice: Option<&'static str>,
+}
+
+/// A variable of one command.
+#[derive(Debug)]
+pub(super) struct ClientVariable {
+    pub(super) name: &'static str,
+    pub(super) value: &'static str,
+    /// Variables that must have these values. An empty value stands for any.
+    pub(super) only_with: &'static [(&'static str, &'static str)],
+    /// `true` if a value of the user is kept.
+    pub(super) is_default: bool,
+}
+
+/// A command without special settings.
+const NO_SETTINGS: KnownClient = KnownClient {
+    program: "",
+    arguments: &[],
+    variables: &[],
+    missing_setting: None,
+    login_advice: None,
+};
+
+/// Variable by which Copilot CLI is told to ask a model of the user's own provider.
+const COPILOT_MODEL: (&str, &str) = ("COPILOT_MODEL", "");
+/// Variable that makes Copilot CLI speak Anthropic's format.
+const COPILOT_ANTHROPIC: (&str, &str) = ("COPILOT_PROVIDER_TYPE", "anthropic");
+
+/// Commands that need more than the base URL variables.
+const CLIENTS: [KnownClient; 8] = [
+    KnownClient {
+        program: "codex",
+        // An upstream of this name means that the user has logged in with ChatGPT.
+        arguments: &[
+            &["-c", "openai_base_url=\"{chatgpt}\""],
+            &["-c", "openai_base_url=\"{openai}\""],
+        ],
+        login_advice: Some(
+            "with a ChatGPT login: antiphon run --upstream chatgpt=https://chatgpt.com/backend-api/codex -- codex",
+        ),
+        ..NO_SETTINGS
+    },
+    KnownClient {
+        program: "copilot",
+        variables: &[
+            copilot("COPILOT_PROVIDER_BASE_URL", "{anthropic}", true),
+            copilot("COPILOT_PROVIDER_BASE_URL", "{openai}", false),
+            copilot("COPILOT_PROVIDER_API_KEY", "$ANTHROPIC_API_KEY", true),
+            copilot("COPILOT_PROVIDER_API_KEY", "$OPENAI_API_KEY", false),
+            copilot("COPILOT_PROVIDER_TYPE", "openai", false),
+        ],
+        missing_setting: Some(
+            "copilot asks GitHub's own service unless COPILOT_MODEL names a model of yours: \
+             COPILOT_MODEL=gpt-5.2 OPENAI_API_KEY=… antiphon run -- copilot",
+        ),
+        ..NO_SETTINGS
+    },
+    KnownClient {
+        program: "gemini",
+        // An upstream of this name means that the user has logged in with Google.
+        variables: &[ClientVariable {
+            name: "CODE_ASSIST_ENDPOINT",
+            value: "{code-assist}",
+            only_with: &[],
+            is_default: false,
+        }],
+        login_advice: Some(
+            "with a Google login: antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini",
+        ),
+        ..NO_SETTINGS
+    },
+    KnownClient {
+        program: "opencode",
+        variables: &[ClientVariable {
+            name: "OPENCODE_CONFIG_CONTENT",
+            value: r#"{"provider":{"anthropic":{"options":{"baseURL":"{anthropic}/v1"}},"openai":{"options":{"baseURL":"{openai}"}},"google":{"options":{"baseURL":"{gemini}/v1beta"}}}}"#,
+            only_with: &[],
+            is_default: true,
+        }],
+        ..NO_SETTINGS
+    },
+    from_file(
+        "cline",
+        "cline reads no variable: cline auth openai-native -k KEY -m MODEL -b {openai}",
+    ),
+    from_file(
+        "cn",
+        "cn (Continue) reads no variable: put apiBase: {anthropic}/v1/ beside the model in ~/.continue/config.yaml",
+    ),
+    from_file(
+        "hermes",
+        "hermes reads no variable: put base_url: {openai} under model: in ~/.hermes/config.yaml",
+    ),
+    from_file(
+        "openclaw",
+        "openclaw reads no variable: put \"baseUrl\": \"{anthropic}\" under models.providers.anthropic in \
+         ~/.openclaw/openclaw.json",
+    ),
+];
+
+/// Returns a variable of Copilot CLI. It is set only if the user names a model, since others use GitHub's service.
+const fn copilot(name: &'static str, value: &'static str, is_anthropic: bool) -> ClientVariable {
+    ClientVariable {
+        name,
+        value,
+        only_with: if is_anthropic {
+            &[COPILOT_MODEL, COPILOT_ANTHROPIC]
+        } else {
+            &[COPILOT_MODEL]
+        },
+        is_default: true,
+    }
+}
+
+/// Returns a command that reads its base URL from a file only.
+const fn from_file(program: &'static str, missing_setting: &'static str) -> KnownClient {
+    KnownClient {
+        program,
+        missing_setting: Some(missing_setting),
+        ..NO_SETTINGS
+    }
+}
+
+/// The settings of one run of a command.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct AppliedSettings {
+    /// Arguments directly behind the program's name.
+    pub(super) arguments: Vec<String>,
+    pub(super) variables: Vec<(String, String)>,
+    /// What the user has to set, for a command that cannot be pointed at the proxy otherwise.
+    pub(super) missing_setting: Option<String>,
+    pub(super) login_advice: Option<&'static str>,
+}
+
+/// Returns the settings for a program. `urls` are the base URLs by upstream.
+pub(super) fn settings_for(
+    program: &OsStr,
+    urls: &[(String, String)],
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> AppliedSettings {
+    let Some(client) = find_client(program) else {
+        return AppliedSettings::default();
+    };
+    let fill = |template: &str| fill_template(template, urls, variable);
+    let arguments = client.arguments.iter().find_map(|words| {
+        let filled: Option<Vec<String>> = words.iter().map(|word| fill(word)).collect();
+        filled
+    });
+    let mut variables: Vec<(String, String)> = Vec::new();
+    for row in client.variables {
+        let is_meant = row.only_with.iter().all(|(name, wanted)| {
+            let value = variable(name);
+            value.is_some_and(|value| wanted.is_empty() || value == *wanted)
+        });
+        let is_kept = row.is_default && variable(row.name).is_some();
+        let is_known = variables.iter().any(|(name, _)| name == row.name);
+        if is_meant && !is_kept && !is_known {
+            variables.extend(fill(row.value).map(|value| (row.name.to_owned(), value)));
+        }
+    }
+    // A command with variables lacks something only if none of them applies.
+    let is_set = client.variables.iter().any(|row| variable(row.name).is_some()) || !variables.is_empty();
+    AppliedSettings {
+        arguments: arguments.unwrap_or_default(),
+        missing_setting: client.missing_setting.filter(|_| !is_set).and_then(fill),
+        login_advice: client.login_advice,
+        variables,
+    }
+}
+
+/// Returns the row of a program, by its name without folder and ending.
+fn find_client(program: &OsStr) -> Option<&'static KnownClient> {
+    let stem = Path::new(program).file_stem()?;
+    CLIENTS.iter().find(|client| OsStr::new(client.program) == stem)
+}
+
+/// Replaces `{NAME}` and a whole `$NAME`. `None` if one of them does not exist.
+fn fill_template(
+    template: &str,
+    urls: &[(String, String)],
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Option<String> {
+    if let Some(name) = template.strip_prefix('$') {
+        return variable(name);
+    }
+    let names = ["anthropic", "openai", "gemini", "chatgpt", "code-assist"];
+    let mut filled = template.to_owned();
+    for name in names {
+        let mark = format!("{{{name}}}");
+        if filled.contains(&mark) {
+            let (_, url) = urls.iter().find(|(known, _)| known == name)?;
+            filled = filled.replace(&mark, url);
+        }
+    }
+    Some(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(program: &str, upstreams: &[&str], set: &[(&str, &str)]) -> AppliedSettings {
+        let url = |name: &&str| ((*name).to_owned(), format!("http://h/{name}"));
+        let urls: Vec<_> = upstreams.iter().map(url).collect();
+        let variable = |name: &str| {
+            let (_, value) = set.iter().find(|(known, _)| *known == name)?;
+            Some((*value).to_owned())
+        };
+        settings_for(OsStr::new(program), &urls, &variable)
+    }
+
+    #[test]
+    fn codex_gets_its_base_url_as_an_argument() {
+        for (program, upstreams, wanted) in [
+            (
+                "codex",
+                &["openai"][..],
+                &["-c", "openai_base_url=\"http://h/openai\""][..],
+            ),
+            (
+                "/usr/bin/codex.js",
+                &["openai", "chatgpt"],
+                &["-c", "openai_base_url=\"http://h/chatgpt\""],
+            ),
+            ("codex", &["anthropic"], &[]),
+            ("codexx", &["openai"], &[]),
+        ] {
+            assert_eq!(
+                settings(program, upstreams, &[]).arguments,
+                wanted,
+                "{program} {upstreams:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn copilot_is_set_only_with_a_model_and_never_overridden() {
+        let named = |set: &[(&str, &str)]| settings("copilot", &["openai", "anthropic"], set);
+        let none = named(&[("OPENAI_API_KEY", "k")]);
+        assert!(none.variables.is_empty() && none.missing_setting.is_some(), "{none:?}");
+        let variables = |set: &[(&str, &str)]| {
+            let found = named(set);
+            assert_eq!(found.missing_setting, None);
+            let words = found.variables.iter().map(|(name, value)| format!("{name}={value}"));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            variables(&[("COPILOT_MODEL", "m"), ("OPENAI_API_KEY", "k")]),
+            "COPILOT_PROVIDER_BASE_URL=http://h/openai COPILOT_PROVIDER_API_KEY=k COPILOT_PROVIDER_TYPE=openai"
+        );
+        assert_eq!(
+            variables(&[
+                ("COPILOT_MODEL", "m"),
+                ("COPILOT_PROVIDER_TYPE", "anthropic"),
+                ("COPILOT_PROVIDER_API_KEY", "own"),
+                ("OPENAI_API_KEY", "k")
+            ]),
+            "COPILOT_PROVIDER_BASE_URL=http://h/anthropic"
+        );
+    }
+
+    #[test]
+    fn a_command_that_reads_files_only_gets_advice() {
+        for program in ["cline", "cn", "hermes", "openclaw"] {
+            let found = settings(program, &["openai", "anthropic"], &[]);
+            let advice = found.missing_setting.unwrap_or_default();
+            assert!(
+                advice.contains("http://h/") && !advice.contains('{'),
+                "{program}: {advice}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_template_names_known_upstreams() {
+        let all = ["anthropic", "openai", "gemini", "chatgpt", "code-assist"];
+        for client in &CLIENTS {
+            let found = settings(client.program, &all, &[("COPILOT_MODEL", "m")]);
+            let words = found
+                .arguments
+                .iter()
+                .chain(found.variables.iter().map(|(_, value)| value));
+            for word in words {
+                assert!(!word.contains("{anthropic") && !word.contains("{openai"), "{word}");
+            }
+            let has_any = !found.arguments.is_empty() || !found.variables.is_empty() || found.missing_setting.is_some();
+            assert!(has_any, "{}", client.program);
+        }
+    }
+}

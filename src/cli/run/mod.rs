@@ -1,0 +1,301 @@
+//! `antiphon run -- CMD`: runs a command with its LLM clients pointed at the proxy, for as long as the command runs.
+
+mod child;
+mod known_clients;
+mod traffic;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use http::Uri;
+
+use super::{
+    banner,
+    client_variables::{BaseUrlVariable, base_url_variables, no_proxy_variables},
+    running_proxy::find_proxy,
+    serve,
+    signals::Signals,
+};
+use crate::{
+    app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
+    config::{self, Flags, LoadedConfig, process_environment},
+    provider::{self, Routes},
+    telemetry::LogControl,
+};
+use child::ChildCommand;
+use known_clients::{AppliedSettings, settings_for};
+use traffic::TrafficCounts;
+
+/// Time for exchanges that still run after the command has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Text below the flags in the help.
+pub(super) const AFTER_HELP: &str = "\
+For example:
+  antiphon run -- claude
+  antiphon run --upstream anthropic=https://llm.example.com -- python agent.py
+
+Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and GEMINI_API_BASE (LiteLLM) for the command only,
+and what codex, copilot, gemini and opencode need beside them. For commands that read files only, such as cline, it
+says what to set. They point to the proxy that already answers on --listen. If there is none, or with -c or
+--upstream, a new proxy starts on a free port and ends with the command. If HTTP_PROXY is set, the proxy's address is
+added to NO_PROXY. Only warnings are logged, unless -v asks for more. -q also hides where the proxy listens and what
+came through it.
+
+Exit codes:
+  0-125  that of the command
+  126    the command cannot be run
+  127    there is no such command
+  128+N  signal N ended the command
+  2      also: wrong usage, bad configuration
+  1      also: the proxy cannot be started";
+
+/// Arguments of `antiphon run`.
+#[derive(Debug, clap::Args)]
+#[group(id = "run")]
+pub(super) struct Args {
+    #[command(flatten)]
+    serve: serve::Args,
+    /// Command to run, with its arguments
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs the command. Returns its exit code.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut flags = args.serve.to_flags();
+    // The terminal belongs to the command, so only warnings are logged by default.
+    if flags.verbosity <= 0 && process_environment("ANTIPHON_LOG").is_none() {
+        flags.verbosity = flags.verbosity.saturating_sub(1);
+    }
+    let loaded = config::load_config(&flags, &process_environment)?;
+    let log = loaded.config.log.install_log().context("cannot set up log lines")?;
+    serve::run_to_end(Box::pin(run_with_proxy(args, loaded, log)))
+}
+
+/// The proxy that the command uses.
+struct UsedProxy {
+    at: SocketAddr,
+    /// Address of the dashboard, if it is known.
+    admin: Option<SocketAddr>,
+    /// The proxy that this process has started. `None` if another process runs it.
+    own: Option<LaunchedProxy>,
+    /// Counts of a running proxy before the command.
+    before: Option<TrafficCounts>,
+}
+
+/// Runs the command with a proxy: a running one if it fits, else a new one.
+async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let flags = args.serve.to_flags();
+    let Some((program, arguments)) = args.command.split_first() else {
+        // The parser requires a command.
+        return Ok(ExitCode::FAILURE);
+    };
+    let routes = Routes::new(loaded.config.upstreams.clone());
+    let proxy = find_or_start(loaded, &flags, log).await?;
+    let variables = base_url_variables(&routes, proxy.at);
+    let known = settings_for(program, &routes.base_urls(&proxy.at.to_string()), &process_environment);
+    let is_quiet = flags.verbosity < 0;
+    if !is_quiet {
+        say(&proxy.describe_place());
+        known.missing_setting.iter().for_each(|line| say(line));
+    }
+    warn_of_overridden(&variables, &flags.upstreams);
+    let command = ChildCommand {
+        program: program.clone(),
+        arguments: known
+            .arguments
+            .iter()
+            .map(OsString::from)
+            .chain(arguments.iter().cloned())
+            .collect(),
+        variables: child_variables(variables, &known, proxy.at),
+    };
+    let end = command.run_to_end(&mut signals).await;
+    let summary = proxy.end_with_summary(&program.display().to_string(), &known).await;
+    let end = end?;
+    if end.has_run && !is_quiet {
+        summary.iter().for_each(|line| say(line));
+    }
+    Ok(end.code)
+}
+
+/// Returns all variables for the command.
+fn child_variables(urls: Vec<BaseUrlVariable>, known: &AppliedSettings, at: SocketAddr) -> Vec<(String, String)> {
+    let urls = urls
+        .into_iter()
+        .map(|variable| (variable.name.to_owned(), variable.url));
+    let no_proxy = no_proxy_variables(at).into_iter();
+    let no_proxy = no_proxy.map(|(name, value)| (name.to_owned(), value));
+    urls.chain(no_proxy).chain(known.variables.iter().cloned()).collect()
+}
+
+/// Writes a line to stderr. A closed stderr must not stop the command.
+fn say(line: &str) {
+    drop(writeln!(io::stderr().lock(), "antiphon: {line}"));
+}
+
+/// Finds the proxy that runs at the configured address, or starts one.
+async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> anyhow::Result<UsedProxy> {
+    // A running proxy has a configuration of its own, so explicit settings need a new proxy.
+    let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
+    let at = banner::reachable_address(loaded.config.server.listen);
+    let found = if has_settings { None } else { find_proxy(at).await };
+    if let Some(found) = found {
+        let before = match found.admin {
+            Some(admin) => TrafficCounts::of_running_proxy(admin).await,
+            None => None,
+        };
+        return Ok(UsedProxy {
+            at,
+            admin: found.admin,
+            own: None,
+            before,
+        });
+    }
+    let launched = start_proxy(loaded, flags, log).await?;
+    Ok(UsedProxy {
+        at: banner::reachable_address(launched.running.data),
+        admin: Some(banner::reachable_address(launched.running.admin)),
+        own: Some(launched),
+        before: None,
+    })
+}
+
+impl UsedProxy {
+    /// Returns the line before the command: where the proxy listens, and its dashboard.
+    fn describe_place(&self) -> String {
+        let dashboard = self
+            .admin
+            .map_or_else(String::new, |admin| format!("; dashboard http://{admin}/"));
+        match self.own {
+            Some(_) => format!("proxy of this command at http://{}{dashboard}", self.at),
+            None => format!("using the running proxy at http://{}{dashboard}", self.at),
+        }
+    }
+
+    /// Ends a proxy of its own. Returns the lines about what came through.
+    async fn end_with_summary(self, program: &str, known: &AppliedSettings) -> Vec<String> {
+        let Some(own) = self.own else {
+            let after = match self.admin {
+                Some(admin) => TrafficCounts::of_running_proxy(admin).await,
+                None => None,
+            };
+            let counts = self.before.zip(after).map(|(before, after)| after.since(&before));
+            return summary_of_running(counts.as_ref(), self.admin, program, known);
+        };
+        // Only a proxy that this process started may be stopped.
+        own.readiness.start_drain();
+        own.running.drain().await;
+        let counts = TrafficCounts::from(own.telemetry.exchange_totals());
+        if counts.requests == 0 {
+            return no_request_lines(program, known);
+        }
+        let details = "details: antiphon run -v -- …";
+        let mut lines = vec![format!("{}; {details}", counts.describe_counts())];
+        if counts.has_no_success() {
+            lines.extend(known.login_advice.map(ToOwned::to_owned));
+        }
+        lines
+    }
+}
+
+/// Returns the lines about a proxy that other clients may use as well.
+fn summary_of_running(
+    counts: Option<&TrafficCounts>,
+    admin: Option<SocketAddr>,
+    program: &str,
+    known: &AppliedSettings,
+) -> Vec<String> {
+    let Some(counts) = counts else {
+        // Without its counts nothing can be told, also not that there were none.
+        return Vec::new();
+    };
+    if counts.requests == 0 {
+        return no_request_lines(program, known);
+    }
+    let details = admin.map_or_else(String::new, |admin| format!("; details: http://{admin}/"));
+    let mut lines = vec![format!(
+        "while it ran, the proxy had {}{details}",
+        counts.describe_counts()
+    )];
+    if counts.has_no_success() {
+        lines.extend(known.login_advice.map(ToOwned::to_owned));
+    }
+    lines
+}
+
+/// Returns the lines for a run without any request, with the likely reason.
+fn no_request_lines(program: &str, known: &AppliedSettings) -> Vec<String> {
+    let reason = if known.missing_setting.is_some() {
+        "it needs the setting above"
+    } else if known.arguments.is_empty() && known.variables.is_empty() {
+        "it asked no model, or it does not read the variables; see docs/clients.md"
+    } else {
+        "it asked no model, or it has a provider of its own configured"
+    };
+    let first = format!("no request came through the proxy: {program} did not use it ({reason})");
+    std::iter::once(first)
+        .chain(known.login_advice.map(ToOwned::to_owned))
+        .collect()
+}
+
+/// Starts a proxy, on free ports unless the flags give an address.
+async fn start_proxy(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> anyhow::Result<LaunchedProxy> {
+    let path = config::config_path(flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
+    let mut config = loaded.config;
+    // The configured ports may be taken by another proxy that must not stop this command.
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    if flags.listen.is_none() {
+        config.server.listen = free;
+    }
+    if flags.admin_listen.is_none() {
+        config.admin_listen = free;
+    }
+    // The user waits at the prompt until the drain ends.
+    config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory).await?;
+    // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
+    launched.reloads.close();
+    Ok(launched)
+}
+
+/// Warns about variables that pointed to another machine, since the user may want that machine as upstream.
+///
+/// Only the host of the URL is shown, since the rest may contain a credential.
+fn warn_of_overridden(settings: &[BaseUrlVariable], upstreams: &[String]) {
+    for BaseUrlVariable {
+        name: variable,
+        upstream,
+        ..
+    } in settings
+    {
+        let url = process_environment(variable).and_then(|url| url.parse::<Uri>().ok());
+        let host = url
+            .as_ref()
+            .and_then(Uri::host)
+            .filter(|host| !provider::is_loopback(host));
+        let named = upstreams
+            .iter()
+            .any(|pair| pair.split_once('=').is_some_and(|(name, _)| name == *upstream));
+        if let Some(host) = host.filter(|_| !named) {
+            say(&format!(
+                "{variable} pointed to {host} and now points to the proxy; to use {host} as upstream: \
+                 antiphon run --upstream {upstream}=\"${variable}\" -- …"
+            ));
+        }
+    }
+}
