@@ -17,16 +17,30 @@ COPY . .
 RUN cargo chef prepare --recipe-path recipe.json
 
 FROM chef AS build
+# What is shipped is `dist`. `--build-arg PROFILE=release` builds in a third of the time.
+ARG PROFILE=dist
 # With an explicit target the flags apply to the binary only: build scripts and macros stay dynamic.
 ENV RUSTFLAGS="-C target-feature=+crt-static"
 COPY --from=plan /src/recipe.json recipe.json
-RUN cargo chef cook --release --locked --target "$(uname -m)-unknown-linux-gnu" --recipe-path recipe.json
+RUN cargo chef cook --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" --recipe-path recipe.json
 COPY . .
-RUN cargo build --release --locked --target "$(uname -m)-unknown-linux-gnu" \
- && install -D "target/$(uname -m)-unknown-linux-gnu/release/antiphon" /out/antiphon \
+RUN cargo build --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" \
+ && install -D "target/$(uname -m)-unknown-linux-gnu/$PROFILE/antiphon" /out/antiphon \
  && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt
 
 FROM scratch
+# The registry shows these. `deploy/release/image-labels` prints the arguments.
+ARG VERSION=
+ARG REVISION=
+ARG CREATED=
+ARG SOURCE=
+LABEL org.opencontainers.image.title="Antiphon" \
+      org.opencontainers.image.description="A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.created="$CREATED" \
+      org.opencontainers.image.source="$SOURCE"
 # The binary, and the certificates of the build image. Without certificates the binary uses its built-in roots.
 COPY --from=build /out/ /
 USER 65532:65532

@@ -2,3 +2,4 @@
 
 pub(crate) mod architecture;
 pub(crate) mod legibility;
+pub(crate) mod published_names;
