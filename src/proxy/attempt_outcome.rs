@@ -63,7 +63,8 @@ impl AttemptOutcome {
         // If clients name the session, no request finds its lane by an answer's id: storing it would cost memory.
         let looked_up = self.is_continued_by_id || lane.source.is_looked_up();
         let id = facts.answer_id.as_deref().filter(|_| looked_up);
-        if let Some(tool) = tool {
+        // A client that left, or an error of the provider, says nothing about the tool.
+        if let Some(tool) = tool.filter(|_| verdict.class.is_silence()) {
             self.sessions.note_stall(lane.id, tool.clone(), now);
         }
         let came = answer_end(verdict.class);

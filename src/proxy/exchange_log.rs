@@ -26,7 +26,7 @@ use crate::{
     repair::RepairReport,
     server::ClientStall,
     session::Lane,
-    session_table::DetachReason,
+    session_table::{DetachReason, LaneLabels},
     splice::Segments,
     telemetry::{
         Telemetry,
@@ -180,6 +180,17 @@ impl ExchangeLog {
         self.event.lane = lane.map(|lane| lane.id.short_hash());
     }
 
+    /// Returns the names that operators see beside the lane of the request.
+    pub(super) fn lane_labels(&self) -> LaneLabels {
+        let label = |name: &Option<String>| name.as_deref().map(Box::from);
+        LaneLabels {
+            upstream: label(&self.event.upstream),
+            model: label(&self.event.model),
+            client: label(&self.event.client),
+            token: label(&self.event.client_token),
+        }
+    }
+
     /// Records the model request for traces. Returns the `traceparent` that is sent in place of the client's, if any.
     pub(super) fn record_model_request(&mut self, asking: ModelRequest<'_>) -> Option<HeaderValue> {
         let trace = self.event.trace.as_mut()?;
@@ -227,7 +238,9 @@ impl ExchangeLog {
     pub(super) fn record_bytes_out(&mut self, bytes: usize) {
         // Only the first bytes: the metric shows how long a stream stays empty behind its head.
         if let Some(came) = self.head_at.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
-            self.telemetry.record_first_byte(clock::now().duration_since(came));
+            let took = clock::now().duration_since(came);
+            self.event.first_byte = Some(took);
+            self.telemetry.record_first_byte(took);
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }

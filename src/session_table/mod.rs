@@ -9,6 +9,7 @@
 
 mod branches;
 mod call_state;
+mod lane_view;
 mod open_calls;
 mod repeated_calls;
 
@@ -34,6 +35,8 @@ use crate::{
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
 pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
+use lane_view::STALL_SHOWN;
+pub use lane_view::{LaneFilter, LaneLabels, LaneTotals, LaneView, StalledTool};
 use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
 use repeated_calls::LostCalls;
@@ -97,45 +100,15 @@ struct LaneState {
     forks: usize,
     /// The number of calls that the model made again after their result was lost.
     repeats: usize,
-    /// The provider-side tool that ran when an answer last stalled.
-    stalled_tool: Option<RunningTool>,
+    /// The provider-side tool that ran when the last answer stalled, and the time of its end.
+    stall: Option<(RunningTool, Instant)>,
+    labels: LaneLabels,
+    first_seen: Instant,
     last_seen: Instant,
     /// The time between the last two uses.
     last_idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     is_compacted: bool,
-}
-
-/// One lane, for the admin page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaneView {
-    /// The beginning of its hash.
-    pub lane: String,
-    /// The profile that serves it.
-    pub pin: Option<ProfilePin>,
-    /// The open calls.
-    pub calls: Vec<CallView>,
-    /// The number of forks that were seen.
-    pub forks: usize,
-    /// The number of calls that the model made again after their result was lost.
-    pub repeats: usize,
-    /// The provider-side tool that ran when an answer last stalled.
-    pub stalled_tool: Option<RunningTool>,
-    /// The time since its last use.
-    pub idle: Duration,
-}
-
-/// Sums over all lanes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaneTotals {
-    /// The number of lanes.
-    pub lanes: usize,
-    /// Lanes with a profile of their own.
-    pub pinned: usize,
-    /// Lanes with open calls.
-    pub waiting: usize,
-    /// Open calls.
-    pub open_calls: usize,
 }
 
 /// A lane in the map.
@@ -195,7 +168,9 @@ impl LaneState {
             branches: Branches::default(),
             forks: 0,
             repeats: 0,
-            stalled_tool: None,
+            stall: None,
+            labels: LaneLabels::default(),
+            first_seen: now,
             last_seen: now,
             last_idle: Duration::ZERO,
             is_compacted: false,
@@ -207,7 +182,12 @@ impl LaneState {
             .pin
             .as_ref()
             .map_or(0, |pin| pin.upstream.len().saturating_add(pin.profile.len()));
-        [pin, self.calls.memory_bytes(), self.branches.memory_bytes()]
+        let stall = self
+            .stall
+            .as_ref()
+            .map_or(0, |(tool, _)| tool.name.len().saturating_add(tool.id.len()));
+        let (calls, branches) = (self.calls.memory_bytes(), self.branches.memory_bytes());
+        [pin, stall, self.labels.memory_bytes(), calls, branches]
             .into_iter()
             .fold(LANE_BYTES, usize::saturating_add)
     }
@@ -215,6 +195,37 @@ impl LaneState {
     /// Returns the time since the last use of the lane.
     fn idle_time(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last_seen)
+    }
+
+    /// Returns `true` if the filter selects the lane, whose hash begins with `lane`.
+    fn is_selected(&self, lane: LaneId, filter: &LaneFilter) -> bool {
+        let calls = &self.calls.list;
+        filter.is_busy.is_none_or(|is_busy| is_busy != calls.is_empty())
+            // Checked last: it reads every name of the lane.
+            && filter.matches_names(
+                &lane.short_hash(),
+                &self.labels,
+                self.pin.as_ref(),
+                calls.iter().map(|call| &call.tool),
+            )
+    }
+
+    fn to_view(&self, lane: LaneId, now: Instant) -> LaneView {
+        let stall = self.stall.as_ref().map(|(tool, at)| StalledTool {
+            tool: tool.clone(),
+            ended: now.saturating_duration_since(*at),
+        });
+        LaneView {
+            lane: lane.short_hash(),
+            labels: self.labels.clone(),
+            pin: self.pin.clone(),
+            calls: self.calls.list.iter().map(|call| call.to_view(now)).collect(),
+            forks: self.forks,
+            repeats: self.repeats,
+            stalled_tool: stall.filter(|stall| stall.ended < STALL_SHOWN),
+            idle: self.idle_time(now),
+            age: now.saturating_duration_since(self.first_seen),
+        }
     }
 }
 
@@ -268,6 +279,10 @@ impl SessionTable {
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
             let is_compacted = session.is_compacted;
+            // The conversation goes on: its last answer is not the present one any more.
+            if goes_on {
+                session.stall = None;
+            }
             // The next turn writes the cache of the new history.
             session.is_compacted &= !goes_on;
             EnteredLane {
@@ -299,9 +314,16 @@ impl SessionTable {
         }
         // No entry is created for a lane that has nothing to remember.
         if calls.list.is_empty() {
+            // The time of the lane's last use stays: it is that of a request, or of calls.
+            if let Some(kept) = self.lanes.get(&lane.id).filter(|_| came == AnswerEnd::Complete) {
+                kept.lock_state().stall = None;
+            }
             return 0;
         }
         self.change_lane(lane.id, now, |session| {
+            if came == AnswerEnd::Complete {
+                session.stall = None;
+            }
             session.calls.open_calls(calls, came, &self.limits, now)
         })
     }
@@ -322,7 +344,12 @@ impl SessionTable {
 
     /// Notes that an answer of the lane stalled while this tool ran at the provider.
     pub fn note_stall(&self, lane: LaneId, tool: RunningTool, now: Instant) {
-        self.change_lane(lane, now, |session| session.stalled_tool = Some(tool));
+        self.change_lane(lane, now, |session| session.stall = Some((tool, now)));
+    }
+
+    /// Sets the names that operators see beside a lane.
+    pub fn set_lane_labels(&self, lane: LaneId, labels: LaneLabels, now: Instant) {
+        self.change_lane(lane, now, |session| session.labels = labels);
     }
 
     /// Returns `true` if the caller may have a lost call that its model can still repeat.
@@ -347,26 +374,27 @@ impl SessionTable {
         repeated
     }
 
-    /// Returns up to `limit` lanes behind the first `skip`: lanes with open calls first, then the most recently used.
+    /// Returns up to `limit` lanes behind the first `skip`, in the order of [`find_lanes`](Self::find_lanes).
     pub fn lane_views(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
-        let mut lanes: Vec<(Duration, LaneId, Arc<LaneSlot>)> = self.live_lanes(now).collect();
+        self.find_lanes(&LaneFilter::default(), skip, limit, now).1
+    }
+
+    /// Returns the number of selected lanes, and up to `limit` of them behind the first `skip`.
+    ///
+    /// Lanes with overdue calls come first, then those with other open calls, then the most recently used.
+    pub fn find_lanes(&self, filter: &LaneFilter, skip: usize, limit: usize, now: Instant) -> (usize, Vec<LaneView>) {
+        let live = self.live_lanes(now);
+        let mut lanes: Vec<(Duration, LaneId, Arc<LaneSlot>)> = live
+            .filter(|(_, lane, kept)| kept.lock_state().is_selected(*lane, filter))
+            .collect();
         // Cached keys, since each of them takes the lock of its lane.
-        lanes.sort_by_cached_key(|(idle, lane, kept)| (kept.lock_state().calls.list.is_empty(), *idle, *lane));
-        let lanes = lanes.into_iter().skip(skip).take(limit);
-        let view = |(idle, lane, kept): (Duration, LaneId, Arc<LaneSlot>)| {
-            let session = kept.lock_state();
-            let calls = session.calls.list.iter();
-            LaneView {
-                lane: lane.short_hash(),
-                pin: session.pin.clone(),
-                calls: calls.map(|call| call.to_view(now)).collect(),
-                forks: session.forks,
-                repeats: session.repeats,
-                stalled_tool: session.stalled_tool.clone(),
-                idle,
-            }
-        };
-        lanes.map(view).collect()
+        lanes.sort_by_cached_key(|(idle, lane, kept)| {
+            let calls = &kept.lock_state().calls;
+            (calls.list.is_empty(), calls.overdue_count(now) == 0, *idle, *lane)
+        });
+        let view = |(_, lane, kept): &(Duration, LaneId, Arc<LaneSlot>)| kept.lock_state().to_view(*lane, now);
+        let views = lanes.iter().skip(skip).take(limit).map(view).collect();
+        (lanes.len(), views)
     }
 
     /// Returns the sums over all lanes.
@@ -381,6 +409,7 @@ impl SessionTable {
                 pinned: sums.pinned.saturating_add(usize::from(session.pin.is_some())),
                 waiting: sums.waiting.saturating_add(usize::from(open > 0)),
                 open_calls: sums.open_calls.saturating_add(open),
+                overdue_calls: sums.overdue_calls.saturating_add(session.calls.overdue_count(now)),
             }
         })
     }

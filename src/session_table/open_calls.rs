@@ -100,6 +100,11 @@ impl OpenCall {
         }
     }
 
+    /// Returns `true` if the tool should be done by now.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|by| now > by)
+    }
+
     fn has_id(&self, id: &[u8]) -> bool {
         // The emitted id was truncated at a character boundary, so it may be up to three bytes shorter.
         let cut = id.len() >= ID_BYTES_MAX && self.id.len() > ID_BYTES_MAX.saturating_sub(4);
@@ -171,6 +176,11 @@ impl OpenCalls {
     pub(super) fn memory_bytes(&self) -> usize {
         let calls = self.list.iter().chain(&self.left_behind);
         calls.map(OpenCall::memory_bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Returns the number of calls that are open for longer than the time limit of their tool.
+    pub(super) fn overdue_count(&self, now: Instant) -> usize {
+        self.list.iter().filter(|call| call.is_overdue(now)).count()
     }
 
     /// Opens the calls of an answer. Returns the number of calls that no client waits for.

@@ -161,6 +161,10 @@ impl BodyRepair<'_> {
     ) -> Result<OutgoingBody, ProxyError> {
         let mut context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
         log.record_conversation(context.model.as_deref(), context.lane);
+        if let Some(lane) = context.lane {
+            let labels = log.lane_labels();
+            self.path.sessions.set_lane_labels(lane.id, labels, clock::now());
+        }
         context.follow_owner(objects, self.owners.method);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);

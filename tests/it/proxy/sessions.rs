@@ -8,6 +8,7 @@ use std::{
 use antiphon::{
     auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
+    policy::stream_timeouts::RunningTool,
     repair::parse,
     session::{Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash},
     session_table::{
@@ -633,6 +634,60 @@ fn a_shortened_history_leaves_no_call_open() {
     let next = note_request(&table, lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
     assert_eq!(next, settled(&[("Read", 0)], 1));
     assert!(!has_open_calls(&table, lane.id, began));
+}
+
+/// A step of a lane after a stall, and whether the stall is shown after it.
+type LaneStep<'s> = (&'s str, &'s dyn Fn(&SessionTable, Lane, Instant), bool);
+
+#[test]
+fn a_stall_is_shown_until_the_lane_goes_on() {
+    let web_search = || RunningTool {
+        name: "web_search".to_owned(),
+        id: "srvtoolu_1".to_owned(),
+        age: second(31),
+    };
+    let no_calls = EmittedCalls::default();
+    let steps: [LaneStep<'_>; 5] = [
+        ("nothing", &|_, _, _| {}, true),
+        (
+            "the next request",
+            &|table, lane, at| drop(note_request(table, lane.id, &shows(3, &[], &[]), at)),
+            false,
+        ),
+        (
+            "a count of its tokens",
+            &|table, lane, at| drop(table.enter_lane(lane.id, &shows(1, &[], &[]), false, at)),
+            true,
+        ),
+        (
+            "a whole answer",
+            &|table, lane, at| {
+                table.note_answer(&ONE, lane, &no_calls, AnswerEnd::Complete, None, at);
+            },
+            false,
+        ),
+        (
+            "another broken answer",
+            &|table, lane, at| {
+                table.note_answer(&ONE, lane, &no_calls, AnswerEnd::Broken, None, at);
+            },
+            true,
+        ),
+    ];
+    for (what, step, is_shown) in steps {
+        let table = SessionTable::new(SessionSettings::default());
+        let (lane, began) = (strong(&ONE, "s"), now());
+        note_request(&table, lane.id, &shows(1, &[], &[]), began);
+        table.note_stall(lane.id, web_search(), began + second(31));
+        step(&table, lane, began + second(40));
+        let shown = view(&table, lane.id, began + second(41)).unwrap().stalled_tool;
+        assert_eq!(shown.is_some(), is_shown, "{what}");
+        // A client that gave up sends nothing more: the stall is old news after a while.
+        let later = view(&table, lane.id, began + second(31 + 15 * 60))
+            .unwrap()
+            .stalled_tool;
+        assert_eq!(later, None, "{what}");
+    }
 }
 
 #[test]
