@@ -18,6 +18,84 @@ use crate::{
 /// Limit of findings in an entry.
 const FINDINGS_MAX: usize = 20;
 
+/// The names of an exchange that come from outside: escaped and shortened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeNames {
+    /// The model; `None` if the request named none, or its body was not read.
+    pub model: Option<String>,
+    /// The client program; `None` if it does not name itself.
+    pub client: Option<String>,
+    /// The name of the client token; `None` if the client presented none.
+    pub token: Option<String>,
+    /// The lane; `None` if nothing identifies it.
+    pub lane: Option<String>,
+}
+
+impl ExchangeNames {
+    fn of_exchange(event: &ExchangeEnded) -> Self {
+        Self {
+            model: event.model.clone(),
+            client: event.client.clone(),
+            token: event.client_token.clone(),
+            lane: event.lane.clone(),
+        }
+    }
+}
+
+/// An exchange that failed.
+#[derive(Clone, Debug)]
+pub struct FailureEntry {
+    /// The value of `x-antiphon-request-id`.
+    pub id: String,
+    /// The time when the exchange ended, since 1970.
+    pub at: Duration,
+    /// The status sent to the client; 0 if none was sent.
+    pub status: u16,
+    /// The side that caused the failure.
+    pub side: &'static str,
+    /// The stable name of the failure.
+    pub code: &'static str,
+    /// The phase of the exchange in which it failed.
+    pub phase: &'static str,
+    /// The name of the upstream; `None` if no route matched.
+    pub upstream: Option<String>,
+    /// The format of the body; `None` if requests on this path contain no history.
+    pub format: Option<Format>,
+    /// The names of who sent it, and to what.
+    pub names: ExchangeNames,
+    /// The provider-side tool that was running at the end.
+    pub running_tool: Option<String>,
+    /// The time from the first byte of the request to the end.
+    pub duration: Duration,
+    /// The number of sends to the provider.
+    pub sends: u32,
+}
+
+impl FailureEntry {
+    /// Creates the entry of an exchange; `None` if it did not fail.
+    pub(super) fn from_exchange(event: &ExchangeEnded) -> Option<Self> {
+        Some(Self {
+            id: event.request_id.clone(),
+            at: clock::unix_time(),
+            status: event.status,
+            side: event.side?,
+            code: event.code,
+            phase: event.phase,
+            upstream: event.upstream.clone(),
+            format: event.format,
+            names: ExchangeNames::of_exchange(event),
+            running_tool: event.running_tool.as_ref().map(|tool| tool.name.clone()),
+            duration: event.duration,
+            sends: event.sends,
+        })
+    }
+
+    /// Returns `true` if a client caused it.
+    pub fn is_by_client(&self) -> bool {
+        self.side == "client"
+    }
+}
+
 /// A request with findings in its body.
 #[derive(Clone, Debug)]
 pub struct RepairEntry {
@@ -27,6 +105,8 @@ pub struct RepairEntry {
     pub at: Duration,
     /// The name of the upstream.
     pub upstream: Option<String>,
+    /// The names of who sent it, and to what.
+    pub names: ExchangeNames,
     /// The format of the body.
     pub format: Option<Format>,
     /// The mode in force.
@@ -57,6 +137,7 @@ impl RepairEntry {
             id: event.request_id.clone(),
             at: clock::unix_time(),
             upstream: event.upstream.clone(),
+            names: ExchangeNames::of_exchange(event),
             format: event.format,
             mode: event.mode,
             // A rejected request was not sent, even if its report contains actions.
@@ -112,6 +193,8 @@ pub struct LateResultChange {
 pub enum DashboardUpdate {
     /// The end of a request with findings in its body.
     Repair(Arc<RepairEntry>),
+    /// The end of an exchange that failed.
+    Failure(Arc<FailureEntry>),
     /// An event in the life of a late result.
     LateResult(LateResultChange),
     /// The start or the end of a profile's cooldown.

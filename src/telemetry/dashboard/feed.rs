@@ -12,14 +12,17 @@ use std::{
 use tokio::sync::{broadcast, mpsc};
 
 use super::{
-    entries::{DashboardUpdate, LateCallLabel, LateResultChange, RepairEntry},
+    entries::{DashboardUpdate, FailureEntry, LateCallLabel, LateResultChange, RepairEntry},
     history::{CountHistory, HistoryStep},
     structure::{StructureChange, StructureJob},
+    usage::{UsageCounts, UsageHistory, UsageKind},
 };
 use crate::{clock, session_table::DetachReason, telemetry::events::ExchangeEnded};
 
 /// Limit of repairs in the feed.
 const REPAIRS_MAX: usize = 500;
+/// Limit of failures that clients caused, and of all others. Clients that hang up must not hide what else fails.
+const FAILURES_MAX: usize = 250;
 /// Limit of late result events in the feed.
 const LATE_RESULTS_MAX: usize = 100;
 /// Limit of bodies that wait for their structure. Each keeps its bytes in memory.
@@ -36,6 +39,7 @@ const UPDATES_MAX: usize = 256;
 pub struct DashboardFeed {
     entries: Mutex<FeedEntries>,
     history: Mutex<CountHistory>,
+    usage: Mutex<UsageHistory>,
     updates: broadcast::Sender<DashboardUpdate>,
     structure_jobs: mpsc::Sender<StructureJob>,
 }
@@ -44,6 +48,10 @@ pub struct DashboardFeed {
 #[derive(Debug, Default)]
 struct FeedEntries {
     repairs: VecDeque<Arc<RepairEntry>>,
+    /// Failures that clients caused.
+    client_failures: VecDeque<Arc<FailureEntry>>,
+    /// All other failures.
+    other_failures: VecDeque<Arc<FailureEntry>>,
     late_results: VecDeque<LateResultChange>,
     /// Structures, by request id, that were built before their exchange ended; the oldest first.
     early_structures: VecDeque<(String, Arc<StructureChange>)>,
@@ -71,6 +79,7 @@ impl Default for DashboardFeed {
         Self {
             entries: Mutex::new(entries),
             history: Mutex::default(),
+            usage: Mutex::default(),
             updates: broadcast::Sender::new(UPDATES_MAX),
             structure_jobs,
         }
@@ -99,6 +108,24 @@ impl DashboardFeed {
         self.lock_entries().repairs.iter().find(|entry| entry.id == id).cloned()
     }
 
+    /// Returns the last failures, the newest first, and the number of those in the feed.
+    pub fn latest_failures(&self, limit: usize) -> (usize, Vec<Arc<FailureEntry>>) {
+        let entries = self.lock_entries();
+        let both = entries.client_failures.iter().chain(&entries.other_failures);
+        let mut all: Vec<Arc<FailureEntry>> = both.cloned().collect();
+        drop(entries);
+        // A stable sort: failures of one moment stay in the order of their lists.
+        all.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+        let kept = all.len();
+        all.truncate(limit);
+        (kept, all)
+    }
+
+    /// Returns the names of a kind with their counts in the last minutes, those with the most requests first.
+    pub fn usage_of(&self, kind: UsageKind, limit: usize) -> Vec<(Box<str>, UsageCounts)> {
+        self.lock_usage().names_of(clock::unix_time(), kind, limit)
+    }
+
     /// Returns the last events of late results, the newest first.
     pub fn late_results(&self) -> Vec<LateResultChange> {
         self.lock_entries().late_results.iter().cloned().collect()
@@ -125,6 +152,10 @@ impl DashboardFeed {
     /// Records an exchange that ended: its counts, and its repair if there was one.
     pub(in crate::telemetry) fn record_exchange(&self, event: &ExchangeEnded) {
         self.lock_history().record_exchange(clock::unix_time(), event);
+        self.lock_usage().record_exchange(clock::unix_time(), event);
+        if let Some(entry) = FailureEntry::from_exchange(event) {
+            self.add_failure(entry);
+        }
         if let Some(entry) = RepairEntry::from_exchange(event) {
             self.add_repair(entry);
         }
@@ -189,6 +220,20 @@ impl DashboardFeed {
         }
     }
 
+    fn add_failure(&self, entry: FailureEntry) {
+        let entry = Arc::new(entry);
+        let mut entries = self.lock_entries();
+        let list = if entry.is_by_client() {
+            &mut entries.client_failures
+        } else {
+            &mut entries.other_failures
+        };
+        list.push_front(Arc::clone(&entry));
+        list.truncate(FAILURES_MAX);
+        drop(entries);
+        self.publish(DashboardUpdate::Failure(entry));
+    }
+
     fn add_repair(&self, mut entry: RepairEntry) {
         let mut entries = self.lock_entries();
         entry.structure = entries.take_early_structure(&entry.id);
@@ -223,6 +268,10 @@ impl DashboardFeed {
 
     fn lock_entries(&self) -> MutexGuard<'_, FeedEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_usage(&self) -> MutexGuard<'_, UsageHistory> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_history(&self) -> MutexGuard<'_, CountHistory> {

@@ -19,6 +19,21 @@ const LATENCY_BUCKET_LAST: f64 = 111.0;
 /// The name of a count and its label, both from closed lists.
 pub type CountName = (&'static str, &'static str);
 
+/// A latency that the history records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LatencyKind {
+    /// The time that the proxy added to any exchange.
+    Overhead,
+    /// The time that the proxy added to a body that it did not change.
+    HealthyOverhead,
+    /// The time that the proxy added to a body that it changed.
+    RepairedOverhead,
+    /// The time from the send to the first byte of the answer's body.
+    FirstByte,
+    /// The time from the send to the end of the answer.
+    WholeAnswer,
+}
+
 /// The counts of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryStep {
@@ -26,19 +41,20 @@ pub struct HistoryStep {
     pub at: u64,
     /// The counts of the step.
     pub counts: BTreeMap<CountName, u64>,
-    /// Exchanges by the bucket of the latency that the proxy added.
-    overhead: BTreeMap<u8, u32>,
+    /// Exchanges by latency and its bucket.
+    latencies: BTreeMap<(LatencyKind, u8), u32>,
 }
 
 impl HistoryStep {
-    /// Returns a percentile of the added latency in microseconds; `None` without exchanges.
+    /// Returns a percentile of a latency in microseconds; `None` without exchanges.
     ///
     /// `share` is from 0 to 1. The result is up to a fifth too high, because it is the limit of a bucket.
-    pub fn overhead_percentile_us(&self, share: f64) -> Option<u64> {
-        let total: u32 = self.overhead.values().sum();
+    pub fn percentile_us(&self, kind: LatencyKind, share: f64) -> Option<u64> {
+        let buckets = || self.latencies.range((kind, 0)..=(kind, u8::MAX));
+        let total: u32 = buckets().map(|(_, count)| count).sum();
         // At least one exchange, also for a share of 0.
         let mut left = (f64::from(total) * share).ceil().max(1.0);
-        for (bucket, count) in &self.overhead {
+        for ((_, bucket), count) in buckets() {
             left -= f64::from(*count);
             if left <= 0.0 {
                 return Some(bucket_limit(*bucket));
@@ -78,9 +94,33 @@ impl CountHistory {
             let is_repaired = u64::from(!report.actions.is_empty());
             self.add_count(now, ("repaired_requests", format), is_repaired);
         }
+        if let Some(answer) = &event.answer_summary {
+            self.add_count(now, ("tokens", "input"), answer.input_tokens);
+            self.add_count(now, ("tokens", "output"), answer.output_tokens);
+        }
         // Other bodies are not read, and their latency near zero would lower the percentiles.
         if event.format.is_some() {
-            self.record_overhead(now, event.overhead);
+            self.record_latencies(now, event);
+        }
+    }
+
+    /// Records the latencies of an exchange.
+    fn record_latencies(&mut self, now: Duration, event: &ExchangeEnded) {
+        let is_repaired = event.report.as_ref().is_some_and(|report| !report.actions.is_empty());
+        let overhead = if is_repaired {
+            LatencyKind::RepairedOverhead
+        } else {
+            LatencyKind::HealthyOverhead
+        };
+        self.record_latency(now, LatencyKind::Overhead, event.overhead);
+        self.record_latency(now, overhead, event.overhead);
+        let Some(head) = event.upstream_head else { return };
+        if let Some(first) = event.first_byte {
+            self.record_latency(now, LatencyKind::FirstByte, head.saturating_add(first));
+        }
+        // A failure is not how long the provider takes for an answer.
+        if let (Some(body), None) = (event.upstream_body, event.side) {
+            self.record_latency(now, LatencyKind::WholeAnswer, head.saturating_add(body));
         }
     }
 
@@ -92,9 +132,9 @@ impl CountHistory {
         }
     }
 
-    /// Records the latency that the proxy added to an exchange.
-    fn record_overhead(&mut self, now: Duration, added: Duration) {
-        let count = self.step_mut(now).overhead.entry(latency_bucket(added)).or_default();
+    fn record_latency(&mut self, now: Duration, kind: LatencyKind, took: Duration) {
+        let bucket = (kind, latency_bucket(took));
+        let count = self.step_mut(now).latencies.entry(bucket).or_default();
         *count = count.saturating_add(1);
     }
 
@@ -147,8 +187,8 @@ const fn step_start(now: Duration) -> u64 {
 }
 
 /// Returns the bucket of a latency: four times its binary logarithm, so that each bucket is a fifth wide.
-fn latency_bucket(added: Duration) -> u8 {
-    let micros = added.as_secs_f64() * 1e6;
+fn latency_bucket(took: Duration) -> u8 {
+    let micros = took.as_secs_f64() * 1e6;
     let quarter = (micros.max(1.0).log2() * 4.0).floor();
     // From 0 to 111.
     #[expect(
@@ -194,16 +234,17 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_the_added_latency_are_close() {
+    fn percentiles_are_close_and_of_one_latency_alone() {
         let mut history = CountHistory::default();
         for micros in 1..=1000 {
-            history.record_overhead(Duration::ZERO, Duration::from_micros(micros));
+            history.record_latency(Duration::ZERO, LatencyKind::FirstByte, Duration::from_micros(micros));
+            history.record_latency(Duration::ZERO, LatencyKind::Overhead, Duration::from_secs(1));
         }
         let step = history.current_step(Duration::ZERO);
         for (share, wanted) in [(0.5, 500), (0.99, 990)] {
-            let found = step.overhead_percentile_us(share).unwrap_or_default();
+            let found = step.percentile_us(LatencyKind::FirstByte, share).unwrap_or_default();
             assert!((wanted * 95..wanted * 125).contains(&(found * 100)), "{share}: {found}");
         }
-        assert_eq!(HistoryStep::default().overhead_percentile_us(0.5), None);
+        assert_eq!(step.percentile_us(LatencyKind::WholeAnswer, 0.5), None);
     }
 }

@@ -5,8 +5,10 @@ mod entries;
 mod feed;
 mod history;
 mod structure;
+mod usage;
 
-pub use entries::{DashboardUpdate, LateCallLabel, LateResultChange, RepairEntry};
+pub use entries::{DashboardUpdate, ExchangeNames, FailureEntry, LateCallLabel, LateResultChange, RepairEntry};
 pub use feed::DashboardFeed;
-pub use history::{CountName, HISTORY_STEP, HistoryStep};
+pub use history::{CountName, HISTORY_STEP, HistoryStep, LatencyKind};
 pub use structure::{BlockStructure, BodyStructure, MessageStructure, StructureChange, StructureJob};
+pub use usage::{USAGE_WINDOW, UsageCounts, UsageKind};

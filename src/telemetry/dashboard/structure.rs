@@ -1,7 +1,7 @@
 //! The structure of a body around its findings and repairs: roles, kinds of blocks, ids and tools. Never content.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     ops::Range,
     time::Duration,
 };
@@ -115,17 +115,22 @@ impl StructureChange {
         let found = job.finding_messages.iter().copied();
         let none = BTreeSet::new();
         let Some(after) = after else {
+            let places: BTreeSet<usize> = found.collect();
+            let calls = before.calls_behind(&places, []);
             return Self {
-                before: Some(before.structure_around(found, &none, &none)),
+                before: Some(before.structure_around(places, calls, &none, &none)),
                 after: None,
             };
         };
         let (removed, added) = changed_blocks(&before.blocks, &after.blocks);
         // Findings are indices of the received body. In the sent body, messages may have other indices.
-        let places = found.chain(before.messages_with(&removed));
+        let places: BTreeSet<usize> = found.chain(before.messages_with(&removed)).collect();
+        // A result that was put in belongs to a call, which may stand far before the findings.
+        let placed = added.iter().filter_map(|at| after.blocks.get(*at)?.id.as_deref());
+        let calls = before.calls_behind(&places, placed);
         Self {
-            before: Some(before.structure_around(places, &none, &removed)),
-            after: Some(after.structure_around(after.messages_with(&added), &added, &none)),
+            before: Some(before.structure_around(places, calls, &none, &removed)),
+            after: Some(after.structure_around(after.messages_with(&added), Vec::new(), &added, &none)),
         }
     }
 }
@@ -197,11 +202,36 @@ impl<'a> FlatBody<'a> {
             .collect()
     }
 
-    /// Returns the structure around the messages with the indices `places`. Only one of the two bodies has the blocks
-    /// in `new` and in `gone`.
+    /// Returns the indices of the messages with the calls that the messages `places` answer, and with those of `ids`.
+    fn calls_behind<'i>(&'i self, places: &BTreeSet<usize>, ids: impl IntoIterator<Item = &'i str>) -> Vec<usize> {
+        let last = places.last().copied().unwrap_or_default();
+        let blocks_of = |index: &usize| {
+            self.messages
+                .get(*index)
+                .and_then(|range| self.blocks.get(range.clone()))
+        };
+        let in_places = places.iter().filter_map(blocks_of).flatten();
+        let answered = in_places.filter_map(|block| block.id.as_deref());
+        let wanted: HashSet<&str> = answered.chain(ids).collect();
+        // Counters such as `call_0` occur again in each run: the last call before the places is the one that is meant.
+        let mut calls: HashMap<&str, usize> = HashMap::new();
+        for index in 0..=last {
+            for block in blocks_of(&index).unwrap_or_default() {
+                let id = block.id.as_deref().filter(|id| wanted.contains(id));
+                if let Some(id) = id.filter(|_| matches!(block.kind, "call" | "server_call")) {
+                    calls.insert(id, index);
+                }
+            }
+        }
+        calls.into_values().collect()
+    }
+
+    /// Returns the structure around the messages with the indices `places`, and that of the messages `calls`. Only one of
+    /// the two bodies has the blocks in `new` and in `gone`.
     fn structure_around(
         &self,
         places: impl IntoIterator<Item = usize>,
+        calls: Vec<usize>,
         new: &BTreeSet<usize>,
         gone: &BTreeSet<usize>,
     ) -> BodyStructure {
@@ -211,7 +241,10 @@ impl<'a> FlatBody<'a> {
             .into_iter()
             .flat_map(|place| place.saturating_sub(NEIGHBOURS)..=place.saturating_add(NEIGHBOURS));
         // A set, so that neighbours of several places are shown once, in order.
-        let shown: BTreeSet<usize> = with_neighbours.filter(|index| *index < self.messages.len()).collect();
+        let mut shown: BTreeSet<usize> = with_neighbours.filter(|index| *index < self.messages.len()).collect();
+        // Calls come second: they must not take the room of the findings.
+        let room = MESSAGES_MAX.saturating_sub(shown.len());
+        shown.extend(calls.into_iter().take(room));
         let message = |index: usize| {
             let range = self.messages.get(index)?.clone();
             let first = self.blocks.get(range.start)?;

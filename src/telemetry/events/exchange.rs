@@ -50,6 +50,8 @@ pub struct ExchangeEnded {
     pub overhead: Duration,
     /// The time from the send to the answer's head.
     pub upstream_head: Option<Duration>,
+    /// The time from the answer's head to the first byte of its body; `None` if none was passed on.
+    pub first_byte: Option<Duration>,
     /// The time from the answer's head to the end of its body.
     pub upstream_body: Option<Duration>,
     /// The time from the first byte of the request to the last byte of the answer.

@@ -42,6 +42,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         bytes_out: 20,
         overhead: Duration::from_micros(300),
         upstream_head: Some(Duration::from_millis(700)),
+        first_byte: Some(Duration::from_millis(50)),
         upstream_body: Some(Duration::from_secs(3)),
         duration: Duration::from_secs(4),
         answer_summary: None,
