@@ -25,6 +25,8 @@ use super::{
     events,
     problem::{AdminProblem, QueryParams},
     views::{
+        DateConverter,
+        failures::{self, FailuresPage},
         late::{self, LatePage},
         late_results::{self, LateResultsPage, LateStateView},
         profiles::{self, ProfilesPage},
@@ -32,9 +34,10 @@ use super::{
         series::{self, SeriesPage},
         sessions::{self, SessionsPage},
         status::{self, StatusView},
+        usage::{self, UsagePage},
     },
 };
-use crate::late::list_for_operator;
+use crate::{late::list_for_operator, session_table::LaneFilter};
 
 /// Default number of repairs on a page.
 const ROWS_DEFAULT: usize = 50;
@@ -44,6 +47,8 @@ const ROWS_MAX: usize = 500;
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message for a cursor that is none.
 const BAD_CURSOR: &str = "`after` must be the value of `next` from the page before";
+/// Limit of the text by which lanes are found, in characters.
+const FILTER_CHARS_MAX: usize = 200;
 /// Default number of lanes on a page.
 const LANES_DEFAULT: usize = 200;
 
@@ -80,6 +85,8 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(show_series))
         .routes(routes!(list_repairs))
         .routes(routes!(show_repair))
+        .routes(routes!(list_failures))
+        .routes(routes!(show_usage))
         .routes(routes!(list_sessions))
         .routes(routes!(list_profiles))
         .routes(routes!(clear_profile))
@@ -150,6 +157,29 @@ async fn show_repair(
     Ok(Json(repairs::repair_view(&entry, true)))
 }
 
+/// Lists the last requests that failed, the newest first
+#[utoipa::path(get, path = "/admin/v1/failures", tag = "watch", params(RowsQuery), responses(
+    (status = 200, description = "status, side, code, names and request id; never content", body = FailuresPage),
+    (status = 400, description = "a query parameter is invalid", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+))]
+async fn list_failures(
+    State(parts): State<AdminState>,
+    QueryParams(rows): QueryParams<RowsQuery>,
+) -> Result<Json<FailuresPage>, AdminProblem> {
+    let limit = check_limit(rows.limit, ROWS_DEFAULT)?;
+    Ok(Json(failures::failures_page(&parts.telemetry, limit)))
+}
+
+/// Returns the traffic of the last 15 minutes by model, client, client token and upstream
+#[utoipa::path(get, path = "/admin/v1/usage", tag = "watch", responses(
+    (status = 200, description = "requests, failures, repairs and tokens by name", body = UsagePage),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+))]
+async fn show_usage(State(parts): State<AdminState>) -> Json<UsagePage> {
+    Json(usage::usage_page(&parts.telemetry))
+}
+
 /// The query of `/admin/v1/sessions`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -160,11 +190,18 @@ struct LanesQuery {
     /// The value of `next` from the page before
     #[param(pattern = "^[0-9]{1,9}$")]
     after: Option<String>,
+    /// A text that the lane's hash or one of its names must contain: client, client token, model, upstream, profile, or a
+    /// tool with an open call
+    #[param(max_length = 200)]
+    text: Option<String>,
+    /// True for lanes with open calls alone, false for those without
+    busy: Option<bool>,
 }
 
 /// Lists lanes, each the conversation of one agent
 #[utoipa::path(get, path = "/admin/v1/sessions", tag = "watch", params(LanesQuery), responses(
-    (status = 200, description = "lanes with open calls first, then the most recently used", body = SessionsPage),
+    (status = 200, description = "lanes with overdue calls first, then those with other open calls, then the most \
+        recently used", body = SessionsPage),
     (status = 400, description = "a query parameter is invalid", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
@@ -184,7 +221,12 @@ async fn list_sessions(
             .filter(|_| is_cursor(text))
             .ok_or_else(|| bad_query(BAD_CURSOR))?,
     };
-    Ok(Json(sessions::sessions_page(&parts.sessions, skip, limit)))
+    let text = lanes.text.unwrap_or_default();
+    if text.chars().count() > FILTER_CHARS_MAX {
+        return Err(bad_query("`text` must have at most 200 characters"));
+    }
+    let filter = LaneFilter::new(&text, lanes.busy);
+    Ok(Json(sessions::sessions_page(&parts.sessions, &filter, skip, limit)))
 }
 
 /// Lists profiles with their cooldowns, and breakers
@@ -193,7 +235,10 @@ async fn list_sessions(
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
 ))]
 async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
-    Json(profiles::profiles_page(&parts.control.active_config().profiles))
+    Json(profiles::profiles_page(
+        &parts.control.active_config().profiles,
+        DateConverter::at_present(),
+    ))
 }
 
 /// Ends every cooldown of a profile, so that it serves requests again

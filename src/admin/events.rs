@@ -1,11 +1,6 @@
-//! The event stream of the dashboard, as server-sent events: a tick every second, and updates as they happen.
+//! The event stream of the dashboard, as server-sent events: a tick every second, parts that changed, and news.
 
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use axum::{
     Extension,
@@ -20,18 +15,18 @@ use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::{
     sync::broadcast,
-    time::{Instant, Interval, MissedTickBehavior, interval},
+    time::{Interval, MissedTickBehavior, interval},
 };
 
 use super::{
     AdminState,
+    live_parts::{LiveParts, SentParts},
     problem::AdminProblem,
-    views::{late, repairs, series},
+    views::{failures, repairs, series},
 };
 use crate::{
     clock,
     server::{ListenerLimit, ListenerSlot},
-    session_table::{LaneTotals, SessionTable},
     telemetry::dashboard::DashboardUpdate,
 };
 
@@ -44,36 +39,18 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after which a page reconnects to a stream that ended.
 const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 
-/// The limit of event streams, and the totals that all streams share.
+/// The limit of event streams, and the parts that all streams share.
 #[derive(Clone, Debug)]
 pub(super) struct AdminSubscribers {
     limit: ListenerLimit<()>,
-    /// The last totals, with their time. Computed once for all streams, because there may be many lanes.
-    totals: Arc<Mutex<Option<(Instant, LaneTotals)>>>,
+    parts: LiveParts,
 }
 
 impl Default for AdminSubscribers {
     fn default() -> Self {
         Self {
             limit: ListenerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
-            totals: Arc::default(),
-        }
-    }
-}
-
-impl AdminSubscribers {
-    /// Returns the totals of the session table, at most half a second old.
-    fn cached_totals(&self, table: &SessionTable) -> LaneTotals {
-        let now = clock::now();
-        // Locked while counting, so that concurrent streams wait for one count and do not start their own.
-        let mut cached = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
-        match *cached {
-            Some((at, totals)) if now.saturating_duration_since(at) < TICK_INTERVAL / 2 => totals,
-            _ => {
-                let totals = table.lane_totals(now);
-                *cached = Some((now, totals));
-                totals
-            }
+            parts: LiveParts::default(),
         }
     }
 }
@@ -86,6 +63,8 @@ struct TickEvent {
     streams_active: i64,
     lanes: usize,
     open_calls: usize,
+    /// Open calls beyond the time limit of their tool.
+    overdue_calls: usize,
     /// The current step of the history.
     point_at: u64,
     point: series::SeriesPoint,
@@ -100,6 +79,7 @@ struct AdminEventStream {
     subscribers: AdminSubscribers,
     ticks: Interval,
     updates: broadcast::Receiver<DashboardUpdate>,
+    sent: SentParts,
     /// Events to send before the next wait.
     queued: VecDeque<Event>,
     /// The slot, freed when the client disconnects.
@@ -109,7 +89,9 @@ struct AdminEventStream {
 /// Streams updates as they happen
 #[utoipa::path(get, path = "/admin/v1/events", operation_id = "events", tag = "watch", responses(
     (status = 200,
-        description = "`tick` every second; `repair`, `late` and `profiles` as they happen; never ends by itself",
+        description = "`tick` every second; `repair` and `failure` as they happen; `status`, `profiles`, `late` and \
+            `usage` at the start and when they change, each as its path returns it; `sessions` with the lanes that \
+            changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
     (status = 503, description = "all 32 event streams are in use", body = AdminProblem),
@@ -129,6 +111,7 @@ pub(super) async fn stream_events(
     let listener = AdminEventStream {
         updates: parts.telemetry.dashboard_feed().subscribe(),
         ticks,
+        sent: SentParts::default(),
         queued: VecDeque::from([Event::default().retry(RECONNECT_DELAY)]),
         parts,
         subscribers: listeners,
@@ -153,11 +136,24 @@ impl AdminEventStream {
                 return event;
             }
             tokio::select! {
-                _ = self.ticks.tick() => self.queued.push_back(self.tick_event()),
+                _ = self.ticks.tick() => {
+                    self.queued.push_back(self.tick_event());
+                    self.queue_parts();
+                }
                 update = self.updates.recv() => match update {
-                    Ok(update) => self.queued.push_back(update_event(update)),
-                    // The client was too slow and missed updates. This event makes the page poll the profiles again.
-                    Err(broadcast::error::RecvError::Lagged(_)) => self.queued.push_back(json_event("profiles", &())),
+                    Ok(DashboardUpdate::Repair(entry)) => {
+                        // Without the structure, which may be large: a page requests it when a user opens the repair.
+                        self.queued.push_back(json_event("repair", &repairs::repair_view(&entry, false)));
+                    }
+                    Ok(DashboardUpdate::Failure(entry)) => {
+                        self.queued.push_back(json_event("failure", &failures::failure_view(&entry)));
+                    }
+                    // An operator who cleared a cooldown looks at the page now.
+                    Ok(DashboardUpdate::Profiles) => self.queue_parts(),
+                    // The next tick brings the counts and the list.
+                    Ok(DashboardUpdate::LateResult(_)) => {}
+                    // The client was too slow and missed news. This event makes the page load the lists again.
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.queued.push_back(json_event("resync", &())),
                     // Cannot happen: `parts` keeps the sender alive.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
@@ -165,32 +161,30 @@ impl AdminEventStream {
         }
     }
 
+    /// Queues an event for each part that is not as this stream has sent it.
+    fn queue_parts(&mut self) {
+        let changed = self.subscribers.parts.changed_parts(&self.parts, &mut self.sent);
+        let events = changed.iter().map(|(name, data)| json_event(name, data));
+        self.queued.extend(events);
+    }
+
     fn tick_event(&self) -> Event {
         let (parts, current) = (&self.parts, self.parts.telemetry.dashboard_feed().current_step());
         // Counts may arrive after the last tick of their step: `last` reports them.
         let complete = parts.telemetry.dashboard_feed().previous_step();
-        let totals = self.subscribers.cached_totals(&parts.sessions);
+        let totals = self.subscribers.parts.lane_totals(parts);
         let tick = TickEvent {
             at: clock::unix_time().as_secs(),
             streams_active: parts.telemetry.active_streams(),
             lanes: totals.lanes,
             open_calls: totals.open_calls,
+            overdue_calls: totals.overdue_calls,
             point_at: current.at,
             point: series::series_point(&current),
             last_at: complete.at,
             last: series::series_point(&complete),
         };
         json_event("tick", &tick)
-    }
-}
-
-/// Converts an update to the event that pages receive.
-fn update_event(update: DashboardUpdate) -> Event {
-    match update {
-        // Without the structure, which may be large: a page requests it when a user opens the repair.
-        DashboardUpdate::Repair(entry) => json_event("repair", &repairs::repair_view(&entry, false)),
-        DashboardUpdate::LateResult(change) => json_event("late", &late::late_event_view(change)),
-        DashboardUpdate::Profiles => json_event("profiles", &()),
     }
 }
 

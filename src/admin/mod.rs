@@ -7,6 +7,7 @@ pub mod control;
 mod events;
 mod guard;
 mod health;
+mod live_parts;
 mod page;
 mod problem;
 mod views;
@@ -92,6 +93,7 @@ pub fn admin_router(parts: AdminState) -> Router {
     )
     .route("/", get(page::serve_index))
     .route("/assets/{name}", get(page::serve_asset))
+    .route("/assets/{version}/{name}", get(page::serve_versioned_asset))
     .route("/livez", get(health::check_liveness))
     .route("/readyz", get(health::check_readiness))
     .route("/healthz", get(health::check_liveness))

@@ -29,7 +29,7 @@ pub(in crate::admin) struct LatePage {
 /// An event in the life of a posted result.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LateRow)]
-pub(in crate::admin) struct LateEventView {
+struct LateEventView {
     /// The time of the event, RFC 3339.
     at: String,
     event: &'static str,
@@ -59,7 +59,7 @@ pub(in crate::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) -> La
 }
 
 /// Converts one event.
-pub(in crate::admin) fn late_event_view(change: LateResultChange) -> LateEventView {
+fn late_event_view(change: LateResultChange) -> LateEventView {
     let (call_id, tool) = change.call.map(|call| (call.call_id, call.tool)).unzip();
     LateEventView {
         at: rfc3339_date(change.at),

@@ -1,6 +1,7 @@
 //! The JSON answers of `/admin/v1`: labels, counts, times and structure; never content or keys. Session names are only
 //! in the list of late results.
 
+pub(super) mod failures;
 pub(super) mod late;
 pub(super) mod late_results;
 pub(super) mod profiles;
@@ -8,6 +9,7 @@ pub(super) mod repairs;
 pub(super) mod series;
 pub(super) mod sessions;
 pub(super) mod status;
+pub(super) mod usage;
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -21,6 +23,7 @@ pub(super) fn rfc3339_date(since_1970: Duration) -> String {
 }
 
 /// A pair of the same moment on both clocks, to convert instants to dates.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct DateConverter {
     now: Instant,
     since_1970: Duration,
@@ -28,7 +31,7 @@ pub(super) struct DateConverter {
 
 impl DateConverter {
     /// Reads both clocks.
-    fn at_present() -> Self {
+    pub(super) fn at_present() -> Self {
         Self {
             now: clock::std_now(),
             since_1970: clock::unix_time(),
@@ -36,15 +39,10 @@ impl DateConverter {
     }
 
     /// Returns an instant as a date.
-    fn to_date(&self, at: Instant) -> String {
+    fn to_date(self, at: Instant) -> String {
         // An instant may be before or after now, and durations cannot be negative: one of the two is zero.
         let ahead = at.saturating_duration_since(self.now);
         let behind = self.now.saturating_duration_since(at);
         rfc3339_date((self.since_1970 + ahead).saturating_sub(behind))
-    }
-
-    /// Returns the seconds until an instant; 0 if it has passed.
-    fn seconds_until(&self, until: Instant) -> u64 {
-        until.saturating_duration_since(self.now).as_secs()
     }
 }

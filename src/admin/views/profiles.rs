@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use super::{DateConverter, rfc3339_date};
 use crate::{
     auth::rotation,
+    clock,
     profiles::{BreakerStatus, CredentialStatus, Profiles},
 };
 
@@ -94,18 +95,18 @@ struct BreakerView {
 }
 
 /// Returns the page of profiles and breakers.
-pub(in crate::admin) fn profiles_page(pools: &Profiles) -> ProfilesPage {
-    // Read once, so that all states and dates of the page are of the same moment.
-    let dates = DateConverter::at_present();
+pub(in crate::admin) fn profiles_page(pools: &Profiles, dates: DateConverter) -> ProfilesPage {
+    // Read once, so that all states of the page are of the same moment.
+    let now = clock::std_now();
     let credentials = pools.credentials();
     let mut profiles = Vec::new();
-    for (upstream, views) in pools.profile_statuses(dates.now) {
+    for (upstream, views) in pools.profile_statuses(now) {
         // Both lists are in the order of the configuration.
         let views = views.into_iter().zip(credentials.credential_statuses(upstream));
         profiles.extend(views.map(|(view, credential)| profile_view(upstream, view, credential, &dates)));
     }
     let mut breakers = Vec::new();
-    for (upstream, views) in pools.breaker_statuses(dates.now) {
+    for (upstream, views) in pools.breaker_statuses(now) {
         breakers.extend(views.into_iter().map(|view| breaker_view(upstream, view, &dates)));
     }
     ProfilesPage { profiles, breakers }
@@ -129,7 +130,7 @@ fn profile_view(
         }),
         since: dates.to_date(rest.since),
         until: dates.to_date(rest.until),
-        seconds_left: dates.seconds_until(rest.until),
+        seconds_left: rest.until.saturating_duration_since(clock::std_now()).as_secs(),
     };
     ProfileView {
         upstream: upstream.to_owned(),

@@ -29,6 +29,12 @@ pub(in crate::admin) struct RepairView {
     /// The end of the exchange, RFC 3339.
     at: String,
     upstream: Option<String>,
+    /// The model; null if the request named none.
+    model: Option<String>,
+    /// The client program; null if it does not name itself.
+    client: Option<String>,
+    /// The name of the client token; null if the client presented none.
+    token: Option<String>,
     format: Option<&'static str>,
     /// `repair`, `strict` or `observe`.
     mode: Option<&'static str>,
@@ -102,6 +108,9 @@ pub(in crate::admin) fn repair_view(entry: &RepairEntry, with_structure: bool) -
         id: entry.id.clone(),
         at: rfc3339_date(entry.at),
         upstream: entry.upstream.clone(),
+        model: entry.names.model.clone(),
+        client: entry.names.client.clone(),
+        token: entry.names.token.clone(),
         format: entry.format.map(crate::wire::Format::label),
         mode: entry.mode.map(crate::repair::Mode::label),
         outcome: entry.outcome,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::telemetry::{
     Telemetry,
-    dashboard::{CountName, HISTORY_STEP, HistoryStep},
+    dashboard::{CountName, HISTORY_STEP, HistoryStep, LatencyKind},
 };
 
 /// The counts of the last hour, step by step.
@@ -60,18 +60,24 @@ pub(in crate::admin) fn series_page(telemetry: &Telemetry) -> SeriesPage {
             values: at.iter().map(|at| Some(value(at))).collect(),
         }
     };
-    let share = |(name, share): (&'static str, f64)| SeriesView {
+    let share = |(name, kind, share): (&'static str, LatencyKind, f64)| SeriesView {
         name,
         label: "",
         values: at
             .iter()
-            .map(|at| by_time.get(at)?.overhead_percentile_us(share))
+            .map(|at| by_time.get(at)?.percentile_us(kind, share))
             .collect(),
     };
     let mut series: Vec<SeriesView> = names.into_iter().map(count).collect();
     // Without any step the percentiles would be series of null alone.
     if !steps.is_empty() {
-        series.extend(OVERHEAD_PERCENTILES.map(share));
+        let percentiles = PERCENTILES.map(share);
+        // A latency that nobody had in the last hour needs no series.
+        series.extend(
+            percentiles
+                .into_iter()
+                .filter(|it| it.values.iter().any(Option::is_some)),
+        );
     }
     SeriesPage {
         step_seconds: HISTORY_STEP.as_secs(),
@@ -80,8 +86,19 @@ pub(in crate::admin) fn series_page(telemetry: &Telemetry) -> SeriesPage {
     }
 }
 
-/// The percentiles of the added latency, each with its share of exchanges.
-const OVERHEAD_PERCENTILES: [(&str, f64); 2] = [("overhead_p50_us", 0.5), ("overhead_p99_us", 0.99)];
+/// The percentiles of the latencies, each with its share of exchanges.
+const PERCENTILES: [(&str, LatencyKind, f64); 10] = [
+    ("overhead_p50_us", LatencyKind::Overhead, 0.5),
+    ("overhead_p99_us", LatencyKind::Overhead, 0.99),
+    ("overhead_healthy_p50_us", LatencyKind::HealthyOverhead, 0.5),
+    ("overhead_healthy_p99_us", LatencyKind::HealthyOverhead, 0.99),
+    ("overhead_repaired_p50_us", LatencyKind::RepairedOverhead, 0.5),
+    ("overhead_repaired_p99_us", LatencyKind::RepairedOverhead, 0.99),
+    ("first_byte_p50_us", LatencyKind::FirstByte, 0.5),
+    ("first_byte_p99_us", LatencyKind::FirstByte, 0.99),
+    ("duration_p50_us", LatencyKind::WholeAnswer, 0.5),
+    ("duration_p99_us", LatencyKind::WholeAnswer, 0.99),
+];
 
 /// Returns the counts and percentiles of one step.
 pub(in crate::admin) fn series_point(step: &HistoryStep) -> SeriesPoint {
@@ -89,8 +106,8 @@ pub(in crate::admin) fn series_point(step: &HistoryStep) -> SeriesPoint {
     for ((name, label), count) in &step.counts {
         point.entry(name).or_default().insert(label, Some(*count));
     }
-    for (name, share) in OVERHEAD_PERCENTILES {
-        if let Some(micros) = step.overhead_percentile_us(share) {
+    for (name, kind, share) in PERCENTILES {
+        if let Some(micros) = step.percentile_us(kind, share) {
             point.entry(name).or_default().insert("", Some(micros));
         }
     }
