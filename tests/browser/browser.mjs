@@ -30,6 +30,7 @@ export async function launch(executablePath) {
 const LOOKS = {
   light: { colorScheme: "light", viewport: { width: 1440, height: 960 } },
   dark: { colorScheme: "dark", viewport: { width: 1440, height: 960 } },
+  middle: { colorScheme: "light", viewport: { width: 768, height: 1024 } },
   narrow: { colorScheme: "light", viewport: { width: 360, height: 740 } },
 };
 
@@ -37,8 +38,9 @@ const LOOKS = {
  * Opens the page at `url`. `watch.faults` fills with what must not be: errors on the console, exceptions, dialogs,
  * requests to anywhere else.
  */
-export async function open(browser, url, { look = "light", hash = "", allow = () => false } = {}) {
-  const context = await browser.newContext({ ...LOOKS[look], reducedMotion: "reduce", locale: "en-GB" });
+export async function open(browser, url, { look = "light", hash = "", motion = false, allow = () => false } = {}) {
+  const context = await browser.newContext({ ...LOOKS[look], reducedMotion: motion ? "no-preference" : "reduce", locale: "en-GB" });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   const faults = [];

@@ -24,10 +24,20 @@ const RATES = {
   repairs: { placeholder: 0.35, moved: 0.28, restored: 0.16, merged: 0.08, quoted: 0.06, dropped: 0.03, renamed: 0.02 },
   findings: { unanswered: 0.5, misplaced: 0.3, orphan: 0.08, duplicate: 0.06, bad_id: 0.02 },
   stalls: { tool: 0.1, provider: 0.05, provider_tool: 0.03, network: 0.02 },
-  failures: { client: 0.12, provider: 0.07, network: 0.03 },
+  failures: { client: 0.12, provider: 0.3, network: 0.08 },
+  tokens: { input: 90_000, output: 2_600 },
   late: { delivered: 0.07, detached: 0.08, acked: 0.05, parked: 0.02, conflict: 0.004 },
   detached: { stream_dropped: 0.08, went_on: 0.04, silent: 0.02 },
 };
+
+/** Latencies, in microseconds. */
+const LATENCIES = [
+  ["overhead", 70, 900],
+  ["overhead_healthy", 60, 320],
+  ["overhead_repaired", 900, 5_200],
+  ["first_byte", 620_000, 2_400_000],
+  ["duration", 4_300_000, 31_000_000],
+];
 
 /** One point, around the rates. */
 export function point(random, wave) {
@@ -39,8 +49,10 @@ export function point(random, wave) {
     }
   }
   if (made.requests) {
-    made.overhead_p50_us = { "": Math.round(70 + random() * 30 + wave * 12) };
-    made.overhead_p99_us = { "": Math.round(320 + random() * 260 * wave + (random() < 0.04 ? 1500 : 0)) };
+    for (const [name, p50, p99] of LATENCIES) {
+      made[`${name}_p50_us`] = { "": Math.round(p50 * (1 + random() * 0.4 + wave * 0.1)) };
+      made[`${name}_p99_us`] = { "": Math.round(p99 * (1 + random() * wave) * (random() < 0.04 ? 3 : 1)) };
+    }
   }
   return made;
 }
@@ -55,7 +67,7 @@ export function series(random, now, busy) {
     for (const [name, labels] of Object.entries(made)) {
       for (const [label, value] of Object.entries(labels)) {
         const key = JSON.stringify([name, label]);
-        if (!names.has(key)) names.set(key, at.map(() => (name.startsWith("overhead") ? null : 0)));
+        if (!names.has(key)) names.set(key, at.map(() => (name.endsWith("_us") ? null : 0)));
         names.get(key)[i] = value;
       }
     }
@@ -118,6 +130,46 @@ const BREAKS = [
 
 const TOOLS = ["bash", "str_replace_based_edit_tool", "read_file", "run_tests", "web_search", "mcp__github__create_pull_request", "apply_patch"];
 
+const MODELS = { anthropic: ["claude-sonnet-4-5", "claude-opus-4-5"], openai: ["gpt-5", "gpt-5-mini"] };
+const CLIENTS = ["claude-cli/2.0.14", "codex_cli_rs/0.47.0", "opencode/0.15.3", "OpenAI/Python", null];
+
+/** Who sent a request, and to what. */
+function who(random, upstream, hostile) {
+  if (hostile) return { model: HOSTILE, client: HOSTILE, token: HOSTILE };
+  return { model: pick(random, MODELS[upstream] ?? ["gemini-3-pro"]), client: pick(random, CLIENTS), token: pick(random, ["team-a", "ci", null]) };
+}
+
+const FAILURES = [
+  { status: 529, side: "provider", code: "overloaded", phase: "headers", duration_seconds: 1.2, attempts: 3 },
+  { status: 429, side: "provider", code: "rate_limit", phase: "headers", duration_seconds: 0.4, attempts: 1 },
+  { status: 500, side: "provider", code: "provider_fault", phase: "headers", duration_seconds: 0.9, attempts: 3 },
+  { status: 200, side: "provider_tool", code: "server_tool", phase: "body", duration_seconds: 91, attempts: 1, stalled_tool: "web_search" },
+  { status: 502, side: "network", code: "unreachable", phase: "connect", duration_seconds: 10.1, attempts: 2 },
+  { status: 200, side: "network", code: "broken", phase: "body", duration_seconds: 43, attempts: 1 },
+  { status: 0, side: "client", code: "client_gone", phase: "body", duration_seconds: 12, attempts: 1 },
+  { status: 400, side: "client", code: "request", phase: "headers", duration_seconds: 0.2, attempts: 1 },
+];
+
+/** One failure. */
+export function failure(random, ms, hostile) {
+  const upstream = pick(random, ["anthropic", "anthropic", "openai"]);
+  const id = `0199${hex(random, 4)}-${hex(random, 4)}-7${hex(random, 3)}-b${hex(random, 3)}-${hex(random, 12)}`;
+  return { id, at: iso(ms), upstream, format: upstream === "anthropic" ? "anthropic" : "openai_chat", lane: hex(random, 12), stalled_tool: null, ...who(random, upstream, hostile), ...pick(random, FAILURES) };
+}
+
+/** The traffic of the last minutes by name. */
+export function usage(busy, hostile) {
+  const row = (name, requests, failures = 0) => ({ name: hostile && name ? HOSTILE : name, requests, failures, repaired: Math.round(requests / 20), input_tokens: requests * 9_100, output_tokens: requests * 260 });
+  if (!busy) return { seconds: 900, models: [], clients: [], tokens: [], upstreams: [] };
+  return {
+    seconds: 900,
+    models: [row("claude-sonnet-4-5", 1_932, 41), row("claude-opus-4-5", 611), row("gpt-5", 402, 13), row("gpt-5-mini", 88), row(null, 24)],
+    clients: [row("claude-cli", 1_802, 30), row("codex_cli_rs", 690, 22), row("opencode", 344), row("OpenAI", 120), row(null, 101, 2)],
+    tokens: [row("team-a", 2_100, 44), row("ci", 633, 10), row(null, 324)],
+    upstreams: [row("anthropic", 2_543, 41), row("openai", 514, 13)],
+  };
+}
+
 /** One repair. */
 export function repair(random, ms, hostile) {
   const upstream = pick(random, ["anthropic", "anthropic", "openai"]);
@@ -131,6 +183,7 @@ export function repair(random, ms, hostile) {
     id: `0199${hex(random, 4)}-${hex(random, 4)}-7${hex(random, 3)}-a${hex(random, 3)}-${hex(random, 12)}`,
     at: iso(ms),
     upstream,
+    ...who(random, upstream, hostile),
     format,
     mode: outcome === "rejected" ? "strict" : outcome === "observed" ? "observe" : "repair",
     outcome,
@@ -141,24 +194,30 @@ export function repair(random, ms, hostile) {
   };
 }
 
-/** Lanes; the first few have calls in flight. */
-export function lanes(random, many, hostile) {
+/** Lanes; the first few have calls in flight. One call of the sixth is overdue, and its last answer stalled. */
+export function lanes(random, many, hostile, now = Date.now()) {
   return Array.from({ length: many }, (_, i) => {
     const idle = i < 6 ? i : Math.floor(5 + i * 3 + random() * 3);
     const calls = [];
     if (i < 6) {
       for (let n = 0; n <= i % 3; n++) {
-        const most = random() < 0.7 ? pick(random, [30, 60, 120, 600]) : null;
-        calls.push({ tool: hostile && n === 0 ? HOSTILE : pick(random, TOOLS), seconds: Math.round(random() * (most ?? 90) * 1.05), max_duration_seconds: most, attached: i !== 2, tentative: i === 4 && n === 0 });
+        const most = i === 5 && n === 0 ? 30 : i === 1 ? null : pick(random, [120, 600, 3_600]);
+        const seconds = i === 5 && n === 0 ? 41 : Math.round(random() * (most ?? 90) * 0.6);
+        calls.push({ tool: hostile && n === 0 ? HOSTILE : pick(random, TOOLS), since: iso(now - seconds * 1000), seconds, max_duration_seconds: most, attached: i !== 2, tentative: i === 4 && n === 0 });
       }
     }
+    const place = pick(random, [{ upstream: "anthropic", profile: "work" }, { upstream: "anthropic", profile: "team" }, { upstream: "openai", profile: "main" }, { upstream: "openai", profile: null }]);
     return {
-      lane: hex(random, 32),
-      ...pick(random, [{ upstream: "anthropic", profile: "work" }, { upstream: "anthropic", profile: "team" }, { upstream: "openai", profile: "main" }, { upstream: null, profile: null }]),
+      lane: hex(random, 12),
+      ...place,
+      ...who(random, place.upstream, hostile),
+      first_seen_at: iso(now - (idle + 60 + Math.floor(random() * 9_000)) * 1000),
+      seen_at: iso(now - idle * 1000),
       idle_seconds: idle,
       forks: i % 7 === 3 ? 1 + Math.floor(random() * 3) : 0,
+      repeated_calls: i === 4 ? 1 : 0,
       open_calls: calls,
-      stalled: i === 5 ? { tool: "web_search", id: `srvtoolu_01${hex(random, 20)}`, seconds: 31 } : null,
+      stalled: i === 5 ? { tool: "web_search", id: `srvtoolu_01${hex(random, 20)}`, age_seconds: 31, ended_at: iso(now - 5_000) } : null,
     };
   });
 }
@@ -175,8 +234,8 @@ export function profiles(now, cleared, hostile) {
   return {
     profiles: all.map((profile) => (cleared.has(`${profile.upstream}/${profile.profile}`) ? { ...profile, state: "ready", rests: [] } : profile)),
     breakers: [
-      { upstream: "anthropic", model: null, state: "closed", failures: 0, until: null },
-      { upstream: "openai", model: "gpt-5", state: "half_open", failures: 5, until: iso(now + 20_000) },
+      { upstream: "anthropic", model: null, state: "closed", failures: 0, for_all: false, until: null },
+      { upstream: "openai", model: "gpt-5", state: "half_open", failures: 5, for_all: true, until: iso(20_000 + Math.floor(now / 60_000) * 60_000) },
     ],
   };
 }

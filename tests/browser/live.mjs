@@ -8,7 +8,9 @@ import { PICTURES, live, open } from "./browser.mjs";
 import { HOSTILE } from "./data.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const LIMIT = 160 * 1024;
+/** Bytes of the page on the wire, and of all of its files at rest. */
+const WIRE_LIMIT = 72 * 1024;
+const LIMIT = 200 * 1024;
 
 /** The figure under a heading of the first row. */
 const headline = (page, label) => page.locator("#headline > div", { hasText: label }).locator(".value");
@@ -35,6 +37,9 @@ export async function countersMove(browser, place) {
   await until(rows, (now) => now !== kept, "repairs that are kept");
   await page.locator(".repair").first().waitFor();
   assert.match(await headline(page, "Requests per minute").textContent(), /^[\d,]+$/);
+  await until(() => headline(page, "Failures, 15 min").textContent(), (text) => /%$/.test(text) && text !== "0 %", "the share of failures");
+  await until(() => headline(page, "first byte").textContent(), (text) => /s \/ /.test(text), "the provider's first byte");
+  await until(() => headline(page, "Tokens per minute").textContent(), (text) => text !== "0" && text !== "–", "tokens");
   assert.equal(await page.locator("#welcome").isHidden(), true, "the welcome is gone once something came through");
   assert.deepEqual(faults, []);
   await close();
@@ -73,6 +78,100 @@ export async function repairsOpen(browser, place) {
   await linked.page.locator(".sketch").first().waitFor();
   assert.deepEqual(linked.faults, []);
   await linked.close();
+}
+
+/** A failure is on the first screen's figures and in the list, with all that a look into the log needs. */
+export async function failuresComeFirst(browser, place) {
+  const { page, faults, close } = await open(browser, place.url);
+  await live(page);
+  await place.traffic();
+  const labels = await page.locator("#headline dt").allTextContents();
+  assert.equal(labels[1], "Failures, 15 min");
+  const row = page.locator("#failures-rows > li").first();
+  await row.waitFor();
+  const words = await row.innerText();
+  assert.match(words, /^\d\d:\d\d:\d\d\n(none|\d{3})\n/, words);
+  assert.match(words, /(anthropic|openai)\b/, words);
+  const id = await row.getAttribute("data-key");
+  await row.getByRole("button", { name: `Copy request id ${id}` }).click();
+  await row.getByText("Copied").waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), id);
+  // The chart of trouble opens on failures, and shows some.
+  const trouble = page.locator(".chart", { hasText: "Trouble by side" });
+  assert.ok(await trouble.getByRole("radio", { name: "Failures" }).isChecked());
+  await until(() => trouble.locator(".plot").getAttribute("aria-label"), (text) => text.startsWith("Trouble by side, Failures") && !text.endsWith("none."), "the chart of failures");
+  assert.deepEqual(faults, []);
+  await close();
+}
+
+/** Every figure leads to its section, by mouse and by keyboard, and leaves the address alone. */
+export async function tilesLead(browser, place) {
+  const { page, close } = await open(browser, place.url);
+  await live(page);
+  const links = page.locator("#headline a");
+  assert.equal(await links.count(), 10);
+  for (const link of await links.all()) {
+    await link.focus();
+    await page.keyboard.press("Enter");
+    const at = await page.evaluate(() => ({ id: document.activeElement?.id, tag: document.activeElement?.tagName, top: document.activeElement?.getBoundingClientRect().top ?? -1 }));
+    assert.equal(`#${at.id}`, await link.getAttribute("href"));
+    assert.equal(at.tag, "H2");
+    assert.ok(at.top >= 0 && at.top < 960, `${at.id} is in sight: ${at.top}`);
+  }
+  assert.equal(new URL(page.url()).hash, "");
+  await close();
+}
+
+/** Model, client and token of a repair and of a lane; a lane is found by each. */
+export async function namesAreShown(browser, place) {
+  await place.traffic();
+  const { page, faults, close } = await open(browser, place.url);
+  await live(page);
+  const table = page.locator(".chart", { hasText: "Who and what" });
+  for (const [kind, wanted] of [["Client", "claude-cli"], ["Model", "claude-sonnet-4-5"], ["Upstream", "anthropic"]]) {
+    await table.locator("label", { hasText: kind }).click();
+    await table.getByText(wanted, { exact: true }).first().waitFor();
+  }
+  const field = page.getByRole("searchbox", { name: "Find" });
+  const lanes = page.locator("#sessions-busy > li, #sessions-idle > li");
+  for (const text of ["CLAUDE-CLI", "claude-sonnet"]) {
+    await field.fill(text);
+    await page.locator("#sessions-found").getByText(/^[\d,]+ lanes? found$/).waitFor();
+    await until(() => lanes.allInnerTexts(), (all) => all.length > 0 && all.every((lane) => lane.toLowerCase().includes(text.toLowerCase())), `only lanes with ${text}`);
+  }
+  await field.fill("nobody has this name");
+  await page.getByText("No lane has this in its names.").waitFor();
+  await field.fill("");
+  assert.deepEqual(faults, []);
+  await close();
+}
+
+/** Nothing that the page says is in a tooltip, which neither a finger nor a keyboard reaches; no target is too small. */
+export async function everythingIsInReach(browser, place) {
+  await place.traffic();
+  const { page, close } = await open(browser, place.url, { look: "narrow" });
+  await live(page);
+  await page.locator(".repair").first().click();
+  await page.locator(".sketch").first().waitFor();
+  assert.equal(await page.locator("[title]").count(), 0);
+  const low = await page.evaluate(() =>
+    [...document.querySelectorAll("button, summary, a, input, label:has(input)")]
+      .filter((e) => e.checkVisibility() && !e.matches(".skip") && !e.closest("label")?.contains(e.querySelector("input") ?? e))
+      .map((e) => [e, e.matches("#headline a") ? e.closest("#headline > div") : e])
+      .filter(([, e]) => e.getBoundingClientRect().height < 24)
+      .map(([e]) => `${e.getBoundingClientRect().height} ${e.outerHTML.slice(0, 90)}`),
+  );
+  assert.deepEqual(low, []);
+  const id = page.locator("button.cut").first();
+  const short = await id.innerText();
+  await id.focus();
+  await page.keyboard.press("Enter");
+  assert.ok((await id.innerText()).length > short.length, "the whole id is shown");
+  await page.getByText("Details").first().focus();
+  await page.keyboard.press("Enter");
+  await page.locator("#process").getByText("https://").or(page.locator("#process").getByText("http://")).first().waitFor();
+  await fits(page);
+  await close();
 }
 
 export async function longHistoriesAreCut(browser, place) {
@@ -122,7 +221,7 @@ export async function fits(page) {
 
 export async function looks(browser, place) {
   await place.traffic();
-  for (const look of ["light", "dark", "narrow"]) {
+  for (const look of ["light", "dark", "middle", "narrow"]) {
     const { page, faults, close } = await open(browser, place.url, { look });
     await live(page);
     await page.locator(".repair").first().waitFor();
@@ -148,7 +247,7 @@ export async function lateResultsSayWhy(browser, place) {
   const row = page.locator("#late-rows > li", { hasText: "render_video" }).first();
   await row.waitFor();
   const words = await row.innerText();
-  for (const wanted of ["for ", "nightly-report", "from runner", " B", "until"]) assert.ok(words.includes(wanted), `${wanted}: ${words}`);
+  for (const wanted of ["for ", "nightly-report", "from runner", "B\n", "until"]) assert.ok(words.includes(wanted), `${wanted}: ${words}`);
   assert.ok(!words.includes("the film"), words);
   await page.locator("#late-lists label", { hasText: "Parked" }).click();
   await page.locator("#late-rows > li", { hasText: "No such call is recorded yet" }).first().waitFor();
@@ -162,19 +261,19 @@ export async function everythingIsReached(browser, place) {
   await page.locator(".repair").first().waitFor();
   const seen = new Set();
   await page.locator("body").press("Tab");
-  for (let tabs = 0; tabs < 60; tabs++) {
+  for (let tabs = 0; tabs < 90; tabs++) {
     const at = await page.evaluate(() => {
       const element = document.activeElement;
       const shown = element?.matches("input[type=radio]") ? element.nextElementSibling : element;
       const ring = shown ? getComputedStyle(shown) : null;
-      return { what: element?.className || element?.id || element?.tagName.toLowerCase() || "", ring: ring?.outlineStyle !== "none" };
+      return { what: element?.className || element?.id || element?.tagName.toLowerCase() || "", ring: [ring?.outlineStyle, shown && getComputedStyle(shown, "::after").outlineStyle].some((style) => style !== "none") };
     });
     if (at.what === "body") break;
     assert.ok(at.ring, `the focus on ${at.what} is seen`);
     seen.add(at.what);
     await page.keyboard.press("Tab");
   }
-  for (const wanted of ["skip", "repair", "summary", "input"]) assert.ok(seen.has(wanted), `Tab reaches ${wanted}: ${[...seen]}`);
+  for (const wanted of ["skip", "repair", "summary", "input", "copy"]) assert.ok(seen.has(wanted), `Tab reaches ${wanted}: ${[...seen]}`);
   await close();
 }
 
@@ -182,6 +281,8 @@ export async function smallAndStrict(browser, place) {
   const context = await browser.newContext();
   const page = await context.newPage();
   const sizes = new Map();
+  const wire = [];
+  page.on("requestfinished", (request) => void (request.url().includes("/admin/") || wire.push(request.sizes())));
   page.on("response", async (response) => {
     const { pathname } = new URL(response.url());
     if (pathname.startsWith("/admin/")) return;
@@ -200,6 +301,15 @@ export async function smallAndStrict(browser, place) {
   assert.ok(total <= LIMIT, `${total} bytes are more than ${LIMIT}`);
   const source = await (await fetch(place.url)).text();
   assert.doesNotMatch(source, /<style|style=|<script(?![^>]*src=)|\son\w+=/, "nothing inline");
+  const sent = (await Promise.all(wire)).reduce((sum, { responseBodySize }) => sum + responseBodySize, 0);
+  if (place.name === "proxy") {
+    assert.ok(sent <= WIRE_LIMIT, `${sent} bytes on the wire are more than ${WIRE_LIMIT}`);
+    // What has the hash of its content in its address is not asked for again. Only the page itself is, and it is the same.
+    await page.reload();
+    await live(page);
+    const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter(({ name, transferSize }) => name.includes("/assets/") && transferSize > 0).map(({ name }) => name));
+    assert.deepEqual(fetched, [], `a reload asks for ${fetched}`);
+  }
   await context.close();
-  return `${total} bytes in ${sizes.size} files`;
+  return `${total} bytes in ${sizes.size} files, ${sent} on the wire`;
 }

@@ -1,5 +1,5 @@
 // Where the page is served: by the mock, or by the proxy itself with traffic through it. Both are driven alike:
-// `traffic()` sends a few requests of which two are broken, `hostile()` one whose tool has markup for a name, and `late()`
+// `traffic()` sends a few requests of which two are broken and one fails, `hostile()` one whose tool has markup for a name, and `late()`
 // posts a result for a call that waits, and one for a call that nobody knows.
 
 import { spawn } from "node:child_process";
@@ -26,7 +26,11 @@ export async function mocked(scenario) {
     mock.repair();
     mock.hostile = scenario === "hostile";
   };
-  return { url, mock, traffic: async () => mock.repair(), hostile, late: async () => {}, stop: () => mock.stop() };
+  const traffic = async () => {
+    mock.repair();
+    mock.fail();
+  };
+  return { url, mock, traffic, hostile, late: async () => {}, stop: () => mock.stop() };
 }
 
 /** The binary, before a provider of our own. */
@@ -58,7 +62,7 @@ export async function served(binary) {
 }
 
 /** Free ports of this machine. */
-async function free(many) {
+export async function free(many) {
   const servers = Array.from({ length: many }, () => net.createServer());
   await Promise.all(servers.map((server) => new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))));
   const ports = servers.map((server) => server.address().port);
@@ -66,7 +70,7 @@ async function free(many) {
   return ports;
 }
 
-async function ready(url, child, said) {
+export async function ready(url, child, said) {
   for (let tries = 0; tries < 200; tries++) {
     if (child.exitCode !== null) throw new Error(`the proxy did not start:\n${said()}`);
     const answer = await fetch(`${url}/readyz`).catch(() => null);
@@ -100,11 +104,11 @@ function misplaced(tool) {
 }
 
 async function send(url, body, session) {
-  const headers = { "content-type": "application/json", authorization: "Bearer sk-test", "anthropic-version": "2023-06-01", "x-api-key": "sk-test" };
+  const headers = { "content-type": "application/json", authorization: "Bearer sk-test", "anthropic-version": "2023-06-01", "x-api-key": "sk-test", "user-agent": "claude-cli/2.0.14 (external)" };
   if (session) headers["x-antiphon-session"] = session;
   const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(body) });
   const text = await answer.text();
-  if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
+  if (!answer.ok && body.model !== "fails") throw new Error(`${url} answered ${answer.status}`);
   return text;
 }
 
@@ -131,4 +135,5 @@ async function traffic(base) {
   await send(`${base}/anthropic/v1/messages`, healthy, `session-${sent}`);
   await send(`${base}/anthropic/v1/messages`, unanswered(names[sent % names.length], `toolu_01${String(sent).padStart(22, "A")}`), `session-${sent}-broken`);
   await send(`${base}/openai/v1/chat/completions`, misplaced("apply_patch"));
+  await send(`${base}/anthropic/v1/messages`, { ...healthy, model: "fails" });
 }

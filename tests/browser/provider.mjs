@@ -31,6 +31,11 @@ export async function provider() {
     const chunks = [];
     for await (const chunk of request) chunks.push(chunk);
     const body = JSON.parse(Buffer.concat(chunks).toString() || "{}");
+    if (body.model === "fails") {
+      const error = { type: "error", error: { type: "invalid_request_error", message: "the test wants a failure" } };
+      response.writeHead(402, { "content-type": "application/json" }).end(JSON.stringify(error));
+      return;
+    }
     const answer = request.url.includes("/messages") ? messages(body) : chat(body);
     response.setHeader("content-type", "application/json").end(JSON.stringify(answer));
   });

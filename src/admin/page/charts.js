@@ -3,6 +3,7 @@
 
 import { choices, fill, h, say, the } from "./dom.js";
 import { capital, clock, count, micros, word } from "./format.js";
+import { Usage } from "./usage.js";
 import { Plot } from "./plot.js";
 
 /** @typedef {import("./hour.js").Hour} Hour */
@@ -17,6 +18,7 @@ import { Plot } from "./plot.js";
 const FORMATS = ["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "none"];
 const ACTIONS = ["placeholder", "moved", "restored", "merged", "renamed", "quoted", "dropped", "fixed", "opened", "unbound", "appended", "rearranged"];
 const FINDINGS = ["unanswered", "misplaced", "orphan", "duplicate", "duplicate_call", "no_id", "bad_id", "server_half", "unanswerable", "headless", "field", "misplaced_words", "malformed_call", "lost_continuity", "foreign_thinking", "dead_response"];
+const TOKENS = ["input", "output"];
 const SIDES = ["client", "proxy", "network", "provider", "provider_tool", "provider_compaction", "tool"];
 export const EVENTS = ["delivered", "acked", "detached", "parked", "expired", "attached", "conflict", "lost", "ambiguous", "cancelled", "unread"];
 export const WHYS = ["stream_dropped", "went_on", "silent", "closed"];
@@ -29,19 +31,29 @@ export const WHYS = ["stream_dropped", "went_on", "silent", "closed"];
  */
 const bars = (label, name, known) => ({ label, names: [name], shape: "bars", known });
 
-/** @type {{title: string, views: View[]}[]} */
+/**
+ * The middle and the worst of a latency.
+ * @param {string} label
+ * @param {string} name
+ * @returns {View}
+ */
+const lines = (label, name) => ({ label, names: [`${name}_p50_us`, `${name}_p99_us`], shape: "lines", known: [] });
+
+/** @type {{title: string, views: View[]}[]} the first view is shown at the start: of trouble, the failures */
 const CHARTS = [
 	{ title: "Requests by format", views: [bars("Requests", "requests", FORMATS)] },
+	{ title: "Trouble by side", views: [bars("Failures", "failures", SIDES), bars("Stalls", "stalls", SIDES)] },
+	{ title: "Provider", views: [lines("First byte", "first_byte"), lines("Whole answer", "duration")] },
 	{ title: "Repairs", views: [bars("By action", "repairs", ACTIONS), bars("By finding", "findings", FINDINGS)] },
-	{ title: "Added latency", views: [{ label: "Added latency", names: ["overhead_p50_us", "overhead_p99_us"], shape: "lines", known: [] }] },
-	{ title: "Stalls and failures", views: [bars("Stalls", "stalls", SIDES), bars("Failures", "failures", SIDES)] },
+	{ title: "Added latency", views: [lines("Healthy", "overhead_healthy"), lines("Repaired", "overhead_repaired")] },
+	{ title: "Tokens", views: [bars("Tokens", "tokens", TOKENS)] },
 	{ title: "Late and detached", views: [bars("Late", "late", EVENTS), bars("Detached", "detached", WHYS)] },
 ];
 
 /** The time shown, and the width of a bar: always sixty of them. */
 const RANGES = [
-	{ value: "900", label: "15 min", width: 15 },
 	{ value: "300", label: "5 min", width: 5 },
+	{ value: "900", label: "15 min", width: 15 },
 	{ value: "3600", label: "1 h", width: 60 },
 ];
 
@@ -174,12 +186,12 @@ class Sides {
 	constructor() {
 		this.body = h("tbody");
 		this.note = h("span", { class: "when quiet" });
-		const head = h("tr", {}, ...["Side", "Stalls", "Failures"].map((text) => h("th", { scope: "col" }, text)));
+		const head = h("tr", {}, ...["Side", "Failures", "Stalls"].map((text) => h("th", { scope: "col" }, text)));
 		this.element = h(
 			"section",
 			{ class: "panel chart" },
 			h("div", { class: "charthead" }, h("div", {}, h("h3", {}, "Totals by side"), this.note)),
-			h("table", { class: "sides" }, h("caption", { class: "vh" }, "Stalls and failures by side"), h("thead", {}, head), this.body),
+			h("table", { class: "sides" }, h("caption", { class: "vh" }, "Failures and stalls by side"), h("thead", {}, head), this.body),
 		);
 	}
 
@@ -195,7 +207,7 @@ class Sides {
 		};
 		const [stalls, failures] = [of("stalls"), of("failures")];
 		const figure = (/** @type {number} */ n) => h("td", { class: n === 0 ? "zero" : "" }, count(n));
-		fill(this.body, ...SIDES.map((side) => h("tr", {}, h("th", { scope: "row" }, capital(word(side))), figure(stalls(side)), figure(failures(side)))));
+		fill(this.body, ...SIDES.map((side) => h("tr", {}, h("th", { scope: "row" }, capital(word(side))), figure(failures(side)), figure(stalls(side)))));
 	}
 }
 
@@ -207,14 +219,21 @@ export class Charts {
 	/** @param {Hour} hour */
 	constructor(hour) {
 		this.hour = hour;
-		this.range = { ...RANGES[0], seconds: 900 };
+		this.range = { ...RANGES[0], seconds: 300 };
+		/** Whether the reader chose the range: until then it follows the uptime. */
+		this.chosen = false;
 		const draw = () => this.draw();
 		this.all = [...CHARTS.map(({ title, views }) => new Chart(title, views, draw)), new Sides()];
-		fill(the("charts"), ...this.all.map((chart) => chart.element));
-		const shown = [...RANGES].sort((a, b) => Number(a.value) - Number(b.value));
-		choices(the("range"), shown, (value) => this.show(value));
-		/** @type {HTMLInputElement | null} */ (the("range").querySelector("[value='900']"))?.click();
+		/** Where the table of names goes: the last place of the grid. */
+		this.last = h("section", { class: "panel chart names" });
+		fill(the("charts"), ...this.all.map((chart) => chart.element), this.last);
+		this.usage = new Usage(this.last);
+		choices(the("range"), RANGES, (value) => {
+			this.chosen = true;
+			this.show(value);
+		});
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+		draw();
 	}
 
 	/** @param {string} value */
@@ -222,6 +241,19 @@ export class Charts {
 		const range = RANGES.find((range) => range.value === value) ?? RANGES[0];
 		this.range = { ...range, seconds: Number(range.value) };
 		this.draw();
+	}
+
+	/**
+	 * Shows the shortest range that holds the uptime, or the longest there is.
+	 * @param {number} seconds
+	 */
+	follow(seconds) {
+		if (this.chosen) return;
+		const fits = (RANGES.find(({ value }) => Number(value) >= seconds) ?? RANGES[RANGES.length - 1]).value;
+		if (fits === this.range.value) return;
+		const input = /** @type {HTMLInputElement | null} */ (the("range").querySelector(`[value="${fits}"]`));
+		if (input) input.checked = true;
+		this.show(fits);
 	}
 
 	draw() {

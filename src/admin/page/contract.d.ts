@@ -46,6 +46,9 @@ declare namespace Api {
     id: string;
     at: string;
     upstream: string | null;
+    model: string | null;
+    client: string | null;
+    token: string | null;
     format: string | null;
     mode: string | null;
     outcome: string;
@@ -59,8 +62,44 @@ declare namespace Api {
     sketched?: boolean;
   }
 
+  interface Failure {
+    id: string;
+    at: string;
+    status: number;
+    side: string;
+    code: string;
+    phase: string;
+    upstream: string | null;
+    format: string | null;
+    model: string | null;
+    client: string | null;
+    token: string | null;
+    lane: string | null;
+    stalled_tool: string | null;
+    duration_seconds: number;
+    attempts: number;
+  }
+
+  interface UsageRow {
+    name: string | null;
+    requests: number;
+    failures: number;
+    repaired: number;
+    input_tokens: number;
+    output_tokens: number;
+  }
+
+  interface Usage {
+    seconds: number;
+    models: UsageRow[];
+    clients: UsageRow[];
+    tokens: UsageRow[];
+    upstreams: UsageRow[];
+  }
+
   interface OpenCall {
     tool: string;
+    since: string;
     seconds: number;
     max_duration_seconds: number | null;
     attached: boolean;
@@ -71,20 +110,36 @@ declare namespace Api {
     lane: string;
     upstream: string | null;
     profile: string | null;
+    model: string | null;
+    client: string | null;
+    token: string | null;
+    first_seen_at: string;
+    seen_at: string;
     idle_seconds: number;
     forks: number;
     repeated_calls: number;
     open_calls: OpenCall[];
-    stalled: { tool: string; id: string; seconds: number } | null;
+    stalled: { tool: string; id: string; age_seconds: number; ended_at: string } | null;
   }
 
-  interface Sessions {
+  interface LaneTotals {
     lanes: number;
     pinned: number;
     with_open_calls: number;
     open_calls: number;
+    overdue_calls: number;
+  }
+
+  interface Sessions extends LaneTotals {
+    found: number;
     latest: Lane[];
     next: string | null;
+  }
+
+  /** What the feed says of the first lanes: those that are new or changed, and those that left. */
+  interface SessionsChange extends LaneTotals {
+    changed: Lane[];
+    gone: string[];
   }
 
   interface KeyEvidence {
@@ -177,6 +232,9 @@ declare namespace Api {
     streams_active: number;
     lanes: number;
     open_calls: number;
+    overdue_calls: number;
+    last_at: number;
+    last: Record<string, Record<string, number | null>>;
     point: Record<string, Record<string, number | null>>;
   }
 }

@@ -62,7 +62,55 @@ export function say(element, text) {
  * @param {string} [className]
  */
 export function name(text, className = "name") {
-	return h("bdi", { class: className, title: text }, text);
+	return h("bdi", { class: className }, text);
+}
+
+/**
+ * An id that still fits: its two ends, and a button that shows the whole of it.
+ * @param {string} text
+ * @param {string} short
+ * @param {string} [className]
+ * @returns {HTMLElement}
+ */
+export function cut(text, short, className = "id") {
+	if (short === text) return h("bdi", { class: className }, text);
+	const words = h("bdi", {}, short);
+	const toggle = () => {
+		const opens = button.getAttribute("aria-expanded") !== "true";
+		button.setAttribute("aria-expanded", String(opens));
+		say(words, opens ? text : short);
+	};
+	const button = h("button", { type: "button", class: `${className} cut`, "aria-expanded": "false", click: toggle }, words);
+	return button;
+}
+
+/**
+ * A button that copies a text.
+ * @param {string} text
+ * @param {string} what in the button's name: "Copy" and this
+ */
+export function copier(text, what) {
+	const button = h("button", { type: "button", class: "copy", "aria-label": `Copy ${what}` }, "Copy");
+	button.addEventListener("click", () => copy(button, text));
+	return button;
+}
+
+/**
+ * Copies a text, and says so in the button that was pressed for it.
+ * @param {HTMLElement} button
+ * @param {string} text
+ */
+export async function copy(button, text) {
+	button.dataset.label ??= button.textContent ?? "";
+	try {
+		await navigator.clipboard.writeText(text);
+		announce("Copied");
+		say(button, "Copied");
+	} catch {
+		announce("The browser does not allow copying here");
+		say(button, "Not allowed");
+	}
+	setTimeout(() => say(button, button.dataset.label ?? ""), 2_000);
 }
 
 /**

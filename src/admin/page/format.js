@@ -5,10 +5,14 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const timeOfDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
 /** @param {number} n */
 export const count = (n) => (Math.abs(n) < 100_000 ? whole.format(n) : short.format(n));
+
+/** Tokens are many: `950`, `1.2K`, `3.4M`. @param {number} n */
+export const tokens = (n) => short.format(n);
 
 /**
  * `1 lane`, `2 lanes`.
@@ -31,6 +35,12 @@ export function share(part, all) {
 	return `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 
+/**
+ * An uptime: it changes once a minute, so that a page at rest paints nothing.
+ * @param {number} seconds
+ */
+export const uptime = (seconds) => (seconds < 60 ? "under 1 min" : duration(seconds < 3600 ? Math.floor(seconds / 60) * 60 : seconds));
+
 /** @param {number} seconds */
 export function duration(seconds) {
 	const s = Math.max(0, Math.round(seconds));
@@ -45,7 +55,7 @@ export function micros(us) {
 	if (us === null) return "–";
 	if (us < 1000) return `${Math.round(us)} µs`;
 	if (us < 1_000_000) return `${(us / 1000).toFixed(us < 10_000 ? 1 : 0)} ms`;
-	return `${(us / 1_000_000).toFixed(1)} s`;
+	return `${(us / 1_000_000).toFixed(us < 10_000_000 ? 1 : 0)} s`;
 }
 
 /**
@@ -53,6 +63,16 @@ export function micros(us) {
  * @param {string | number} at
  */
 export const clock = (at) => timeOfDay.format(moment(at));
+
+/**
+ * The time of the day, with the date in front unless it is today's.
+ * @param {string | number} at
+ */
+export function when(at) {
+	const date = moment(at);
+	const today = date.toDateString() === new Date().toDateString();
+	return today ? timeOfDay.format(date) : `${day.format(date)}, ${timeOfDay.format(date)}`;
+}
 
 /** @param {string | number} at */
 export const hourMinute = (at) => minute.format(moment(at));
@@ -84,6 +104,11 @@ const words = /** @type {Record<string, string>} */ ({
 	went_on: "client continued",
 	silent: "client inactive",
 	closed: "session closed",
+	input: "input",
+	output: "output",
+	rate_limit: "rate limit",
+	client_gone: "client disconnected",
+	client_gave_up: "client gave up",
 	attached: "in time",
 	detached: "after its turn",
 	acked: "acknowledged",

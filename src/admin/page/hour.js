@@ -10,7 +10,7 @@ const POINTS = 720;
  * @param {string} series
  * @returns {number | null}
  */
-const nothing = (series) => (series.startsWith("overhead") ? null : 0);
+const nothing = (series) => (series.endsWith("_us") ? null : 0);
 
 /** What was seen in the last hour. */
 export class Hour {
@@ -20,29 +20,41 @@ export class Hour {
 		this.at = [];
 		/** @type {Map<string, Map<string, Values>>} series → label → as many values as `at` has */
 		this.series = new Map();
+		/** The last tick, so that one that says the same changes nothing. */
+		this.seen = "";
 	}
 
 	/** @param {Api.Series} series what the API keeps, in place of all that is here */
 	load(series) {
 		this.step = series.step_seconds;
 		this.at = [...series.at];
+		this.seen = "";
 		this.series = new Map();
 		for (const { name, label, values } of series.series) this.labels(name).set(label, [...values]);
 	}
 
 	/**
-	 * Takes the running point in. `false`: those before it should be loaded again, since the end of the last one was in no tick.
-	 * @param {number} at
-	 * @param {Record<string, Record<string, number | null>>} point
+	 * Takes the running point in, and the end of the one before it. `gap`: the points between are in no tick and must be loaded.
+	 * @param {Api.Tick} tick
+	 * @returns {"same" | "changed" | "gap"}
 	 */
-	tick(at, point) {
-		const last = this.at.at(-1);
-		if (last !== undefined && at < last) return true;
-		const begins = last === undefined || at > last;
-		if (begins) {
-			if (last !== undefined && at !== last + this.step) return false;
-			this.advance(at);
+	tick({ point_at, point, last_at, last }) {
+		const end = this.at.at(-1);
+		if (end !== undefined && point_at < end) return "same";
+		const seen = JSON.stringify([point_at, point]);
+		if (seen === this.seen) return "same";
+		this.seen = seen;
+		if (end !== undefined && point_at > end) {
+			if (point_at !== end + this.step) return "gap";
+			if (last_at === end) this.put(last);
 		}
+		if (point_at !== end) this.advance(point_at);
+		this.put(point);
+		return "changed";
+	}
+
+	/** @param {Record<string, Record<string, number | null>>} point the values of the newest step */
+	put(point) {
 		const end = this.at.length - 1;
 		for (const [name, labels] of Object.entries(point)) {
 			const known = this.labels(name);
@@ -52,7 +64,6 @@ export class Hour {
 				values[end] = value;
 			}
 		}
-		return !begins;
 	}
 
 	/** @param {number} at */
@@ -122,7 +133,7 @@ export class Hour {
 		const bars = seconds / width;
 		const start = (Math.ceil(this.end() / width) - bars) * width;
 		const at = Array.from({ length: bars }, (_, i) => start + i * width);
-		const worst = name.startsWith("overhead");
+		const worst = name.endsWith("_us");
 		const rows = new Map();
 		for (const [label, values] of this.series.get(name) ?? []) {
 			const row = at.map(() => nothing(name));

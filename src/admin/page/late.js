@@ -2,8 +2,8 @@
 // Results that came late, and calls whose client went away: since the start, and the newest one by one.
 
 import { EVENTS, WHYS } from "./charts.js";
-import { fill, h, say, the } from "./dom.js";
-import { capital, clock, count, dateTime, duration, shortId, word } from "./format.js";
+import { cut, fill, h, name, say, the } from "./dom.js";
+import { capital, count, duration, shortId, when, word } from "./format.js";
 
 
 const SHOWN = 8;
@@ -22,8 +22,8 @@ export function showLate(late) {
 			h(
 				"li",
 				{},
-				h("span", { class: "time", title: dateTime(at) }, clock(at)),
-				h("span", {}, capital(word(event)), call_id !== null && [" ", h("bdi", { class: tool === null ? "id" : "tool", title: call_id }, tool ?? shortId(call_id))]),
+				h("span", { class: "time" }, when(at)),
+				h("span", {}, capital(word(event)), call_id !== null && [" ", tool !== null && name(tool, "tool"), " ", cut(call_id, shortId(call_id), "id quiet")]),
 				h("span", { class: "quiet" }, age_seconds === null ? "" : `${duration(age_seconds)} after the post`),
 			),
 		);

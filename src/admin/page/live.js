@@ -14,7 +14,7 @@ const LONGEST_WAIT_MS = 15_000;
  * @typedef {object} Listener
  * @property {() => Promise<void>} opened the feed is there: fetch what it does not repeat
  * @property {(event: string, data: any) => void} event
- * @property {(why: string, retryInMs: number) => void} lost
+ * @property {(why: string, retryInMs: number, isFull: boolean) => void} lost without a feed although Antiphon is there, if it is full
  * @property {() => void} unauthorized a token is needed; nothing happens until `connect`
  */
 
@@ -26,6 +26,8 @@ export class Feed {
 		this.wait = FIRST_WAIT_MS;
 		this.timer = 0;
 		this.hidden = 0;
+		/** Whether all feeds were in use the last time. */
+		this.isFull = false;
 		/** @type {AbortController | null} */
 		this.open = null;
 		document.addEventListener("visibilitychange", () => this.looked());
@@ -41,6 +43,7 @@ export class Feed {
 			if (this.open !== here) return;
 			here.abort();
 			this.open = null;
+			this.isFull = error instanceof Refused && error.status === 503;
 			if (error instanceof Refused && error.status === 401) this.listener.unauthorized();
 			else this.lost(error instanceof Refused ? error.message : "The connection failed");
 		});
@@ -50,7 +53,7 @@ export class Feed {
 	lost(why) {
 		const wait = this.wait * (0.8 + Math.random() * 0.4);
 		this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
-		this.listener.lost(why, wait);
+		this.listener.lost(why, wait, this.isFull);
 		this.timer = setTimeout(() => this.connect(), wait);
 	}
 
@@ -69,6 +72,7 @@ export class Feed {
 	async read(here) {
 		const answer = await ask("events", { headers: { accept: "text/event-stream" }, signal: here.signal });
 		if (!answer.body) throw new Refused(0, "Antiphon sent no events");
+		this.isFull = false;
 		await this.listener.opened();
 		if (this.open !== here) return;
 		this.wait = FIRST_WAIT_MS;

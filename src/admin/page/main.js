@@ -1,9 +1,10 @@
 // @ts-check
-// The page's life: ask for what is there, follow the feed, ask again for what the feed does not carry.
+// The page's life: follow the feed, which carries what changes; ask for the rest once, and for all of it without a feed.
 
 import { Refused, get, keepToken } from "./api.js";
 import { Charts } from "./charts.js";
-import { announce, say, the } from "./dom.js";
+import { say, the } from "./dom.js";
+import { Failures } from "./failures.js";
 import { Facts, Headline, notice, state, welcome } from "./header.js";
 import { Hour } from "./hour.js";
 import { showLate } from "./late.js";
@@ -13,53 +14,84 @@ import { Repairs } from "./repairs.js";
 import { Sessions } from "./sessions.js";
 import { Waiting } from "./waiting.js";
 
-/** What the feed does not carry is asked for in these steps, while somebody looks. */
-const OFTEN_MS = 2_000;
-/** What is read from the ledger. */
-const NOW_AND_THEN_MS = 10_000;
-/** What changes seldom, and repairs whose shape came after the news of them. */
-const SELDOM_MS = 30_000;
+/** Without a feed, all is asked for so often. */
+const POLL_MS = 5_000;
+/** The ledger is read again at most so often after a change, and at least so often: other processes may share it. */
+const LEDGER_SOON_MS = 10_000;
+const LEDGER_SELDOM_MS = 60_000;
 
 const hour = new Hour();
 const facts = new Facts();
 const headline = new Headline();
 const charts = new Charts(hour);
 const repairs = new Repairs();
-const sessions = new Sessions();
-const profiles = new Profiles(loadProfiles);
+const failures = new Failures();
+const sessions = new Sessions(quietly);
+const profiles = new Profiles(async () => takeProfiles(await get("profiles")));
 const waiting = new Waiting(quietly);
 const feed = new Feed({ opened, event, lost, unauthorized });
 
 /** Whether anything ever went through. */
 let used = false;
+/** Whether a profile needs a look before anything went through. */
+let resting = false;
 let live = false;
+let polls = 0;
+let ledgerAt = -LEDGER_SELDOM_MS;
 
-async function loadStatus() {
-	facts.take(await get("status"));
+/** What the feed sends as it changes, each as its path returns it. */
+const parts = {
+	status: takeStatus,
+	profiles: takeProfiles,
+	late: takeLate,
+	usage: (/** @type {Api.Usage} */ usage) => charts.usage.take(usage),
+	sessions: takeSessions,
+};
+
+/** @param {Api.Status} status */
+function takeStatus(status) {
+	facts.take(status);
+	charts.follow(facts.uptime());
+	welcome(facts.status, live && !used && !resting);
+}
+
+/** @param {Api.Profiles} answer */
+function takeProfiles(answer) {
+	resting = answer.profiles.some(({ state }) => state !== "ready");
+	profiles.load(answer);
+	headline.profiles(answer);
+}
+
+/** @param {Api.Late} answer */
+function takeLate(answer) {
+	showLate(answer);
+	headline.lates(answer);
+	waiting.take(answer);
+	if (live) readLedger(LEDGER_SOON_MS, () => waiting.loadAll());
+}
+
+/** @param {Api.SessionsChange} change */
+function takeSessions(change) {
+	used ||= change.lanes > 0;
+	sessions.take(change);
+	// Calls come and go: that is in the list that is shown, if at all.
+	if (live) readLedger(LEDGER_SOON_MS, () => waiting.load());
+}
+
+/**
+ * Reads lists of results again, unless that was done just now.
+ * @param {number} afterMs
+ * @param {() => Promise<void>} read
+ */
+function readLedger(afterMs, read) {
+	if (document.hidden || performance.now() - ledgerAt < afterMs) return;
+	ledgerAt = performance.now();
+	quietly(read());
 }
 
 async function loadSeries() {
 	hour.load(await get("series"));
 	draw();
-}
-
-async function loadProfiles() {
-	const answer = await get("profiles");
-	profiles.load(answer);
-	headline.profiles(answer);
-}
-
-async function loadLate() {
-	const answer = await get("late");
-	showLate(answer);
-	headline.lates(answer);
-	waiting.take(answer);
-}
-
-async function loadSessions() {
-	const answer = await get("sessions?limit=200");
-	used ||= answer.lanes > 0;
-	sessions.load(answer);
 }
 
 async function loadRepairs() {
@@ -68,14 +100,37 @@ async function loadRepairs() {
 	repairs.load(answer);
 }
 
+async function loadFailures() {
+	const answer = await get("failures?limit=100");
+	used ||= answer.kept > 0;
+	failures.load(answer);
+}
+
+/** Asks for what the feed sends as it changes, where there is no feed. */
+async function loadParts() {
+	const [page] = await Promise.all([
+		get("sessions?limit=100"),
+		...["status", "profiles", "late", "usage"].map(async (part) => parts[/** @type {"status"} */ (part)](await get(part))),
+	]);
+	sessions.reset();
+	takeSessions({ ...page, changed: page.latest, gone: [] });
+	headline.tick({ ...page, streams_active: facts.status?.streams_active ?? 0 });
+}
+
 async function opened() {
-	const rest = [loadRepairs(), loadProfiles(), loadLate(), loadSessions()].map(quietly);
-	await Promise.all([loadStatus(), loadSeries(), ...rest]);
-	// A slow ledger must not hold up the rest.
-	quietly(waiting.loadAll());
+	sessions.reset();
+	clearTimeout(polls);
+	// The status first: the range of the charts follows the uptime.
+	takeStatus(await get("status"));
+	await Promise.all([loadSeries(), ...[loadRepairs(), loadFailures()].map(quietly)]);
+	shown("live");
+}
+
+/** @param {"live" | "polling"} how */
+function shown(how) {
 	live = true;
-	state("live");
-	notice("lost", null);
+	state(how);
+	if (how === "live") notice("lost", null);
 	the("token").hidden = true;
 	the("board").hidden = false;
 	the("board").classList.remove("stale");
@@ -86,8 +141,9 @@ async function opened() {
 function draw() {
 	used ||= hour.total("requests", 3600) > 0;
 	headline.hour(hour);
+	// Before the charts: what is hidden has no width.
+	welcome(facts.status, live && !used && !resting);
 	charts.draw();
-	welcome(facts.status, live && !used);
 }
 
 /**
@@ -99,31 +155,53 @@ function event(event, data) {
 	else if (event === "repair") {
 		used = true;
 		repairs.add(data);
-	} else if (event === "profiles") quietly(loadProfiles());
-	else if (event === "late") quietly(loadLate());
+	} else if (event === "failure") {
+		used = true;
+		failures.add(data);
+	} else if (event === "resync") [loadRepairs(), loadFailures()].forEach(quietly);
+	else if (Object.hasOwn(parts, event)) parts[/** @type {"status"} */ (event)](data);
 }
 
 /** @param {Api.Tick} data */
 function tick(data) {
+	if (document.hidden) return;
 	headline.tick(data);
 	facts.tick();
+	charts.follow(facts.uptime());
 	profiles.tick();
-	if (document.hidden) return;
-	if (!hour.tick(data.point_at, data.point)) quietly(loadSeries());
-	draw();
+	sessions.tick();
+	readLedger(LEDGER_SELDOM_MS, () => waiting.loadAll());
+	const what = hour.tick(data);
+	if (what === "gap") quietly(loadSeries());
+	else if (what === "changed") draw();
 }
 
 /**
  * @param {string} why
  * @param {number} retryInMs
+ * @param {boolean} isFull Antiphon is there, but has no feed left
  */
-function lost(why, retryInMs) {
+function lost(why, retryInMs, isFull) {
+	clearTimeout(polls);
+	if (isFull) {
+		notice("lost", { loud: false, text: `${why}. Until then this page asks every ${POLL_MS / 1000} s.` });
+		poll();
+		return;
+	}
 	live = false;
 	state("lost");
 	the("board").classList.add("stale");
 	const again = { label: "Retry now", does: () => feed.connect() };
 	const seconds = Math.max(1, Math.round(retryInMs / 1000));
 	notice("lost", { loud: true, text: `${why}. The figures may be out of date; retrying in ${seconds} s.`, action: again });
+}
+
+async function poll() {
+	if (!document.hidden) {
+		await quietly(Promise.all([loadParts(), loadSeries(), repairs.open === null && loadRepairs(), loadFailures()]).then(() => feed.open === null && shown("polling")));
+	}
+	clearTimeout(polls);
+	if (feed.isFull) polls = setTimeout(poll, POLL_MS);
 }
 
 function unauthorized() {
@@ -148,18 +226,6 @@ async function quietly(work) {
 	}
 }
 
-/**
- * @param {() => Promise<unknown>} work
- * @param {number} ms
- */
-function every(work, ms) {
-	const turn = async () => {
-		if (live && !document.hidden) await quietly(work());
-		setTimeout(turn, ms);
-	};
-	setTimeout(turn, ms);
-}
-
 the("token-form").addEventListener("submit", async (event) => {
 	event.preventDefault();
 	const field = /** @type {HTMLInputElement} */ (the("token-value"));
@@ -176,17 +242,4 @@ the("token-form").addEventListener("submit", async (event) => {
 	}
 });
 
-the("welcome-copy").addEventListener("click", async () => {
-	try {
-		await navigator.clipboard.writeText(the("welcome-command").textContent ?? "");
-		announce("Copied");
-		say(the("welcome-copy"), "Copied");
-	} catch {
-		getSelection()?.selectAllChildren(the("welcome-command"));
-	}
-});
-
-every(() => Promise.all([loadSessions(), loadProfiles(), loadLate()]), OFTEN_MS);
-every(() => waiting.load(), NOW_AND_THEN_MS);
-every(() => Promise.all([waiting.loadAll(), loadStatus(), repairs.open === null && loadRepairs()]), SELDOM_MS);
 feed.connect();

@@ -104,8 +104,8 @@ export class Plot {
 			axes: [
 				{ ...axis, size: 22, gap: 4, grid: { show: false }, space: 56, incrs: [60, 300, 900], values: (_, splits) => splits.map((at) => hourMinute(at)) },
 				shape === "bars"
-					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: WHOLE, values: (_, splits) => splits.map((n) => count(n)) }
-					: { ...axis, size: 52, gap: 6, grid: { stroke: line, width: 1 }, splits: (_, __, min, max) => powers(min, max), values: (_, splits) => splits.map((n) => micros(n)) },
+					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: WHOLE, values: (_, splits) => splits.map((n) => tick(n, count)) }
+					: { ...axis, size: 52, gap: 6, grid: { stroke: line, width: 1 }, splits: (_, __, min, max) => powers(min, max), values: (_, splits) => splits.map((n) => tick(n, micros)) },
 			],
 			series: [{}, ...series],
 			hooks: { setCursor: [(chart) => this.pointed(bar(chart, step))] },
@@ -119,6 +119,13 @@ export class Plot {
 		this.chart.setSize({ width, height: HEIGHT });
 	}
 }
+
+/**
+ * The text of a tick: none for those that uPlot leaves out, which it passes as `null`.
+ * @param {number | null} n
+ * @param {(n: number) => string} write
+ */
+const tick = (n, write) => (n === null ? "" : write(n));
 
 /**
  * The bar below the cursor: each reaches from its own time to that of the next.

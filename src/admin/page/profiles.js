@@ -3,7 +3,7 @@
 
 import { ask } from "./api.js";
 import { announce, fill, h, keyed, name, say, the } from "./dom.js";
-import { capital, clock, counted, dateTime, duration, word } from "./format.js";
+import { capital, counted, duration, when, word } from "./format.js";
 import { notice } from "./header.js";
 
 
@@ -26,6 +26,8 @@ export class Profiles {
 		say(the("profiles-empty"), "No profiles: clients bring their own credentials.");
 		const resting = profiles.filter(({ state }) => state !== "ready").length;
 		say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} not ready`);
+		const open = breakers.filter(({ state }) => state !== "closed").length;
+		say(the("breakers-note"), breakers.length === 0 ? "" : open === 0 ? `${counted(breakers.length, "breaker")}, all closed` : `${open} of ${breakers.length} not closed`);
 		fill(the("breakers"), ...broken(breakers));
 		this.tick();
 	}
@@ -100,33 +102,31 @@ const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 function rest({ reason, model, disables, shared, evidence, since }) {
 	const whose = model === "" ? h("span", {}, "for requests that name no model") : model !== null && h("span", {}, "for ", name(model, "mono"));
 	// The status and the known name alone: the provider's own words may contain a client's.
-	const cause = evidence !== null && h("span", { class: "quiet", title: evidence.path ?? undefined }, `${evidence.status} ${evidence.statement}`);
+	const cause = evidence !== null && h("span", { class: "quiet" }, `${evidence.status} ${evidence.statement}`, evidence.path !== null && [" on ", h("span", { class: "mono" }, evidence.path)]);
 	const marks = [whose, cause, shared && h("span", {}, "shared by the organisation"), disables && h("span", {}, "disabled")];
 	return h(
 		"li",
 		{},
 		h("strong", {}, capital(word(reason))),
 		h("span", { class: "left" }),
-		h("span", { class: "at" }, ...marks, h("span", { class: "quiet", title: dateTime(since) }, `since ${clock(since)}`)),
+		h("span", { class: "at" }, ...marks, h("span", { class: "quiet" }, `since ${when(since)}`)),
 	);
 }
 
 /** @param {Api.Breaker[]} breakers */
 function broken(breakers) {
 	const open = breakers.filter(({ state }) => state !== "closed");
-	if (breakers.length === 0) return [];
-	const head = h("h3", {}, "Breakers");
-	if (open.length === 0) return [h("p", { class: "breakernote" }, `${counted(breakers.length, "breaker")}, all closed`)];
-	const lines = open.map(({ upstream, model, state, failures, until }) =>
+	if (open.length === 0) return [h("p", { class: "empty" }, breakers.length === 0 ? "No endpoint has been used so far." : "All breakers are closed.")];
+	const lines = open.map(({ upstream, model, state, failures, for_all, until }) =>
 		h(
 			"li",
 			{},
 			h("span", { class: "profilename" }, name(upstream, ""), model !== null && name(model, "mono quiet")),
 			h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
-			h("span", { class: "quiet" }, counted(failures, "failure"), until !== null && `, until ${clock(until)}`),
+			h("span", { class: "quiet at" }, h("span", {}, counted(failures, "failure"), " in a row"), until !== null && h("span", {}, `until ${when(until)}`), h("span", {}, for_all ? "for all callers" : "for the callers that saw them")),
 		),
 	);
-	return [head, h("ul", { class: "breakers" }, ...lines)];
+	return [h("ul", { class: "breakers" }, ...lines)];
 }
 
 /**

@@ -2,8 +2,8 @@
 // Recent repairs: a line each, which opens to what was wrong, what was done, and the shape before and after.
 
 import { Refused, get } from "./api.js";
-import { fill, h, keyed, name, say, the } from "./dom.js";
-import { capital, clock, count, counted, dateTime, word } from "./format.js";
+import { copier, fill, h, keyed, name, say, the } from "./dom.js";
+import { capital, count, counted, when, word } from "./format.js";
 import { sketches } from "./sketch.js";
 
 
@@ -12,7 +12,7 @@ const KEPT = 50;
 const SOON_MS = 500;
 const ASKED = 8;
 /** So many at first: a list beside the others, or above them. */
-const SHOWN = matchMedia("(max-width: 660px)").matches ? 8 : 16;
+const SHOWN = matchMedia("(max-width: 660px)").matches ? 5 : 12;
 
 /** What became of the request; the sign says it without the colour. */
 const OUTCOMES = /** @type {Record<string, string>} */ ({ repaired: "✓", rejected: "✕", observed: "◦" });
@@ -102,10 +102,10 @@ export class Repairs {
 		const button = h(
 			"button",
 			{ type: "button", class: "repair", "aria-expanded": "false", "aria-controls": id, click: () => this.toggle(repair.id) },
-			h("span", { class: "time", title: dateTime(repair.at) }, clock(repair.at)),
+			h("span", { class: "time" }, when(repair.at)),
 			h("span", { class: `outcome ${word(repair.outcome)}` }, h("span", { "aria-hidden": true }, OUTCOMES[repair.outcome] ?? "·"), ` ${capital(word(repair.outcome))}`),
 			h("span", { class: "gist" }, ...gist(repair)),
-			h("span", { class: "where" }, h("span", {}, repair.upstream), repair.format !== repair.upstream && h("span", { class: "quiet" }, word(repair.format ?? ""))),
+			h("span", { class: "where" }, ...where(repair)),
 			h("span", { class: "chevron", "aria-hidden": true }),
 		);
 		const element = h("li", {}, h("h3", {}, button), box);
@@ -221,6 +221,15 @@ function wanted() {
 }
 
 /**
+ * The model says more than its format does.
+ * @param {Api.Repair} repair
+ */
+function where({ upstream, model, format }) {
+	if (model !== null) return [name(model, "mono quiet")];
+	return [h("span", {}, upstream), format !== null && format !== upstream && h("span", { class: "quiet" }, word(format))];
+}
+
+/**
  * What was found and what was done about it, in one line.
  * @param {Api.Repair} repair
  */
@@ -268,7 +277,9 @@ function explanation(repair) {
 		h(
 			"dl",
 			{ class: "facts" },
-			fact("Request", name(repair.id, "mono")),
+			h("div", {}, h("dt", {}, "Request"), h("dd", {}, name(repair.id, "mono"), copier(repair.id, "request id"))),
+			fact("Upstream", name(repair.upstream ?? "none", "")),
+			...[["Model", repair.model], ["Client", repair.client], ["Token", repair.token]].map(([term, value]) => value && fact(/** @type {string} */ (term), name(value, ""))),
 			fact("Mode", repair.mode ?? "unknown"),
 			fact("Status", repair.status ? String(repair.status) : "none: the client disconnected"),
 			fact("Messages", repair.messages === null ? "unknown" : count(repair.messages)),

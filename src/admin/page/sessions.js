@@ -1,75 +1,186 @@
 // @ts-check
-// Sessions: a line for each lane with tools in flight, a small card for each that is idle.
+// Sessions: lanes with calls in flight, those that are overdue first; the idle ones are a count until somebody asks.
 
 import { get } from "./api.js";
-import { announce, fill, h, keyed, name, say, the } from "./dom.js";
+import { announce, cut, fill, h, keyed, name, say, the } from "./dom.js";
 import { count, counted, duration } from "./format.js";
-
 
 const PAGE = 200;
 /** Calls of one lane that are drawn; the rest is counted. */
 const CALLS = 12;
-/** What a repeated call is. */
-const REPEATS = "the model made these calls again after the result of the first was lost";
+/** Typing pauses for so long before a search. */
+const TYPED_MS = 250;
+/** Found lanes are looked up again so often, if something changed. */
+const AGAIN_MS = 2_000;
+
+/** What the marks of lanes and calls mean. Those that are on the page are explained below the list. */
+const MARKS = /** @type {Record<string, string>} */ ({
+	overdue: "longer than the limit for this tool",
+	detached: "no client waits for this call; its result may still arrive",
+	tentative: "the answer that made this call has not ended yet",
+	stalled: "the last answer ended while the provider ran this tool and sent no data",
+	"repeated calls": "the model made these calls again after the result of the first was lost",
+	forks: "two agent loops continued the same history",
+});
 
 /** The lanes. */
 export class Sessions {
-	constructor() {
-		/** @type {Api.Lane[]} */
-		this.first = [];
-		/** @type {Api.Lane[]} pages that were asked for: as they were then */
-		this.further = [];
-		/** @type {string | null} */
+	/** @param {(work: Promise<unknown>) => void} quietly takes what a reading that somebody asked for throws */
+	constructor(quietly) {
+		this.quietly = quietly;
+		/** @type {Map<string, Api.Lane>} the first lanes, as the feed keeps them */
+		this.first = new Map();
+		/** @type {Api.Lane[]} lanes that were asked for: as they were then */
+		this.asked = [];
+		/** @type {string | null} where those go on */
 		this.next = null;
-		this.total = 0;
-		the("sessions-more").addEventListener("click", () => this.more());
+		/** How many lanes there are of those that were asked for. */
+		this.found = 0;
+		/** @type {Api.LaneTotals | null} */
+		this.totals = null;
+		this.text = "";
+		this.showsIdle = false;
+		this.typed = 0;
+		this.askedAt = 0;
+		const field = /** @type {HTMLInputElement} */ (the("sessions-filter"));
+		field.addEventListener("input", () => {
+			clearTimeout(this.typed);
+			this.typed = setTimeout(() => this.search(field.value.trim()), TYPED_MS);
+		});
+		the("sessions-more").addEventListener("click", () => this.quietly(this.more()));
+		the("sessions-fold").addEventListener("click", () => this.fold());
 	}
 
-	/** @param {Api.Sessions} answer the first page */
-	load(answer) {
-		this.first = answer.latest;
-		this.total = answer.lanes;
-		if (this.further.length === 0) this.next = answer.next;
-		const pinned = answer.pinned > 0 ? `, ${count(answer.pinned)} pinned to a profile` : "";
-		const flight = answer.open_calls > 0 ? `${counted(answer.open_calls, "call")} in flight in ${count(answer.with_open_calls)} of ` : "";
-		say(the("sessions-note"), answer.lanes === 0 ? "" : `${flight}${counted(answer.lanes, "lane")}${pinned}`);
+	/** The feed begins anew, and tells every lane again. */
+	reset() {
+		this.first.clear();
+	}
+
+	/** @param {Api.SessionsChange} change */
+	take({ changed, gone, ...totals }) {
+		this.totals = totals;
+		for (const lane of gone) this.first.delete(lane);
+		for (const lane of changed) this.first.set(lane.lane, lane);
+		if (this.text !== "" && performance.now() - this.askedAt > AGAIN_MS) this.quietly(this.ask(false));
 		this.draw();
+	}
+
+	/** @param {string} text */
+	search(text) {
+		if (text === this.text) return;
+		this.text = text;
+		[this.asked, this.next, this.found] = [[], null, 0];
+		if (text === "" && !this.showsIdle) this.draw();
+		else this.quietly(this.ask(false));
+	}
+
+	fold() {
+		this.showsIdle = !this.showsIdle;
+		[this.asked, this.next] = [[], null];
+		if (this.showsIdle) this.quietly(this.ask(false));
+		else this.draw();
 	}
 
 	async more() {
-		if (this.next === null) return;
-		const button = /** @type {HTMLButtonElement} */ (the("sessions-more"));
-		button.setAttribute("aria-busy", "true");
-		try {
-			const answer = /** @type {Api.Sessions} */ (await get(`sessions?limit=${PAGE}&after=${encodeURIComponent(this.next)}`));
-			this.further.push(...answer.latest);
-			this.next = answer.next;
-			announce(`${counted(answer.latest.length, "more lane")} shown`);
-		} catch (error) {
-			announce(String(error));
-		}
-		button.removeAttribute("aria-busy");
+		const before = this.asked.length;
+		await this.ask(true);
+		announce(`${counted(this.asked.length - before, "more lane")} shown`);
+	}
+
+	/**
+	 * Asks for lanes: those that the text finds, or the idle ones.
+	 * @param {boolean} further those behind the ones that are there
+	 */
+	async ask(further) {
+		this.askedAt = performance.now();
+		const text = this.text;
+		const query = new URLSearchParams({ limit: String(PAGE) });
+		if (text !== "") query.set("text", text);
+		else query.set("busy", "false");
+		if (further && this.next !== null) query.set("after", this.next);
+		const answer = /** @type {Api.Sessions} */ (await get(`sessions?${query}`));
+		if (text !== this.text) return;
+		this.asked = further ? [...this.asked, ...answer.latest] : answer.latest;
+		[this.next, this.found] = [answer.next, answer.found];
+		this.totals = answer;
 		this.draw();
 	}
 
+	/** The lanes to show, the worst first. */
+	shown() {
+		const all = this.text === "" ? [...this.first.values()] : this.asked;
+		const busy = all.filter((lane) => lane.open_calls.length > 0);
+		const seconds = (/** @type {Api.Lane} */ lane) => Math.max(...lane.open_calls.map(({ since }) => ago(since)));
+		busy.sort((a, b) => Number(isOverdue(b)) - Number(isOverdue(a)) || seconds(b) - seconds(a));
+		const idle = this.text !== "" || this.showsIdle ? this.asked.filter((lane) => lane.open_calls.length === 0) : [];
+		return { busy, idle: [...new Map(idle.map((lane) => [lane.lane, lane])).values()] };
+	}
+
 	draw() {
-		const all = [...new Map([...this.further, ...this.first].map((lane) => [lane.lane, lane])).values()];
-		const busy = all.filter((lane) => lane.open_calls.length > 0 || lane.stalled);
-		const idle = all.filter((lane) => lane.open_calls.length === 0 && !lane.stalled);
-		// The first page is the newest: its lanes come first.
-		const early = new Set(this.first.map(({ lane }) => lane));
-		idle.sort((a, b) => Number(early.has(b.lane)) - Number(early.has(a.lane)));
+		if (!this.totals) return;
+		const { lanes, with_open_calls, open_calls, pinned } = this.totals;
+		const { busy, idle } = this.shown();
+		const flight = open_calls > 0 ? `${counted(open_calls, "call")} in flight in ${count(with_open_calls)} of ` : "";
+		const pins = pinned > 0 ? `, ${count(pinned)} pinned to a profile` : "";
+		say(the("sessions-note"), lanes === 0 ? "" : `${flight}${counted(lanes, "lane")}${pins}`);
 		keyed(the("sessions-busy"), busy, ({ lane }) => lane, make(row), row);
 		keyed(the("sessions-idle"), idle, ({ lane }) => lane, make(card), card);
 		the("sessions-busy").hidden = busy.length === 0;
 		the("sessions-idle").hidden = idle.length === 0;
-		the("sessions-empty").hidden = all.length > 0;
-		say(the("sessions-empty"), "No sessions yet: the first request of an agent starts one.");
+		the("sessions-find").hidden = lanes === 0;
+		this.explain([...busy, ...idle]);
+		const none = this.text !== "" ? "No lane has this in its names." : lanes === 0 ? "No sessions yet: the first request of an agent starts one." : "No tool call is in flight.";
+		the("sessions-empty").hidden = busy.length + idle.length > 0;
+		say(the("sessions-empty"), none);
+		say(the("sessions-found"), this.text === "" ? "" : `${counted(this.found, "lane")} found`);
+		const quiet = lanes - with_open_calls;
+		const fold = the("sessions-fold");
+		fold.hidden = quiet === 0 || this.text !== "";
+		fold.setAttribute("aria-expanded", String(this.showsIdle));
+		say(fold, this.showsIdle ? "Hide idle lanes" : `Show ${counted(quiet, "idle lane")}`);
 		const more = the("sessions-more");
-		more.hidden = this.next === null;
-		say(more, `Show ${PAGE} more (${count(all.length)} of ${count(this.total)} shown)`);
+		more.hidden = this.next === null || (this.text === "" && !this.showsIdle);
+		say(more, `Show ${PAGE} more (${count(this.asked.length)} of ${count(this.found)} shown)`);
+		const beyond = with_open_calls - busy.length;
+		the("sessions-beyond").hidden = beyond <= 0 || this.text !== "";
+		say(the("sessions-beyond"), `${counted(beyond, "more lane")} with calls in flight: find them by name.`);
+	}
+
+	/** @param {Api.Lane[]} lanes */
+	explain(lanes) {
+		const calls = lanes.flatMap(({ open_calls }) => open_calls);
+		const there = {
+			overdue: calls.some((call) => over(call)),
+			detached: calls.some(({ attached }) => !attached),
+			tentative: calls.some(({ tentative }) => tentative),
+			stalled: lanes.some(({ stalled }) => stalled !== null),
+			"repeated calls": lanes.some(({ repeated_calls }) => repeated_calls > 0),
+			forks: lanes.some(({ forks }) => forks > 0),
+		};
+		const words = Object.entries(there).filter(([, is]) => is);
+		the("sessions-marks").hidden = words.length === 0;
+		keyed(
+			the("sessions-marks"),
+			words.map(([word]) => word),
+			(word) => word,
+			(word) => h("div", {}, h("dt", {}, word), h("dd", {}, MARKS[word])),
+		);
+	}
+
+	/** Counts the calls in flight up. */
+	tick() {
+		for (const place of the("sessions-busy").querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (place));
 	}
 }
+
+/** Seconds since a time of the API. @param {string} at */
+const ago = (at) => Math.max(0, (Date.now() - new Date(at).getTime()) / 1000);
+
+/** @param {Api.OpenCall} call */
+const over = ({ since, max_duration_seconds: most }) => most !== null && ago(since) > most;
+
+/** @param {Api.Lane} lane */
+const isOverdue = (lane) => lane.open_calls.some(over);
 
 /** @param {(element: HTMLElement, lane: Api.Lane) => void} update */
 const make = (update) => (/** @type {Api.Lane} */ lane) => {
@@ -79,81 +190,69 @@ const make = (update) => (/** @type {Api.Lane} */ lane) => {
 };
 
 /** What an element shows, so that it is built anew only if that is something else. @type {WeakMap<HTMLElement, string>} */
-const shown = new WeakMap();
+const built = new WeakMap();
 
 /**
  * @param {HTMLElement} element
  * @param {Api.Lane} lane
  */
 function row(element, lane) {
-	const now = JSON.stringify(lane);
-	if (shown.get(element) === now) return;
-	shown.set(element, now);
-	const calls = lane.open_calls.slice(0, CALLS).map(bar);
-	if (lane.open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(lane.open_calls.length - CALLS, "more call")}`));
-	if (lane.stalled) {
-		const { tool, seconds } = lane.stalled;
-		calls.push(h("li", { class: "call stalled" }, label(tool, [tag("stalled", "the provider runs this tool and sends no data")]), age(duration(seconds)), track(1)));
-	}
+	const { idle_seconds: _, open_calls, seen_at: __, ...rest } = lane;
+	const stable = open_calls.map(({ seconds: _, ...call }) => [call, over({ ...call, seconds: 0 })]);
+	const now = JSON.stringify([rest, stable]);
+	if (built.get(element) === now) return;
+	built.set(element, now);
+	const calls = open_calls.slice(0, CALLS).map(bar);
+	if (open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(open_calls.length - CALLS, "more call")}`));
 	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
+	for (const call of element.querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (call));
 }
 
-/** @param {Api.Lane} lane */
+/** Who a lane is: client and model first, since nobody knows a hash. @param {Api.Lane} lane */
 function who(lane) {
-	const forks = lane.forks > 0 && h("span", { class: "forks" }, counted(lane.forks, "fork"));
-	const repeats = lane.repeated_calls > 0 && h("span", { class: "forks", title: REPEATS }, counted(lane.repeated_calls, "repeated call"));
+	const { client, model, token, upstream, profile, first_seen_at, stalled, forks, repeated_calls } = lane;
+	const marks = [
+		forks > 0 && h("span", { class: "tag" }, counted(forks, "fork")),
+		repeated_calls > 0 && h("span", { class: "tag" }, counted(repeated_calls, "repeated call")),
+		stalled !== null && h("span", { class: "tag stalled" }, "stalled in ", name(stalled.tool, "tool")),
+	];
 	return h(
 		"div",
 		{ class: "who" },
-		h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
-		h("span", { class: "via" }, ...via(lane)),
-		h("span", { class: "quiet" }, `seen ${duration(lane.idle_seconds)} ago`, forks && [" · ", forks], repeats && [" · ", repeats]),
+		h("strong", {}, client === null ? "unnamed client" : name(client, "")),
+		model !== null && name(model, "mono"),
+		h("span", { class: "quiet" }, ...list([token !== null && h("span", {}, "token ", name(token, "")), upstream !== null && name(upstream, ""), profile !== null && name(profile, "profile")])),
+		h("span", { class: "quiet" }, cut(lane.lane, lane.lane.slice(0, 12), "mono lane"), ` · since ${duration(ago(first_seen_at))}`),
+		marks.some(Boolean) && h("span", { class: "marks" }, ...marks),
 	);
 }
 
-/** What a lane keeps to: nothing where clients bring their own credentials. @param {Api.Lane} lane */
-function via({ upstream, profile }) {
-	return [upstream, profile !== null && h("span", { class: "quiet" }, " · ", name(profile, "profile"))];
-}
+/**
+ * Puts dots between those that are there.
+ * @param {(HTMLElement | false)[]} parts
+ */
+const list = (parts) => parts.filter((part) => part !== false).flatMap((part, i) => (i === 0 ? [part] : [" · ", part]));
 
 /** @param {Api.OpenCall} call */
-function bar({ tool, seconds, max_duration_seconds: most, attached, tentative }) {
-	const marks = [
-		!attached && tag("detached", "no client waits for this call; its result may still arrive"),
-		tentative && tag("tentative", "the answer that made this call has not ended yet"),
-	];
-	const over = most !== null && seconds > most;
-	const text = most === null ? duration(seconds) : `${duration(seconds)} of ${duration(most)}`;
-	const classes = ["call", !attached && "detached", tentative && "tentative", over && "over", most === null && "open"];
-	return h(
-		"li",
-		{ class: classes.filter(Boolean).join(" ") },
-		label(tool, [...marks, over && tag("overdue", "longer than the limit for this tool")]),
-		age(text),
-		most === null ? null : track(seconds / most),
-	);
+function bar(call) {
+	const { tool, since, max_duration_seconds: most, attached, tentative } = call;
+	const late = over(call);
+	const marks = [!attached && "detached", tentative && "tentative", late && "overdue"];
+	const classes = ["call", !attached && "detached", tentative && "tentative", late && "over", most === null && "open"];
+	const tags = marks.map((mark) => mark && h("span", { class: `tag ${mark}` }, mark));
+	const label = h("span", { class: "label" }, name(tool, "tool"), ...tags);
+	const track = most !== null && h("span", { class: "track", "aria-hidden": true }, h("span"));
+	return h("li", { class: classes.filter(Boolean).join(" "), "data-since": since, "data-most": most }, label, h("span", { class: "age" }), track);
 }
 
-/**
- * @param {string} tool
- * @param {(HTMLElement | false)[]} marks
- */
-const label = (tool, marks) => h("span", { class: "label" }, name(tool, "tool"), ...marks);
-
-/** @param {string} text */
-const age = (text) => h("span", { class: "age" }, text);
-
-/**
- * @param {string} text
- * @param {string} title
- */
-const tag = (text, title) => h("span", { class: `tag ${text}`, title }, text);
-
-/** @param {number} part */
-function track(part) {
-	const full = h("span");
-	full.style.width = `${Math.min(100, Math.max(1, part * 100))}%`;
-	return h("span", { class: "track", "aria-hidden": true }, full);
+/** @param {HTMLElement} call */
+function count_up(call) {
+	const { since, most } = call.dataset;
+	if (since === undefined) return;
+	const seconds = ago(since);
+	say(/** @type {Element} */ (call.querySelector(".age")), most === undefined ? duration(seconds) : `${duration(seconds)} of ${duration(Number(most))}`);
+	const full = /** @type {HTMLElement | null} */ (call.querySelector(".track > span"));
+	if (full && most !== undefined) full.style.width = `${Math.min(100, Math.max(1, (100 * seconds) / Number(most)))}%`;
 }
 
 /**
@@ -161,15 +260,11 @@ function track(part) {
  * @param {Api.Lane} lane
  */
 function card(element, lane) {
-	const now = JSON.stringify([lane.upstream, lane.profile, lane.forks, lane.repeated_calls]);
-	if (shown.get(element) !== now) {
-		shown.set(element, now);
-		fill(
-			element,
-			h("bdi", { class: "mono lane", title: lane.lane }, lane.lane.slice(0, 12)),
-			h("span", { class: "quiet idletime" }),
-			h("span", { class: "via" }, ...via(lane), lane.forks > 0 && h("span", { class: "quiet forks" }, lane.upstream && " · ", counted(lane.forks, "fork"))),
-		);
+	const { idle_seconds: _, seen_at: __, ...rest } = lane;
+	const now = JSON.stringify(rest);
+	if (built.get(element) !== now) {
+		built.set(element, now);
+		fill(element, who(lane), h("span", { class: "age" }));
 	}
-	say(/** @type {Element} */ (element.querySelector(".idletime")), `idle ${duration(lane.idle_seconds)}`);
+	say(/** @type {Element} */ (element.querySelector(":scope > .age")), `idle ${duration(ago(lane.seen_at))}`);
 }

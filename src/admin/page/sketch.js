@@ -1,7 +1,7 @@
 // @ts-check
 // The shape of a conversation before and after its repair: roles, kinds of blocks, ids and tools. No content is there to show.
 
-import { h, name } from "./dom.js";
+import { cut, h, name } from "./dom.js";
 import { counted, shortId, word } from "./format.js";
 
 
@@ -87,7 +87,7 @@ function chip(block, found, came) {
 		h("span", { class: "sign", "aria-hidden": true }, sign),
 		h("span", { class: "kind" }, text),
 		block.tool && name(block.tool, "tool"),
-		block.id && h("bdi", { class: "id", title: block.id }, shortId(block.id)),
+		block.id && cut(block.id, shortId(block.id)),
 		block.new && h("strong", { class: "tag" }, "new"),
 		block.gone && h("strong", { class: "tag" }, came.has(block.id) ? "moved" : "gone"),
 		finding && h("strong", { class: "tag bad" }, word(finding.kind)),

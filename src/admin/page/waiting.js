@@ -2,7 +2,7 @@
 // What waits, for whom and why: a list of calls and results for each state, read from the ledger.
 
 import { Refused, get } from "./api.js";
-import { announce, choices, fill, h, keyed, name, say, the } from "./dom.js";
+import { announce, choices, cut, fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, clock, count, counted, dateTime, duration, shortId } from "./format.js";
 
 /** Rows at first, and the most that the API returns. */
@@ -158,7 +158,7 @@ function write(element, result) {
 		element.dataset.shown = now;
 		const { call_id, tool, caller, caller_name, session, service, state, reason, explanation, until, bytes } = result;
 		const whose = caller_name ?? caller;
-		const id = h("bdi", { class: "id", title: call_id }, shortId(call_id));
+		const id = cut(call_id, shortId(call_id));
 		fill(
 			element,
 			h(
@@ -176,7 +176,7 @@ function write(element, result) {
 				),
 			),
 			h("span", { class: "age" }),
-			h("span", { class: "why" }, capital(explanation), h("span", { class: "quiet", title: dateTime(until) }, ` · ${state === "evidence" ? "stored " : ""}until ${end(until)}`)),
+			h("span", { class: "why" }, capital(explanation), h("span", { class: "quiet" }, ` · ${state === "evidence" ? "stored " : ""}until ${end(until)}`)),
 		);
 	}
 	say(/** @type {Element} */ (element.querySelector(".age")), duration(age_seconds));
