@@ -151,7 +151,7 @@ export async function everythingIsInReach(browser, place) {
   await place.traffic();
   const { page, close } = await open(browser, place.url, { look: "narrow" });
   await live(page);
-  await page.locator(".repair").first().click();
+  await page.locator(".repair", { hasText: "Unanswered" }).first().click();
   await page.locator(".sketch").first().waitFor();
   assert.equal(await page.locator("[title]").count(), 0);
   const low = await page.evaluate(() =>
