@@ -61,6 +61,7 @@ pub async fn launch_proxy(
     shown: ConfigSummary,
     store: LedgerStore,
 ) -> Result<LaunchedProxy, StartError> {
+    warn_of_lost_results(&config, store);
     let ledger = open_ledger(&config.ledger, store)?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
@@ -128,4 +129,16 @@ pub async fn launch_proxy(
         telemetry,
         routes,
     })
+}
+
+/// Warns if tool services may post results that the end of the process would lose.
+fn warn_of_lost_results(config: &Config, store: LedgerStore) {
+    let is_lasting = config.ledger.is_file || store == LedgerStore::LastingMemory;
+    if !is_lasting && !config.late.services.is_empty() {
+        tracing::warn!(
+            services = config.late.services.len(),
+            "posted results are lost when the process ends, and none is appended to a later message: ledger.store is \
+             \"memory\", which [services] should not use"
+        );
+    }
 }

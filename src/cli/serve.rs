@@ -32,6 +32,10 @@ pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) const AFTER_HELP: &str = "\
 A flag overrides a variable, a variable overrides the file, the file overrides the default.
 ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE sets the token that the dashboard and all of /admin/v1 then require.
+Keys that have a variable but no flag: ANTIPHON_ALLOW_HOSTS (server.allow_hosts, as NAME,NAME), ANTIPHON_ALLOW_ORIGINS
+(server.allow_origins, as ORIGIN,ORIGIN), ANTIPHON_DRAIN_TIMEOUT (server.drain_timeout), ANTIPHON_MODE (repair.mode),
+ANTIPHON_LEDGER_STORE (ledger.store: sqlite or memory), ANTIPHON_LEDGER_PATH (ledger.path), ANTIPHON_LEDGER_BYTES_MAX
+(ledger.bytes_max).
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
@@ -174,7 +178,7 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
 /// Warns if the proxy listens on all addresses without `allow_hosts`: it then answers 403 to other machines.
 fn warn_of_missing_hosts(listen: &std::net::SocketAddr, allow_hosts: &[String]) {
     if listen.ip().is_unspecified() && allow_hosts.is_empty() {
-        tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts");
+        tracing::warn!(%listen, "other machines get 403: put the host names they use into server.allow_hosts or ANTIPHON_ALLOW_HOSTS");
     }
 }
 

@@ -11,9 +11,9 @@ use std::{
 use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
-    file::LogFormatName,
     late,
     lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
+    overlay::{self, Flags},
     problem::{ConfigError, FilePlace, Problem},
     profiles::{self, LoweredProfiles},
     read,
@@ -21,7 +21,7 @@ use super::{
     timeouts,
     traces::{self, OtelEnvironment},
     upstreams, values,
-    variables::{ADMIN_LISTEN, CONFIG, LISTEN, LOG, LOG_FORMAT, RUST_LOG, UPSTREAM},
+    variables::CONFIG,
 };
 use crate::{
     policy::ExchangeTimeouts,
@@ -31,23 +31,6 @@ use crate::{
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
 };
-
-/// Values of the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// `--config`.
-    pub config: Option<PathBuf>,
-    /// `--listen`.
-    pub listen: Option<String>,
-    /// `--admin-listen`.
-    pub admin_listen: Option<String>,
-    /// `--upstream`, each `NAME=URL`.
-    pub upstreams: Vec<String>,
-    /// `--log-format`.
-    pub log_format: Option<String>,
-    /// Number of `-v` minus number of `-q`. 0 leaves the level to variables and file.
-    pub verbosity: i8,
-}
 
 /// Returns a variable of this process. `None` if it is not set or empty.
 pub fn process_environment(name: &str) -> Option<String> {
@@ -96,7 +79,7 @@ pub fn build_config(
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let mut lowering = file.map(|(_, text)| read::read(text, &variable)).unwrap_or_default();
     // Overrides come before the conversion, so that a value is checked only if it takes effect.
-    overlay_settings(&mut lowering, flags, &variable);
+    overlay::overlay_settings(&mut lowering, flags, &variable);
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::from_variables(&variable);
     traces::overlay_traces(&mut lowering, &otel);
@@ -152,86 +135,6 @@ pub fn proxy_environment(variable: &VariableLookup<'_>) -> ProxyEnvironment {
         http: either("HTTP_PROXY"),
         all: either("ALL_PROXY"),
         no: either("NO_PROXY"),
-    }
-}
-
-/// Overrides the file with variables, and both with flags.
-fn overlay_settings(lowering: &mut Lowering, flags: &Flags, variable: &VariableLookup<'_>) {
-    // The origin is recorded too, so that a problem names the flag or variable and not the file.
-    let given = |name: &str, flag: &str, value: Option<&String>| match value {
-        Some(value) => Some((value.clone(), flag.to_owned())),
-        None => variable(name).map(|value| (value, name.to_owned())),
-    };
-    if let Some((value, origin)) = given(LISTEN, "--listen", flags.listen.as_ref()) {
-        lowering.file.server.listen = value;
-        lowering.origins.insert("server.listen".into(), origin);
-    }
-    if let Some((value, origin)) = given(ADMIN_LISTEN, "--admin-listen", flags.admin_listen.as_ref()) {
-        lowering.file.server.admin_listen = value;
-        lowering.origins.insert("server.admin_listen".into(), origin);
-    }
-    if let Some((value, origin)) = given(LOG_FORMAT, "--log-format", flags.log_format.as_ref()) {
-        let words: Vec<&str> = LogFormatName::WORDS.iter().map(|(word, _)| *word).collect();
-        lowering.origins.insert("log.format".into(), origin);
-        if let Some(word) = lowering.value_or_report("log.format", read::one_of(value, &words)) {
-            lowering.file.log.format = LogFormatName::from_word(&word).unwrap_or(lowering.file.log.format);
-        }
-    }
-    overlay_level(lowering, flags.verbosity, variable);
-    if let Some(list) = variable(UPSTREAM) {
-        let pairs: Vec<&str> = list.split(',').map(str::trim).filter(|pair| !pair.is_empty()).collect();
-        overlay_upstreams(lowering, &pairs, UPSTREAM);
-    }
-    let pairs: Vec<&str> = flags.upstreams.iter().map(String::as_str).collect();
-    // Flags last: for the same name they replace the URL of the variable.
-    overlay_upstreams(lowering, &pairs, "--upstream");
-}
-
-/// Overrides the log level. `-v` and `-q` come first, then `ANTIPHON_LOG`, then `RUST_LOG`.
-fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &VariableLookup<'_>) {
-    let by_flags = match verbosity {
-        0 => None,
-        1 => Some("debug"),
-        2.. => Some("trace"),
-        -1 => Some("warn"),
-        _ => Some("error"),
-    };
-    // `RUST_LOG` is often set for another program, so an unusable value is ignored.
-    let foreign = || variable(RUST_LOG).filter(|level| LogSettings::check_level(level).is_ok());
-    let given = by_flags
-        .map(|level| (level.to_owned(), "-v/-q"))
-        .or_else(|| Some((variable(LOG)?, LOG)))
-        .or_else(|| Some((foreign()?, RUST_LOG)));
-    if let Some((level, origin)) = given {
-        lowering.file.log.level = level;
-        lowering.origins.insert("log.level".into(), origin.into());
-    }
-}
-
-/// Adds or overrides upstreams, each given as `NAME=URL`.
-fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
-    let mut seen = Vec::new();
-    for pair in pairs {
-        // An equals sign behind `://` belongs to the URL: the name is missing.
-        let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
-            // The problem does not repeat the value: a URL may contain a password.
-            let problem = Problem::new(origin, "expected NAME=URL");
-            let problem = problem.with_hint("write it like work=https://llm.example.com");
-            lowering.problems.push(problem);
-            continue;
-        };
-        if seen.contains(&name) {
-            lowering
-                .problems
-                .push(Problem::new(origin, format!("upstream {name:?} is given twice")).with_hint("remove one"));
-            continue;
-        }
-        seen.push(name);
-        lowering.file.upstreams.entry(name.to_owned()).or_default().url = Some(url.to_owned());
-        let key = read::join_key("upstreams", name);
-        // A problem of the name is reported under the table, one of the URL under its key.
-        lowering.origins.insert(read::join_key(&key, "url"), origin.to_owned());
-        lowering.origins.insert(key, origin.to_owned());
     }
 }
 

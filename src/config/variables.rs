@@ -7,6 +7,13 @@ pub(super) const ADMIN_LISTEN: &str = "ANTIPHON_ADMIN_LISTEN";
 pub(super) const ADMIN_TOKEN: &str = "ANTIPHON_ADMIN_TOKEN";
 /// Variable with the path of a file that contains the admin token.
 pub(super) const ADMIN_TOKEN_FILE: &str = "ANTIPHON_ADMIN_TOKEN_FILE";
+pub(super) const ALLOW_HOSTS: &str = "ANTIPHON_ALLOW_HOSTS";
+pub(super) const ALLOW_ORIGINS: &str = "ANTIPHON_ALLOW_ORIGINS";
+pub(super) const DRAIN_TIMEOUT: &str = "ANTIPHON_DRAIN_TIMEOUT";
+pub(super) const MODE: &str = "ANTIPHON_MODE";
+pub(super) const LEDGER_STORE: &str = "ANTIPHON_LEDGER_STORE";
+pub(super) const LEDGER_PATH: &str = "ANTIPHON_LEDGER_PATH";
+pub(super) const LEDGER_BYTES_MAX: &str = "ANTIPHON_LEDGER_BYTES_MAX";
 pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
 pub(super) const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
@@ -37,6 +44,13 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (ADMIN_LISTEN, "server.admin_listen"),
     (ADMIN_TOKEN, "the token whose hash is server.admin_token"),
     (ADMIN_TOKEN_FILE, "path of a file that contains the admin token"),
+    (ALLOW_HOSTS, "server.allow_hosts, as NAME,NAME"),
+    (ALLOW_ORIGINS, "server.allow_origins, as ORIGIN,ORIGIN"),
+    (DRAIN_TIMEOUT, "server.drain_timeout"),
+    (MODE, "repair.mode"),
+    (LEDGER_STORE, "ledger.store"),
+    (LEDGER_PATH, "ledger.path"),
+    (LEDGER_BYTES_MAX, "ledger.bytes_max"),
     (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
     (LOG, "log.level"),
     (LOG_FORMAT, "log.format"),

@@ -39,7 +39,7 @@ section! {
         pub ttl: String = "7d".into(),
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
         pub detach_after: String = "5m".into(),
-        /// Store of results that were seen in requests but not posted by a service.
+        /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
         /// Appends late results behind tool results too, for agents whose users never write.
         pub deliver_in_loops: bool = false,
@@ -62,6 +62,11 @@ pub enum StoreName {
     Sqlite,
     /// Memory of the process, lost when it ends.
     Memory,
+}
+
+impl StoreName {
+    /// Words with their values, for variables.
+    pub const WORDS: &'static [(&'static str, Self)] = &[("sqlite", Self::Sqlite), ("memory", Self::Memory)];
 }
 
 /// Store of results that were only seen in requests.

@@ -316,6 +316,90 @@ fn a_problem_names_the_source_of_the_value() {
     assert_eq!(keys, expected, "{error}");
 }
 
+/// A variable with a wrong value, and parts of the message and the hint of its only problem.
+const WRONG_VARIABLES: [(&str, &str, &str, &str); 8] = [
+    (
+        "ANTIPHON_ALLOW_HOSTS",
+        "antiphon,http://b",
+        "expected a host name",
+        "without scheme",
+    ),
+    ("ANTIPHON_ALLOW_HOSTS", "*", "expected a host name", "name every host"),
+    (
+        "ANTIPHON_ALLOW_ORIGINS",
+        "a.example",
+        "expected an origin",
+        "scheme, host",
+    ),
+    ("ANTIPHON_DRAIN_TIMEOUT", "soon", "expected a duration", "write it like"),
+    (
+        "ANTIPHON_MODE",
+        "strikt",
+        "expected one of repair, strict, observe",
+        "did you mean `strict`?",
+    ),
+    (
+        "ANTIPHON_LEDGER_STORE",
+        "ram",
+        "expected one of sqlite, memory; found \"ram\"",
+        "",
+    ),
+    ("ANTIPHON_LEDGER_BYTES_MAX", "9 parsecs", "expected a size", "64MiB"),
+    ("ANTIPHON_LISTEN", "4747", "expected an address", "127.0.0.1:4747"),
+];
+
+#[test]
+fn a_wrong_variable_is_named_with_its_remedy() {
+    // The file's own values of the keys are good, and have lines.
+    let text = "[server]\nallow_hosts = [\"a\", \"b\"]\ndrain_timeout = \"1s\"\n[ledger]\nstore = \"memory\"";
+    for (name, value, message, hint) in WRONG_VARIABLES {
+        let error = with(Some(text), &Flags::default(), &[(name, value)]).expect_err(name);
+        let [problem] = &error.problems[..] else {
+            panic!("{name}: {error}");
+        };
+        assert_eq!((problem.key.as_str(), problem.line_number()), (name, None), "{error}");
+        assert!(problem.message.contains(message), "{error}");
+        let said = problem.hint.as_deref().unwrap_or_default();
+        assert!(
+            said.contains(hint) && said.is_empty() == hint.is_empty(),
+            "{name}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_container_needs_no_file() {
+    let text = "[server]\nallow_hosts = [\"file\"]\n[repair]\nmode = \"strict\"\n[ledger]\npath = \"/file\"";
+    let variables = [
+        ("ANTIPHON_ALLOW_HOSTS", " antiphon, Proxy.internal ,,"),
+        ("ANTIPHON_ALLOW_ORIGINS", "https://App.example.com"),
+        ("ANTIPHON_DRAIN_TIMEOUT", "8s"),
+        ("ANTIPHON_MODE", "observe"),
+        ("ANTIPHON_LEDGER_STORE", "memory"),
+        ("ANTIPHON_LEDGER_PATH", "/state/l.db"),
+        ("ANTIPHON_LEDGER_BYTES_MAX", "10MiB"),
+    ];
+    for file in [None, Some(text)] {
+        let loaded = with(file, &Flags::default(), &variables).unwrap();
+        let config = &loaded.config;
+        assert_eq!(config.proxy.allow_hosts, ["antiphon", "proxy.internal"]);
+        assert_eq!(config.proxy.allow_origins, ["https://app.example.com"]);
+        assert_eq!(config.server.drain_timeout, Duration::from_secs(8));
+        assert!(config.upstreams.iter().all(|upstream| upstream.mode == Mode::Observe));
+        let ledger = &config.ledger;
+        assert_eq!(
+            (ledger.is_file, ledger.path.as_deref(), ledger.settings.bytes_max),
+            (false, Some(Path::new("/state/l.db")), 10 << 20)
+        );
+        // `config print` shows what the variables have set.
+        let printed = loaded.to_toml().unwrap();
+        assert!(
+            printed.contains("store = \"memory\"") && printed.contains("antiphon"),
+            "{printed}"
+        );
+    }
+}
+
 #[test]
 fn flags_override_variables_which_override_the_file() {
     let text = "[server]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"error\"\nformat = \"text\"\n[upstreams.openai]\nurl = \"http://file\"";

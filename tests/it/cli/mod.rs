@@ -3,6 +3,7 @@
 pub(crate) mod check_and_repair;
 pub(crate) mod config_command;
 pub(crate) mod configuration;
+pub(crate) mod container;
 pub(crate) mod credentials;
 pub(crate) mod demo;
 pub(crate) mod demo_provider;
