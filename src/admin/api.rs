@@ -1,4 +1,5 @@
-//! `/admin/v1`: the handlers that report state to operators and take their commands.
+//! `/admin/v1`: the handlers that report state to operators and take their commands, and the routes of all documented
+//! paths.
 //!
 //! The `OpenAPI` document is generated from these handlers, so their doc comments are part of it.
 
@@ -22,7 +23,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     AdminState,
     control::ReloadOutcome,
-    events,
+    events, health, metrics_page,
     problem::{AdminProblem, QueryParams},
     views::{
         DateConverter,
@@ -60,7 +61,8 @@ const LANES_DEFAULT: usize = 200;
     security((), ("token" = [])),
     tags(
         (name = "watch", description = "Read the state of the proxy"),
-        (name = "operate", description = "Change the running proxy")
+        (name = "operate", description = "Change the running proxy"),
+        (name = "health", description = "Health checks, which never need the token")
     )
 )]
 struct ApiDocument;
@@ -96,6 +98,9 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))
         .routes(routes!(reload_config))
+        .routes(routes!(health::check_liveness))
+        .routes(routes!(health::check_readiness))
+        .routes(routes!(metrics_page::show_metrics))
         .split_for_parts()
 }
 

@@ -8,20 +8,37 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::AdminState;
+use super::{AdminState, problem::AdminProblem};
 
 /// Timeout of the ledger's health check.
 const LEDGER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Answers the liveness check: 200 for as long as the process answers at all, also during a drain.
+/// Answers the liveness check: 200 for as long as the process answers at all, also during a drain
+///
+/// `/healthz`, `/health/liveness` and `/health/liveliness` answer the same.
+#[utoipa::path(get, path = "/livez", tag = "health", security(()),
+    params(("verbose" = Option<String>, Query, description = "lists every check; the value does not matter")),
+    responses(
+    (status = 200, description = "the process answers", body = String, content_type = "text/plain", example = "ok\n"),
+    (status = 403, description = "the host name is not allowed", body = AdminProblem),
+))]
 pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
     // No check of dependencies: a failed liveness check makes orchestrators restart the process.
     health_answer(&[("serving", true)], query.as_deref())
 }
 
-/// Answers the readiness check: 503 during a drain.
+/// Answers the readiness check: 503 during a drain
 ///
-/// The ledger is checked for `verbose` only, and never changes the status.
+/// The ledger is checked for `verbose` only, and never changes the status. `/health/readiness` answers the same.
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+    params(("verbose" = Option<String>, Query, description = "lists every check; the value does not matter")),
+    responses(
+    (status = 200, description = "the proxy takes requests", body = String, content_type = "text/plain",
+        example = "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n"),
+    (status = 403, description = "the host name is not allowed", body = AdminProblem),
+    (status = 503, description = "the proxy drains and takes no new requests", body = String, content_type = "text/plain",
+        example = "[+]serving ok\n[-]not-draining failed\nfailed\n"),
+))]
 pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(query): RawQuery) -> Response {
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
     // Without `verbose` the ledger is not asked: orchestrators poll often.

@@ -8,6 +8,7 @@ mod events;
 mod guard;
 mod health;
 mod live_parts;
+mod metrics_page;
 mod page;
 mod problem;
 mod views;
@@ -17,24 +18,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::{
-    Extension, Json, Router,
-    extract::State,
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
-    middleware,
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
 
-use crate::{
-    auth::TokenHash, clock, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry,
-};
+use crate::{auth::TokenHash, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
 use control::AdminControl;
 use events::AdminSubscribers;
 use problem::AdminProblem;
-
-/// The content type of `/metrics`.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The endpoints, for error messages.
 const ENDPOINTS_HINT: &str =
@@ -94,32 +83,17 @@ pub fn admin_router(parts: AdminState) -> Router {
     .route("/", get(page::serve_index))
     .route("/assets/{name}", get(page::serve_asset))
     .route("/assets/{version}/{name}", get(page::serve_versioned_asset))
-    .route("/livez", get(health::check_liveness))
-    .route("/readyz", get(health::check_readiness))
     .route("/healthz", get(health::check_liveness))
     // The paths of LiteLLM, so that its health checks work without a change.
     .route("/health/liveliness", get(health::check_liveness))
     .route("/health/liveness", get(health::check_liveness))
     .route("/health/readiness", get(health::check_readiness))
-    .route("/metrics", get(show_metrics))
     .fallback(unknown_path)
     .method_not_allowed_fallback(method_not_allowed)
     // Added after the fallbacks, so that unknown paths are guarded too.
     .layer(middleware::from_fn_with_state(parts.clone(), guard::check_access))
     .layer(Extension(AdminSubscribers::default()))
     .with_state(parts)
-}
-
-async fn show_metrics(State(parts): State<AdminState>) -> Response {
-    // Cooldowns end without an event, so the gauges are refreshed on each scrape.
-    parts.control.active_config().profiles.publish_gauges(clock::std_now());
-    let totals = parts.sessions.lane_totals(clock::now());
-    parts.telemetry.set_session_totals(totals.lanes, totals.open_calls);
-    (
-        [(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))],
-        parts.telemetry.encode_metrics(),
-    )
-        .into_response()
 }
 
 async fn unknown_path() -> AdminProblem {

@@ -26,7 +26,7 @@ use std::{
 use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
-pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, MetricsFormat, POST_ANSWERS};
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
@@ -293,7 +293,12 @@ impl Telemetry {
 
     /// Returns every metric as OpenMetrics text.
     pub fn encode_metrics(&self) -> String {
-        self.metrics.encode()
+        self.encode_metrics_as(MetricsFormat::OpenMetrics)
+    }
+
+    /// Returns every metric in a format. The page is empty if it cannot be written.
+    pub fn encode_metrics_as(&self, format: MetricsFormat) -> String {
+        self.metrics.encode_as(format)
     }
 
     /// Returns the feed of the dashboard.

@@ -7,11 +7,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::page::metric_table;
 use crate::clock;
 
+/// The revision of the source. A build script could not find it in a published crate, so the build sets a variable.
+const REVISION: &str = match option_env!("SOURCE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
 metric_table! {
     /// Metrics of this instance.
     InstanceMetrics(page) {
         // Rows without a handle: nothing records them.
-        _build: () = page.info("build", "The version of the proxy", [("version", env!("CARGO_PKG_VERSION"))]);
+        _build: () = page.info(
+            "build",
+            "The version of the proxy, and the revision of its source if the build named one",
+            [("version", env!("CARGO_PKG_VERSION")), ("revision", REVISION)],
+        );
         reload_successful: Gauge = page.gauge(
             "config_last_reload_successful",
             "1 if the last reload succeeded, 0 if it failed and the previous configuration is in force",

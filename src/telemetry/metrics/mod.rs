@@ -12,6 +12,8 @@
 //! | `instance` | version, configuration, the page itself |
 //! | `process` | CPU time, memory and files of the process |
 //!
+//! `text_format` converts the page for tools that do not read OpenMetrics.
+//!
 //! Labels come from closed lists and from the configuration. The only text of a request that becomes a label is the
 //! name of a tool. [`page`] bounds the number of series over all tables.
 
@@ -26,6 +28,7 @@ mod process;
 mod repairs;
 mod sessions;
 mod spans;
+mod text_format;
 mod upstreams;
 
 use std::collections::BTreeSet;
@@ -33,6 +36,7 @@ use std::collections::BTreeSet;
 use prometheus_client::encoding::text;
 
 pub use ledger::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+pub use text_format::MetricsFormat;
 
 use super::events::ExchangeEnded;
 use answers::AnswerMetrics;
@@ -102,8 +106,17 @@ impl Metrics {
         self.page.series_max() + ProcessPage::SERIES_MAX
     }
 
+    /// Returns the page in a format. It is empty if it cannot be written.
+    pub(super) fn encode_as(&self, format: MetricsFormat) -> String {
+        let page = self.encode();
+        match format {
+            MetricsFormat::OpenMetrics => page,
+            MetricsFormat::Text => text_format::to_text_format(&page),
+        }
+    }
+
     /// Returns the page as OpenMetrics text.
-    pub(super) fn encode(&self) -> String {
+    fn encode(&self) -> String {
         let mut page = String::new();
         let written = self
             .page
@@ -113,7 +126,7 @@ impl Metrics {
         match written {
             Ok(()) => page,
             Err(error) => {
-                // An empty page has no end marker, so the scrape fails. Half a page would hide series.
+                // Half a page would hide series.
                 tracing::error!(%error, "failed to encode the metrics page");
                 String::new()
             }

@@ -86,17 +86,33 @@ async fn only_readiness_reports_the_drain() {
 }
 
 #[tokio::test]
-async fn metrics_are_open_metrics() {
-    let answers = ask(Readiness::new(), &[("GET /metrics", LOCAL)]).await;
-    let (head, body) = &answers[0];
-    assert!(
-        head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
-        "{head}"
-    );
-    assert!(
-        body.contains("antiphon_build_info") && body.ends_with("# EOF\n"),
-        "{body}"
-    );
+async fn the_scraper_chooses_the_format_of_metrics() {
+    const OPEN: &str = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    const TEXT: &str = "content-type: text/plain; version=0.0.4; charset=utf-8";
+    for (accept, kind, build_type) in [
+        ("", TEXT, "# TYPE antiphon_build_info gauge\n"),
+        ("Accept: */*\r\n", TEXT, "# TYPE antiphon_unrepairable_total counter\n"),
+        (
+            "Accept: application/openmetrics-text; version=1.0.0\r\n",
+            OPEN,
+            "# TYPE antiphon_build info\n",
+        ),
+        (
+            "Accept: text/plain;q=0.5\r\nAccept: application/openmetrics-text\r\n",
+            OPEN,
+            "# TYPE antiphon_unrepairable counter\n",
+        ),
+    ] {
+        let headers = format!("{LOCAL}{accept}");
+        let answers = ask(Readiness::new(), &[("GET /metrics", &headers)]).await;
+        let (head, body) = &answers[0];
+        assert!(head.contains(kind) && head.contains("vary: accept"), "{accept}: {head}");
+        assert!(
+            body.contains("antiphon_build_info{") && body.contains(build_type),
+            "{body}"
+        );
+        assert_eq!(body.ends_with("# EOF\n"), kind == OPEN, "{accept}");
+    }
 }
 
 #[tokio::test]

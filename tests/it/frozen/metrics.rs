@@ -18,10 +18,10 @@ use antiphon::{
 use crate::{frozen::golden::same_lines, frozen::words::CLASSES, telemetry::metrics::ended};
 
 /// Labels whose values come from the configuration, from clients or from the build.
-const OPEN_LABELS: [&str; 4] = ["upstream", "profile", "tool", "version"];
+pub(crate) const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "version", "revision"];
 
 /// Returns telemetry with one event of every kind.
-fn exercised() -> Telemetry {
+pub(crate) fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
     telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
     for status in [0, 101, 200, 302, 404, 500] {

@@ -96,7 +96,11 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
     }
     has(
         &page,
-        concat!("antiphon_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        concat!(
+            "antiphon_build_info{version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\",revision=\"unknown\"} 1"
+        ),
     );
     assert!(page.ends_with("# EOF\n"), "{page}");
 }
