@@ -9,6 +9,7 @@ pub(crate) mod headers;
 pub(crate) mod ledger;
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod metrics_document;
 pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod routes;
