@@ -16,6 +16,8 @@ NAME = re.compile(r"\b((?:antiphon|process)_[a-z0-9_]+|up)\b(?=\s*(?:\{|\[|\)|$|
 SELECTOR = re.compile(r"\b(?:antiphon_[a-z0-9_]+|process_[a-z0-9_]+|up)(?:\{[^}]*\})?")
 LABELS = re.compile(r"label_values\((.*),\s*(\w+)\)")
 
+# The rows of the dashboard that are open at first: what an operator needs at once.
+OPEN_ROWS = ("Now", "Traffic", "Repairs")
 # Families whose label sets come with traffic: a selector that finds nothing may still be right.
 OPEN = ("antiphon_requests_total", "antiphon_attempts_total")
 
@@ -74,12 +76,17 @@ def selectors(expression):
 def dashboard_faults():
     """What is wrong with the dashboard by itself."""
     dashboard = json.loads(DASHBOARD.read_text())
-    seen, taken = set(), {}
+    seen, planes = set(), {}
+    folded = [panel for panel in dashboard["panels"] if panel.get("collapsed")]
     for panel in panels(dashboard):
         title = panel.get("title") or f"panel {panel['id']}"
         if panel["id"] in seen:
             yield f"{title}: the id {panel['id']} is there twice"
         seen.add(panel["id"])
+        if panel["type"] == "row" and panel["collapsed"] == (panel["title"] in OPEN_ROWS):
+            yield f"the row {title}: only {', '.join(OPEN_ROWS)} are open"
+        # Each folded row has a plane of its own.
+        taken = planes.setdefault(next((row["id"] for row in folded if panel in row["panels"]), None), {})
         place = panel["gridPos"]
         for x in range(place["x"], place["x"] + place["w"]):
             for y in range(place["y"], place["y"] + place["h"]):
