@@ -1,10 +1,16 @@
 # The image: one static binary and CA certificates in an empty root, without a shell or a package manager.
 #
 #   docker build -t antiphon .
-#   docker run --rm --read-only -p 127.0.0.1:4747:4747 antiphon
+#   docker run --rm --read-only -v antiphon:/state -p 127.0.0.1:4747:4747 antiphon
 #
 # Clients on this machine then use http://127.0.0.1:4747/anthropic and so on. If clients use another name, such as
-# `antiphon` in a compose file, add it to `server.allow_hosts`:
+# `antiphon` in a compose file, add `-e ANTIPHON_ALLOW_HOSTS=antiphon`. `antiphon serve --help` lists every variable.
+# The dashboard and the metrics, with a token in the file admin-token, which every user can read (`chmod 644`):
+#
+#   docker run … -v ./admin-token:/run/secrets/admin-token:ro -e ANTIPHON_ADMIN_TOKEN_FILE=/run/secrets/admin-token \
+#     -e ANTIPHON_ADMIN_LISTEN=0.0.0.0:4748 -p 127.0.0.1:4748:4748 antiphon
+#
+# deploy/compose has both, with an agent. A configuration file, for profiles, services and other tables:
 #
 #   docker run … -v ./antiphon.toml:/etc/antiphon.toml:ro -e ANTIPHON_CONFIG=/etc/antiphon.toml antiphon
 
@@ -26,7 +32,8 @@ RUN cargo chef cook --profile "$PROFILE" --locked --target "$(uname -m)-unknown-
 COPY . .
 RUN cargo build --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" \
  && install -D "target/$(uname -m)-unknown-linux-gnu/$PROFILE/antiphon" /out/antiphon \
- && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt
+ && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt \
+ && mkdir /state
 
 FROM scratch
 # The registry shows these. `deploy/release/image-labels` prints the arguments.
@@ -43,11 +50,14 @@ LABEL org.opencontainers.image.title="Antiphon" \
       org.opencontainers.image.source="$SOURCE"
 # The binary, and the certificates of the build image. Without certificates the binary uses its built-in roots.
 COPY --from=build /out/ /
+# The folder of the ledger. A new volume at this path takes its owner, so that the user below can write.
+COPY --from=build --chown=65532:65532 /state /state
 USER 65532:65532
 # Listens on every address, because each of them belongs to the container. `-p` decides which clients can connect. The
-# proxy answers only under a loopback name or one of server.allow_hosts. Health and metrics stay on 127.0.0.1 of the
-# container (or pod).
-ENV ANTIPHON_LISTEN=0.0.0.0:4747
+# proxy answers only under a loopback name or one of server.allow_hosts. Health, metrics and dashboard stay on 127.0.0.1
+# of the container (or pod) without a token. The ledger is /state/antiphon/ledger.db, or memory if /state is read-only.
+ENV ANTIPHON_LISTEN=0.0.0.0:4747 \
+    XDG_STATE_HOME=/state
 EXPOSE 4747 4748
 HEALTHCHECK --interval=10s --timeout=6s --start-period=2s CMD ["/antiphon", "healthcheck"]
 ENTRYPOINT ["/antiphon"]

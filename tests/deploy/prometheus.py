@@ -56,27 +56,28 @@ class Prometheus:
         raise RuntimeError(f"{last}\n{log.read().decode(errors='replace')[-2000:]}")
 
 
+def replaced(text, *changes):
+    """A configuration with other values behind its first comment, and in a hurry."""
+    before, _, settings = text.partition("global:")
+    for old, new in [*changes, ("_interval: 15s", "_interval: 1s"), ("antiphon.rules.yml", str(RULES))]:
+        if old not in settings:
+            raise RuntimeError(f"the configuration has no {old}")
+        settings = settings.replace(old, new)
+    return before + "global:" + settings
+
+
 def configured(admin):
-    """The example configuration, towards this proxy and in a hurry."""
+    """The example configuration, towards this proxy."""
     text = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
-    for old, new in [
-        ("127.0.0.1:4748", admin.removeprefix("http://")),
-        ("_interval: 15s", "_interval: 1s"),
-        ("antiphon.rules.yml", str(RULES)),
-    ]:
-        before, _, comments = text.partition("global:")
-        if old not in comments:
-            raise RuntimeError(f"the example configuration has no {old}")
-        text = before + "global:" + comments.replace(old, new)
-    return text
+    return replaced(text, ("127.0.0.1:4748", admin.removeprefix("http://")))
 
 
 @contextmanager
-def prometheus(binary, admin):
-    """Prometheus at work, once it has seen the proxy."""
+def prometheus(binary, config):
+    """Prometheus at work with a configuration, once it has seen the proxy."""
     port = free_port()
     with tempfile.TemporaryDirectory() as home, open(Path(home) / "log", "w+b") as log:
-        (Path(home) / "prometheus.yml").write_text(configured(admin))
+        (Path(home) / "prometheus.yml").write_text(config)
         command = [binary, f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}/data"]
         command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
         process = subprocess.Popen(command, cwd=home, stdout=log, stderr=log)

@@ -3,8 +3,8 @@
 
     python3 tests/deploy/run.py [PATH OF THE BINARY]      default: $ANTIPHON_BIN, else target/debug/antiphon
 
-Installs what it needs of PyPI below target/. What is missing on this machine (prometheus, promtool, systemd-analyze) is
-skipped aloud. The last line is `N passed, N failed`; it exits with 1 if any failed.
+Installs what it needs of PyPI below target/. What is missing on this machine (prometheus, promtool, kubectl,
+docker compose, systemd-analyze) is skipped aloud. The last line is `N passed, N failed`; it exits with 1 if any failed.
 """
 
 import os
@@ -12,13 +12,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 
 from install import TARGET, python_with  # noqa: E402
-from running import antiphon, fetch  # noqa: E402
+from running import antiphon  # noqa: E402
 
 INSIDE = "ANTIPHON_DEPLOY_INSIDE"
 SERIES_MAX = 2000
@@ -60,10 +62,11 @@ def check_files():
     if promtool := tool("promtool"):
         yield "promtool check rules", done(promtool, "check", "rules", str(DEPLOY / "prometheus" / "antiphon.rules.yml"))
         yield "promtool check config", done(promtool, "check", "config", str(DEPLOY / "prometheus" / "prometheus.yml"))
+        yield "promtool check config of compose", check_compose_scrape(promtool)
         yield "promtool test rules", done(promtool, "test", "rules", str(HERE / "rules.test.yml"))
     yield "every alert is tested", untested_alerts()
     yield from check_kubernetes(DEPLOY / "kubernetes")
-    yield from check_systemd(DEPLOY / "systemd" / "antiphon.service")
+    yield from check_compose()
 
 
 def untested_alerts():
@@ -74,9 +77,32 @@ def untested_alerts():
     return ", ".join(rule["alert"] for rule in rules() if f'alertname="{rule["alert"]}"' not in tests)
 
 
+def check_compose_scrape(promtool):
+    """The configuration of Prometheus in the compose file, with files that exist here."""
+    from compose import FOLDER, TOKEN
+    from prometheus import replaced
+
+    with tempfile.TemporaryDirectory() as home:
+        token, config = Path(home) / "token", Path(home) / "prometheus.yml"
+        token.write_text(TOKEN)
+        config.write_text(replaced((FOLDER / "prometheus.yml").read_text(), ("/run/secrets/admin-token", str(token))))
+        return done(promtool, "check", "config", str(config))
+
+
+def check_compose():
+    """The compose file fits to the image, and a reader of compose files accepts it."""
+    from compose import FOLDER, compose_command, compose_faults
+
+    yield "the compose file fits to the image", "; ".join(compose_faults())
+    command = compose_command()
+    if not command:
+        print("skipped: docker compose and docker-compose are not installed")
+        return
+    yield f"{' '.join(command)} config", done(*command, "-f", str(FOLDER / "compose.yaml"), "config", "-q")
+
+
 def check_kubernetes(folder):
-    """The manifests against Kubernetes' own schemas, and the kustomization against the folder."""
-    import kubernetes_validate
+    """The manifests as kubectl makes them, with and without the scrape, against Kubernetes' own schemas."""
     import yaml
 
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
@@ -84,25 +110,85 @@ def check_kubernetes(folder):
     missing = [name for name in named if not (folder / name).is_file()]
     yield "kustomization: everything that it names is there", ", ".join(missing)
     for name in kustomization["resources"]:
-        for manifest in yaml.safe_load_all((folder / name).read_text()):
-            label = f"{manifest['kind']} {manifest['metadata']['name']}"
-            try:
-                kubernetes_validate.validate(manifest, "1.37", strict=True)
-                yield f"kubernetes: {label}", ""
-            except kubernetes_validate.ValidationError as error:
-                yield f"kubernetes: {label}", f"{error.path}: {error.message}"
+        yield from check_manifests(name, (folder / name).read_text())
+    kubectl = tool("kubectl")
+    if not kubectl:
+        return
+    with tempfile.TemporaryDirectory() as home:
+        scraped = Path(home) / "kubernetes"
+        shutil.copytree(folder, scraped)
+        file = scraped / "kustomization.yaml"
+        text = file.read_text()
+        for line in ("components:", "  - scrape"):
+            if f"\n# {line}\n" not in text:
+                yield "kustomization: the component can be turned on", f"no line '# {line}'"
+            text = text.replace(f"\n# {line}\n", f"\n{line}\n")
+        file.write_text(text)
+        for name, path in [("plain", folder), ("scraped", scraped)]:
+            ran = subprocess.run([kubectl, "kustomize", str(path)], capture_output=True, text=True, check=False)
+            yield f"kubectl kustomize, {name}", ran.stderr.strip() if ran.returncode else ""
+            yield from check_manifests(name, ran.stdout)
+            if name == "scraped":
+                yield from check_monitor(list(yaml.safe_load_all(ran.stdout)))
 
 
-def check_systemd(unit):
-    """The unit is read by systemd, and lets the process do little."""
+def check_manifests(name, text):
+    """Manifests against the schemas of Kubernetes. Those of other programs have none here."""
+    import kubernetes_validate
+    import yaml
+
+    for manifest in yaml.safe_load_all(text):
+        if "monitoring.coreos.com" in manifest["apiVersion"]:
+            continue
+        label = f"kubernetes, {name}: {manifest['kind']} {manifest['metadata']['name']}"
+        try:
+            kubernetes_validate.validate(manifest, "1.37", strict=True)
+            yield label, ""
+        except kubernetes_validate.ValidationError as error:
+            yield label, f"{error.path}: {error.message}"
+
+
+def check_monitor(manifests):
+    """The PodMonitor finds the pods, their port and the token, and gives the job the name that the rules use."""
+    pod = next(it for it in manifests if it["kind"] == "Deployment")["spec"]["template"]
+    monitor = next(it for it in manifests if it["kind"] == "PodMonitor")["spec"]
+    labels = monitor["selector"]["matchLabels"].items()
+    yield "PodMonitor: its pods", "" if labels <= pod["metadata"]["labels"].items() else "it finds none"
+    sidecar = next(it for it in pod["spec"]["initContainers"] if it["name"] == "antiphon")
+    variables = {it["name"]: it["value"] for it in sidecar["env"]}
+    endpoint = monitor["podMetricsEndpoints"][0]
+    port = [it["containerPort"] for it in sidecar["ports"] if it["name"] == endpoint["port"]]
+    listens = variables["ANTIPHON_ADMIN_LISTEN"] == f"0.0.0.0:{port[0] if port else None}"
+    yield "PodMonitor: its port", "" if listens else f"{port} {variables}"
+    secret = endpoint["authorization"]["credentials"]
+    mounts = {it["name"]: it["mountPath"] for it in sidecar["volumeMounts"]}
+    volumes = {it["name"]: it.get("secret", {}).get("secretName") for it in pod["spec"]["volumes"]}
+    files = [f"{mounts[name]}/{secret['key']}" for name, kept in volumes.items() if kept == secret["name"]]
+    yield "PodMonitor: its token", "" if variables["ANTIPHON_ADMIN_TOKEN_FILE"] in files else f"{files}"
+    job = {"action": "replace", "targetLabel": "job", "replacement": "antiphon"}
+    yield "PodMonitor: its job", "" if job in endpoint["relabelings"] else f"{endpoint['relabelings']}"
+
+
+def check_systemd(unit, binary):
+    """The unit is read by systemd, and lets the process do little. Its manual page is that of the binary."""
     analyze = tool("systemd-analyze")
     if not analyze:
         return
-    ran = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as home:
+        page = Path(home) / "man1" / "antiphon.1"
+        page.parent.mkdir()
+        page.write_bytes(subprocess.run([str(binary), "man"], capture_output=True, check=True).stdout)
+        # systemd asks `man` for every page that the unit names.
+        manual = "--man=yes" if shutil.which("man") else "--man=no"
+        environment = os.environ | {"MANPATH": home}
+        command = [analyze, "verify", manual, str(unit)]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     # The binary is not installed here, nor the units that it waits for.
     known = re.compile(r"is not executable|Failed to (load|open|prepare)|not found")
     faults = [line for line in (ran.stdout + ran.stderr).splitlines() if unit.name in line and not known.search(line)]
-    yield "systemd-analyze verify", "; ".join(faults)
+    yield f"systemd-analyze verify {manual}", "; ".join(faults)
+    links = [line for line in unit.read_text().splitlines() if line.startswith("Documentation=") and "://" in line]
+    yield "the unit leads to no page that may not exist", "; ".join(links)
     ran = subprocess.run(
         [analyze, "security", "--offline=true", str(unit)], capture_output=True, text=True, check=False
     )
@@ -128,6 +214,28 @@ def check_traffic(base):
             if due != came:
                 yield f"traffic: {name}", f"{came}, not {due}"
     yield "traffic of every kind", ""
+
+
+def fetch_page(admin, accept):
+    """The metrics page, in the format that is asked for."""
+    request = urllib.request.Request(f"{admin}/metrics", headers={"accept": accept})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return answer.read().decode()
+
+
+def check_formats(admin):
+    """The page in both formats has the same samples, and promtool accepts it as text."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    page, text = fetch_page(admin, "application/openmetrics-text"), fetch_page(admin, "*/*")
+    samples = [{re.split(r" (?=[^ ]*$)", line)[0] for line in it.splitlines() if line[:1] != "#"} for it in (page, text)]
+    yield "both formats have the same series", "; ".join(sorted(samples[0] ^ samples[1]))
+    families = list(text_string_to_metric_families(text))
+    silent = [family.name for family in families if not family.documentation or family.type in ("unknown", "untyped")]
+    yield f"the page is text: {len(families)} metrics", ", ".join(silent)
+    if promtool := tool("promtool"):
+        ran = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        yield "promtool check metrics", (ran.stdout + ran.stderr).strip()
 
 
 def check_page(page):
@@ -196,20 +304,25 @@ def report(checks, tally):
 
 def check_running(binary, tally):
     """What the running proxy shows, alone and under Prometheus."""
-    from prometheus import prometheus
+    from compose import check_container
+    from prometheus import configured, prometheus
     from provider import Provider
     from traffic import config
 
+    opened = "application/openmetrics-text"
     with Provider() as provider, antiphon(binary, ["anthropic"], provider, config(provider)) as (base, admin):
-        report(check_page(fetch(f"{admin}/metrics")), tally)
+        report(check_page(fetch_page(admin, opened)), tally)
         report(check_traffic(base), tally)
-        page = fetch(f"{admin}/metrics")
+        page = fetch_page(admin, opened)
         report(check_page(page), tally)
+        report(check_formats(admin), tally)
         report(check_names(page), tally)
         if program := tool("prometheus"):
-            with prometheus(program, admin) as api:
+            with prometheus(program, configured(admin)) as api:
                 report(check_traffic(base), tally)
                 report(check_queries(api), tally)
+    with Provider() as provider:
+        report(check_container(binary, provider), tally)
 
 
 def main():
@@ -221,6 +334,7 @@ def main():
     tally = [0, 0]
     report(check_files(), tally)
     report(check_config(binary), tally)
+    report(check_systemd(HERE.parent.parent / "deploy" / "systemd" / "antiphon.service", binary), tally)
     try:
         check_running(binary, tally)
     except (OSError, RuntimeError) as error:
