@@ -14,6 +14,7 @@ const FILES: &[&str] = &[
     "cli.txt",
     "config-defaults.toml",
     "config-schema.json",
+    "documents-not-run.txt",
     "error-answers.txt",
     "error-codes.txt",
     "exit-codes.txt",

@@ -1,5 +1,6 @@
 //! Rules of the code base.
 
 pub(crate) mod architecture;
+pub(crate) mod documents;
 pub(crate) mod legibility;
 pub(crate) mod published_names;

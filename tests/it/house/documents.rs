@@ -1,0 +1,316 @@
+//! Rules of README.md and docs/: lengths, links, blocks that are not run, and lists that must name what the code has.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use antiphon::{
+    config::VARIABLES,
+    conversation::FindingKind,
+    repair::Action,
+    wire::{json::quote_string, read_refusal},
+};
+
+use super::architecture::sources;
+use crate::{core::refusal_texts::REFUSALS, frozen::golden};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// Most lines of README.md.
+const README_LINES_MAX: usize = 150;
+/// Most characters of a line of README.md.
+const README_COLUMNS_MAX: usize = 120;
+/// Most words of README.md.
+const README_WORDS_MAX: usize = 1_600;
+/// Most characters of a line of other documents, apart from tables, headings and code.
+const COLUMNS_MAX: usize = 120;
+
+/// Returns the text of a file of the repository.
+fn text(path: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Returns the paths of `docs/*.md`.
+fn documents() -> Vec<String> {
+    let folder = fs::read_dir(Path::new(ROOT).join("docs")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<String> = names
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "md"))
+        .map(|name| format!("docs/{name}"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Returns every document for people.
+fn all_documents() -> Vec<String> {
+    let others = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "tests/cases/README.md",
+    ];
+    others.map(str::to_owned).into_iter().chain(documents()).collect()
+}
+
+/// Returns the lines of a document outside of code blocks.
+fn prose(document: &str) -> Vec<String> {
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for line in text(document).lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line.to_owned());
+        }
+    }
+    lines
+}
+
+/// Returns the anchors of a document's headings, as GitHub makes them.
+fn anchors(document: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let lines = prose(document);
+    let headings = lines.iter().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title
+                .chars()
+                .filter(|letter| letter.is_alphanumeric() || "-_ ".contains(*letter));
+            let anchor: String = kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect();
+            let count = seen.entry(anchor.clone()).or_default();
+            *count += 1;
+            if *count == 1 {
+                anchor
+            } else {
+                format!("{anchor}-{}", *count - 1)
+            }
+        })
+        .collect()
+}
+
+/// Returns the targets of a document's links. Code is skipped.
+fn links(document: &str) -> Vec<String> {
+    let text = prose(document).join("\n");
+    let outside: String = text.split('`').step_by(2).collect::<Vec<_>>().join("``");
+    let starts = outside.match_indices("](").map(|(at, _)| at + 2);
+    starts
+        .filter_map(|at| outside[at..].split_once(')').map(|(target, _)| target.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_readme_is_short() {
+    let readme = text("README.md");
+    let (lines, words) = (readme.lines().count(), readme.split_whitespace().count());
+    assert!(lines <= README_LINES_MAX, "{lines} lines, {README_LINES_MAX} at most");
+    assert!(words <= README_WORDS_MAX, "{words} words, {README_WORDS_MAX} at most");
+    for line in readme.lines() {
+        let columns = line.chars().count();
+        assert!(columns <= README_COLUMNS_MAX, "{columns} columns: {line}");
+    }
+}
+
+#[test]
+fn the_readme_begins_with_the_errors() {
+    let readme = text("README.md");
+    let head: String = readme.lines().take(20).map(|line| format!("{line}\n")).collect();
+    let found = head
+        .lines()
+        .filter_map(|line| line.split_once("  "))
+        .filter(|(_, error)| read_refusal(error_body(error.trim()).as_bytes()).is_some());
+    assert_eq!(found.count(), 4, "one error of each format in the first 20 lines");
+}
+
+#[test]
+fn lines_of_documents_fit() {
+    for document in documents() {
+        for line in prose(&document) {
+            let is_prose = !line.starts_with('|') && !line.starts_with('#');
+            let columns = line.chars().count();
+            assert!(
+                !is_prose || columns <= COLUMNS_MAX,
+                "{document}: {columns} columns: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut dead = Vec::new();
+    for document in all_documents() {
+        let folder = Path::new(&document).parent().unwrap();
+        for link in links(&document) {
+            if link.starts_with("http://") || link.starts_with("https://") {
+                continue;
+            }
+            let (path, anchor) = link
+                .split_once('#')
+                .map_or((link.as_str(), None), |(path, at)| (path, Some(at)));
+            let target = if path.is_empty() {
+                PathBuf::from(&document)
+            } else {
+                normalized(&folder.join(path))
+            };
+            if !Path::new(ROOT).join(&target).exists() {
+                dead.push(format!("{document}: {link}"));
+            } else if let Some(anchor) = anchor
+                && !anchors(target.to_str().unwrap()).contains(anchor)
+            {
+                dead.push(format!("{document}: {link}: no such heading"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
+}
+
+/// Returns a path without `..`.
+fn normalized(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(parts.pop()),
+            std::path::Component::CurDir => {}
+            part => parts.push(part),
+        }
+    }
+    parts
+}
+
+#[test]
+fn the_readme_leads_to_every_document() {
+    let readme: BTreeSet<String> = links("README.md").into_iter().collect();
+    for document in documents() {
+        assert!(readme.contains(&document), "README.md has no link to {document}");
+    }
+}
+
+#[test]
+fn sources_name_documents_that_exist() {
+    for source in sources() {
+        for (at, _) in source.text.match_indices("docs/") {
+            let name = source.text[at..].split(|letter: char| !letter.is_alphanumeric() && !"-/.".contains(letter));
+            let name = name.into_iter().next().unwrap_or_default().trim_end_matches('.');
+            let is_document = Path::new(name).extension().is_some_and(|end| end == "md");
+            assert!(
+                !is_document || Path::new(ROOT).join(name).exists(),
+                "{} names {name}",
+                source.path
+            );
+        }
+    }
+}
+
+/// Pins the blocks that `tests/docs/run.py` does not run, each with its reason.
+#[test]
+fn blocks_that_are_not_run_are_listed() {
+    let documents = documents().into_iter().chain(["README.md".to_owned()]);
+    let marks = documents.flat_map(|document| {
+        let lines = prose(&document).into_iter();
+        let reasons = lines.filter_map(|line| {
+            let reason = line.strip_prefix("<!-- not run: ")?.strip_suffix(" -->")?;
+            assert!(!reason.is_empty(), "{document}: a mark without its reason");
+            Some(format!("{document}: {reason}"))
+        });
+        reasons.collect::<Vec<_>>()
+    });
+    golden::same_lines("documents-not-run.txt", marks);
+}
+
+/// Returns an error body with a message.
+fn error_body(message: &str) -> String {
+    format!(r#"{{"error":{{"message":{}}}}}"#, quote_string(message))
+}
+
+/// Returns the error texts that `docs/errors.md` has as headings.
+fn error_headings() -> Vec<String> {
+    let lines = prose("docs/errors.md").into_iter();
+    lines
+        .filter_map(|line| line.strip_prefix("### ").map(str::to_owned))
+        .collect()
+}
+
+/// Returns a text without what providers quote in different ways.
+fn without_quotes(text: &str) -> String {
+    text.chars()
+        .filter(|letter| !"'\"`\\".contains(*letter))
+        .collect::<String>()
+        .to_lowercase()
+}
+
+#[test]
+fn every_known_refusal_has_a_heading() {
+    let headings: Vec<Vec<String>> = error_headings()
+        .iter()
+        .map(|heading| without_quotes(heading).split('…').map(str::to_owned).collect())
+        .collect();
+    for (refusal, ..) in REFUSALS {
+        let plain = without_quotes(refusal);
+        let is_found = headings.iter().any(|pieces| {
+            let mut rest = plain.as_str();
+            pieces.iter().all(|piece| match rest.split_once(piece.trim()) {
+                Some((_, behind)) => {
+                    rest = behind;
+                    true
+                }
+                None => false,
+            })
+        });
+        assert!(is_found, "docs/errors.md has no heading for: {refusal}");
+    }
+}
+
+#[test]
+fn every_heading_is_a_refusal_that_the_proxy_reads() {
+    let headings = error_headings();
+    assert!(headings.len() > 70, "only {} headings", headings.len());
+    for heading in headings {
+        let text = heading.replace("…", "x1");
+        assert!(
+            read_refusal(error_body(&text).as_bytes()).is_some(),
+            "docs/errors.md: the proxy does not read this text: {text}"
+        );
+    }
+}
+
+/// Asserts that a document has each of these words as code.
+fn assert_names<'a>(document: &str, words: impl IntoIterator<Item = &'a str>) {
+    let text = text(document);
+    for word in words {
+        let is_named = text.split('`').skip(1).step_by(2).any(|code| {
+            code.split(|letter: char| !letter.is_alphanumeric() && !"_-".contains(letter))
+                .any(|part| part == word)
+        });
+        assert!(is_named, "{document} does not name `{word}`");
+    }
+}
+
+#[test]
+fn documents_name_what_clients_and_operators_see() {
+    assert_names("docs/repairs.md", Action::ALL.map(Action::label));
+    assert_names("docs/repairs.md", FindingKind::ALL.map(FindingKind::code));
+    assert_names(
+        "docs/operations.md",
+        VARIABLES
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| name.starts_with("ANTIPHON_")),
+    );
+    let answers = text("tests/frozen/error-answers.txt");
+    let codes: BTreeSet<&str> = answers
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("code="))
+        .collect();
+    assert_names("docs/errors.md", codes);
+    let headers = text("tests/frozen/headers-answered.txt") + &text("tests/frozen/headers-read.txt");
+    let headers: BTreeSet<&str> = headers
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '-')
+        .filter(|word| word.starts_with("x-antiphon-"))
+        .collect();
+    assert_names("docs/headers-and-logs.md", headers);
+}
