@@ -41,7 +41,11 @@ SECONDS = 120
 BLOCK = re.compile(r"^(?:<!-- ([\w ]+): ?(.*?) -->\n)?^```(\w*)\n(.*?)^```$", re.S | re.M)
 ELSEWHERE = ("run", "service", "agent")
 PROSE = ("text", "mermaid")
-STANDINS = ("antiphon", "cargo", "claude", "gemini", "copilot", "qwen", "aider")
+STANDINS = ("antiphon", "cargo", "claude", "gemini", "copilot", "qwen", "aider", "codex", "opencode", "cline")
+HOSTS = ("https://chatgpt.com/backend-api/codex", "https://cloudcode-pa.googleapis.com")
+UPSTREAMS = ["anthropic", "openai", "gemini", "chatgpt"]
+# Programs that some blocks need, and that CI does not install.
+NEEDED = ("jq",)
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 
 
@@ -92,6 +96,8 @@ class Sandbox:
             "127.0.0.1:4748": admin.removeprefix("http://"),
             "127.0.0.1:8000": provider.url.removeprefix("http://"),
         }
+        # No block reaches a real provider.
+        self.hosts = dict.fromkeys(HOSTS, provider.url)
         self.folder = folder
         self.secrets = folder / "secrets"
         self.secrets.mkdir()
@@ -120,7 +126,7 @@ class Sandbox:
 
     def with_addresses(self, code):
         """Puts the addresses of this run into a block."""
-        for written, used in self.addresses.items():
+        for written, used in (self.addresses | self.hosts).items():
             code = code.replace(written, used)
         return code
 
@@ -154,6 +160,9 @@ def must_succeed(sandbox, command, cwd=None, more=None):
 
 
 def check_sh(sandbox, block):
+    for program in NEEDED:
+        if re.search(rf"\b{program} ", block.code) and not shutil.which(program):
+            raise Skipped(f"{program} is not installed")
     must_succeed(sandbox, ["sh", "-e", "-c", sandbox.with_addresses(block.code)])
 
 
@@ -276,7 +285,7 @@ def main():
         ledger = folder / "home" / "state" / "antiphon" / "ledger.db"
         ledger.parent.mkdir(parents=True)
         config = f'[ledger]\npath = "{ledger}"\n'
-        with antiphon(binary, ["anthropic", "openai", "gemini"], provider, config) as (base, admin):
+        with antiphon(binary, UPSTREAMS, provider, config) as (base, admin):
             passed, failed = run_all(Sandbox(folder, binary, base, admin, provider), blocks)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
