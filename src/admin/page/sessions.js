@@ -83,8 +83,17 @@ export class Sessions {
 
 	async more() {
 		const before = this.asked.length;
-		await this.ask(true);
-		announce(`${counted(this.asked.length - before, "more lane")} shown`);
+		const button = the("sessions-more");
+		button.setAttribute("aria-busy", "true");
+		try {
+			await this.ask(true);
+			announce(`${counted(this.asked.length - before, "more lane")} shown`);
+		} catch (error) {
+			announce(String(error));
+			throw error;
+		} finally {
+			button.removeAttribute("aria-busy");
+		}
 	}
 
 	/**
@@ -169,7 +178,7 @@ export class Sessions {
 
 	/** Counts the calls in flight up. */
 	tick() {
-		for (const place of the("sessions-busy").querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (place));
+		for (const lane of the("sessions-busy").children) count_lane(/** @type {HTMLElement} */ (lane));
 	}
 }
 
@@ -197,15 +206,23 @@ const built = new WeakMap();
  * @param {Api.Lane} lane
  */
 function row(element, lane) {
-	const { idle_seconds: _, open_calls, seen_at: __, ...rest } = lane;
+	const { idle_seconds: _, open_calls, seen_at, ...rest } = lane;
 	const stable = open_calls.map(({ seconds: _, ...call }) => [call, over({ ...call, seconds: 0 })]);
 	const now = JSON.stringify([rest, stable]);
+	element.dataset.seen = seen_at;
 	if (built.get(element) === now) return;
 	built.set(element, now);
 	const calls = open_calls.slice(0, CALLS).map(bar);
 	if (open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(open_calls.length - CALLS, "more call")}`));
 	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
-	for (const call of element.querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (call));
+	count_lane(element);
+}
+
+/** Writes the ages of a lane and of its calls. @param {HTMLElement} lane */
+function count_lane(lane) {
+	const seen = lane.querySelector(".seen");
+	if (seen && lane.dataset.seen !== undefined) say(seen, `seen ${duration(ago(lane.dataset.seen))} ago`);
+	for (const call of lane.querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (call));
 }
 
 /** Who a lane is: client and model first, since nobody knows a hash. @param {Api.Lane} lane */
@@ -223,6 +240,7 @@ function who(lane) {
 		model !== null && name(model, "mono"),
 		h("span", { class: "quiet" }, ...list([token !== null && h("span", {}, "token ", name(token, "")), upstream !== null && name(upstream, ""), profile !== null && name(profile, "profile")])),
 		h("span", { class: "quiet" }, cut(lane.lane, lane.lane.slice(0, 12), "mono lane"), ` · since ${duration(ago(first_seen_at))}`),
+		lane.open_calls.length > 0 && h("span", { class: "seen quiet" }),
 		marks.some(Boolean) && h("span", { class: "marks" }, ...marks),
 	);
 }
