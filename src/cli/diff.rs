@@ -9,6 +9,7 @@ use crate::{
     conversation::{Content, Conversation},
     repair::Repaired,
     splice::Span,
+    wire::Wire,
 };
 
 /// Lines of context around a change.
@@ -22,8 +23,19 @@ pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Rep
         return Ok(());
     }
     let after = repaired.body.to_vec();
-    let (Ok(one), Ok(other)) = (input.wire.read(&input.body), input.wire.read(&after)) else {
+    let lines = diff_lines(input.wire, &input.body, &after, CONTEXT);
+    if lines.is_empty() {
         return Ok(());
+    }
+    writeln!(out, "--- {}\n+++ {} (repaired)", input.name, input.name)?;
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// Returns the lines of a unified diff without its head, with `context` lines around each change. Empty if one of the
+/// bodies cannot be read.
+pub(super) fn diff_lines(wire: Wire, before: &[u8], after: &[u8], context: usize) -> Vec<String> {
+    let (Ok(one), Ok(other)) = (wire.read(before), wire.read(after)) else {
+        return Vec::new();
     };
     let lines = [body_lines(&one), body_lines(&other)];
     let [one, other] = lines
@@ -31,19 +43,19 @@ pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Rep
         .map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     // Bodies are often one line of JSON, so a diff by lines of text would show nothing.
     let diff = TextDiff::from_slices(&one, &other);
-    writeln!(out, "--- {}\n+++ {} (repaired)", input.name, input.name)?;
-    for group in diff.grouped_ops(CONTEXT) {
-        writeln!(out, "@@")?;
+    let mut shown = Vec::new();
+    for group in diff.grouped_ops(context) {
+        shown.push("@@".to_owned());
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let mark = match change.tag() {
                 ChangeTag::Delete => '-',
                 ChangeTag::Insert => '+',
                 ChangeTag::Equal => ' ',
             };
-            writeln!(out, "{mark}{}", shorten_line(change.value()))?;
+            shown.push(format!("{mark}{}", shorten_line(change.value())));
         }
     }
-    Ok(())
+    shown
 }
 
 /// Splits the body into lines: the part before the history, each message with its blocks, and the part behind it.
