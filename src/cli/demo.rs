@@ -13,7 +13,7 @@ use crate::{
     demo::{self, Play},
 };
 
-use super::{serve::STOP_TIMEOUT, signals::Signals, success_if};
+use super::{diff, serve::STOP_TIMEOUT, signals::Signals, success_if};
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -71,6 +71,7 @@ async fn play_stories(args: &Args) -> anyhow::Result<ExitCode> {
         stays: args.keep || is_terminal,
         is_read_along: is_terminal,
         has_colours: is_terminal && process_environment("NO_COLOR").is_none(),
+        diff: diff::diff_lines,
     };
     let is_as_promised = demo::play(play, out, stop).await?;
     Ok(success_if(is_as_promised))

@@ -3,28 +3,21 @@
 //! No key, no network but loopback, no file. Every verdict is the provider's or the proxy's own answer.
 
 mod client;
+mod setup;
 mod stage;
 mod stories;
 mod tell;
 mod traffic;
 
 use std::{
-    convert::Infallible,
     io::{self, Write},
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
-use crate::{
-    app::{self, ConfigSummary, LedgerStore, RunningProxy},
-    auth::TokenHash,
-    config::{self, Flags},
-    server::{self, BindError, ServerSettings, Tasks},
-    telemetry::LogControl,
-    upstream::random_bytes,
-};
-use stage::Stage;
-use strict_provider::{Provider, Recording, Settings};
+use crate::{app::RunningProxy, server::Tasks, wire::Wire};
+use setup::{Cast, DRAIN};
+use stage::{Score, Stage};
 use tell::Tell;
 
 /// Default addresses of the proxy, the same as those of `serve`.
@@ -33,27 +26,14 @@ const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 /// Default address of the provider alone.
 const PROVIDER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4749);
 
-/// Keys of a team, by label.
-const KEYS_OF_TEAM: [(&str, &str); 2] = [("key-a", "demo-key-a"), ("key-b", "demo-key-b")];
-/// Every credential of the stories.
-const KEYS: [&str; 8] = [
-    "demo-f1",
-    "demo-f2",
-    "demo-f3",
-    "demo-ann",
-    "demo-ben",
-    KEYS_OF_TEAM[0].1,
-    KEYS_OF_TEAM[1].1,
-    traffic::KEY,
-];
-
 /// Pause between two stories on a terminal.
 const PACE: Duration = Duration::from_millis(800);
-/// Time for requests that still run at the end.
-const DRAIN: Duration = Duration::from_secs(1);
+
+/// Function that returns the lines of a diff: format, both bodies, and the number of lines around a change.
+pub type DiffLines = fn(Wire, &[u8], &[u8], usize) -> Vec<String>;
 
 /// Settings of the demonstration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Play {
     /// Address of the proxy. `None`: that of `serve`, or a free port if it is taken.
     pub listen: Option<SocketAddr>,
@@ -65,33 +45,31 @@ pub struct Play {
     pub is_read_along: bool,
     /// `true` if lines have colours.
     pub has_colours: bool,
+    /// The diff of `antiphon repair --diff`.
+    pub diff: DiffLines,
 }
 
 /// Plays the five stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
-    let mut tell = Tell::to(out, play.has_colours);
-    let provider = provider(&KEYS)?;
     let tasks = Tasks::default();
-    let (provider_at, token) = (
-        serve(&provider, (Ipv4Addr::LOCALHOST, 0).into(), &tasks).await?,
-        token()?,
-    );
+    let cast = Cast::start_all(stories::KEYS, &tasks).await?;
     let (listen, admin_listen) = (Place::of(play.listen, DATA), Place::of(play.admin_listen, ADMIN));
-    let running = start(&settings(provider_at, &token), listen.address, admin_listen.address).await?;
-    greet(&mut tell, &running, provider_at, [&listen, &admin_listen])?;
+    let running = setup::start_proxy(&cast, listen.address, admin_listen.address).await?;
     let mut stage = Stage {
-        tell,
-        provider,
-        provider_at,
+        tell: Tell::to_writer(out, play.has_colours),
+        provider: cast.main,
+        provider_at: cast.main_at,
         proxy_at: running.data,
         admin_at: running.admin,
-        token,
+        tokens: cast.tokens,
+        diff: play.diff,
         pace: if play.is_read_along { PACE } else { Duration::ZERO },
-        is_as_promised: true,
+        score: Score::default(),
     };
+    greet_reader(&mut stage.tell, &running, cast.main_at, [&listen, &admin_listen])?;
     let told = async {
         stories::tell(&mut stage).await?;
-        close(&mut stage, play.stays)?;
+        show_score(&mut stage, play.stays)?;
         if play.stays {
             traffic::run(&stage).await?;
         }
@@ -104,7 +82,7 @@ pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Outp
     running.drain().await;
     tasks.drain(DRAIN).await;
     ended?;
-    Ok(stage.is_as_promised)
+    Ok(stage.score.is_as_expected())
 }
 
 /// Serves the strict provider alone until `stop` ends.
@@ -115,7 +93,7 @@ pub async fn provider_only(
 ) -> anyhow::Result<()> {
     let tasks = Tasks::default();
     let place = Place::of(listen, PROVIDER);
-    let at = serve(&provider(&[])?, place.address, &tasks).await?;
+    let at = setup::serve_provider(&setup::new_provider(&[])?, place.address, &tasks).await?;
     place.say(&mut out)?;
     writeln!(
         out,
@@ -163,129 +141,53 @@ impl Place {
     }
 }
 
-async fn serve(provider: &Provider, listen: SocketAddr, tasks: &Tasks) -> Result<SocketAddr, app::StartError> {
-    let listener = server::bind_listener(listen).await?;
-    let at = listener.local_addr().map_err(|source| BindError {
-        address: listen,
-        source,
-    })?;
-    let settings = ServerSettings {
-        listen: at,
-        connections_max: 256,
-        header_timeout: Duration::from_secs(30),
-        client_stall: Duration::from_secs(30),
-        drain_timeout: DRAIN,
-    };
-    let provider = provider.clone();
-    let service = hyper::service::service_fn(move |request| {
-        let provider = provider.clone();
-        async move { Ok::<_, Infallible>(provider.answer(request).await) }
-    });
-    tasks.spawn_background(server::serve_listener(listener, settings, tasks.clone(), service));
-    Ok(at)
-}
-
-/// Returns a strict provider that records the last request of each of these credentials.
-fn provider(credentials: &'static [&'static str]) -> anyhow::Result<Provider> {
-    let run = blake3::Hash::from_bytes(random_bytes()?)
-        .to_hex()
-        .chars()
-        .take(12)
-        .collect();
-    Ok(Provider::new(Settings {
-        recording: Recording::LastOf(credentials),
-        calls_tools: true,
-        // A client may use two runs in one conversation, so ids of invented calls must differ.
-        run,
-        ..Settings::default()
-    }))
-}
-
-/// Returns a random token for the tool service of this run.
-fn token() -> anyhow::Result<String> {
-    Ok(blake3::Hash::from_bytes(random_bytes()?).to_hex().to_string())
-}
-
-/// Returns the configuration as the text of a file. Its timeouts are short, to keep the stories short.
-fn settings(provider: SocketAddr, token: &str) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = format!(
-        "[server]\ndrain_timeout = \"1s\"\n[ledger]\nstore = \"memory\"\n[timeouts]\nstream_headers = \
-         \"1500ms\"\nserver_tool = \"700ms\"\n\
-         [upstreams.team]\nkind = \"anthropic\"\ncredentials = \"profiles\"\nurl = \"http://{provider}\"\n\
-         [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n",
-        TokenHash::hash_token(token.as_bytes())
-    );
-    // Writing into a String cannot fail.
-    for (name, key) in KEYS_OF_TEAM {
-        let _ = writeln!(
-            text,
-            "[[upstreams.team.profiles]]\nname = \"{name}\"\napi_key = \"{key}\""
-        );
-    }
-    for name in ["anthropic", "openai", "gemini"] {
-        let _ = writeln!(text, "[upstreams.{name}]\nurl = \"http://{provider}\"");
-    }
-    for tool in ["lint", "test", "package", "render"] {
-        let _ = writeln!(text, "[tools.{tool}]\ntier = \"durable\"");
-    }
-    text
-}
-
-async fn start(settings: &str, listen: SocketAddr, admin_listen: SocketAddr) -> anyhow::Result<RunningProxy> {
-    let flags = Flags {
-        listen: Some(listen.to_string()),
-        admin_listen: Some(admin_listen.to_string()),
-        ..Flags::default()
-    };
-    let nowhere = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
-    // The user's own settings are left out, so that the stories are the same everywhere.
-    let loaded = config::build_config(
-        Some(("the demonstration's settings", settings)),
-        &flags,
-        &|_| None,
-        &nowhere,
+fn greet_reader(
+    tell: &mut Tell,
+    running: &RunningProxy,
+    provider_at: SocketAddr,
+    places: [&Place; 2],
+) -> io::Result<()> {
+    tell.highlight_line(
+        "Five failures that users have reported. Each request is sent to the provider, then to Antiphon.",
     )?;
-    let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
-    // Nothing may be left behind, and yet the stories are those of a ledger that lasts.
-    let launched = app::launch_proxy(loaded.config, shown, LedgerStore::LastingMemory).await?;
-    Ok(launched.running)
-}
-
-fn greet(tell: &mut Tell, running: &RunningProxy, provider_at: SocketAddr, places: [&Place; 2]) -> io::Result<()> {
-    tell.headline(&format!("dashboard  http://{}/", running.admin))?;
-    tell.line(&format!(
-        "proxy      http://{}\nprovider   http://{provider_at}   scripted, and as strict as the real ones",
-        running.data
+    tell.write_line(
+        "Everything runs in this process: no key, no network, no file. The provider is scripted, and\n\
+         refuses broken conversations in the words of Anthropic and OpenAI.\n",
+    )?;
+    tell.write_line(&format!(
+        "   provider   http://{provider_at}\n   antiphon   http://{}\n   dashboard  http://{}/",
+        running.data, running.admin
     ))?;
     for taken in places.iter().filter_map(|place| place.taken) {
-        tell.line(&format!("{taken} is taken: another port is used"))?;
+        tell.write_line(&format!("   {taken} is taken: another port is used"))?;
     }
-    tell.line(
-        "\nFive failures, first against the provider itself, then through Antiphon. No key, no network, no file:\n\
-         the ledger, which is a file with `antiphon serve`, is in memory here.",
-    )
+    Ok(())
 }
 
-fn close(stage: &mut Stage, stays: bool) -> io::Result<()> {
-    let verdict = if stage.is_as_promised {
-        "All five went as they should."
-    } else {
-        "Something above is not as it should be: please report it."
-    };
-    stage.tell.heading(verdict)?;
+fn show_score(stage: &mut Stage, stays: bool) -> io::Result<()> {
+    let score = stage.score;
+    stage.tell.write_line("")?;
+    let line = format!(
+        "without Antiphon: {1} of {0} failed; with Antiphon: {2} of {0} went on",
+        score.stories, score.failed, score.went_on
+    );
+    stage.tell.judge_line(score.is_as_expected(), &line)?;
+    if !score.is_as_expected() {
+        let request = "Something above is not as it should be: please report it.";
+        stage.tell.judge_line(false, request)?;
+    }
     let more = if stays {
         format!(
-            "press Ctrl-C to end; the dashboard stays at http://{}/, with some traffic\n\
-             antiphon run --listen {} -- CMD  lets an agent of yours speak to this provider",
+            "\nThe demo keeps running, with example traffic on the dashboard: http://{}/\n\
+             Your own agent, against the scripted provider:  antiphon run --listen {} -- COMMAND\n\
+             Press Ctrl-C to end.",
             stage.admin_at, stage.proxy_at
         )
     } else {
-        "antiphon demo --keep          the same, and it stays, with some traffic for the dashboard\n\
-         antiphon demo --provider-only the strict provider alone, for your own agent\n\
-         antiphon run -- CMD           your own agent, through Antiphon"
+        "\nThe demo has ended.\n\
+         antiphon demo --keep     keeps it running, with example traffic on the dashboard\n\
+         antiphon run -- COMMAND  runs your own agent through Antiphon"
             .to_owned()
     };
-    stage.tell.line(&more)
+    stage.tell.write_line(&more)
 }

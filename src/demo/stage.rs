@@ -1,10 +1,10 @@
-//! The setting of the stories: the provider, the proxy in front of it, and the output.
+//! The setting of the stories: the provider, the proxy in front of it, the output and the score.
 
 use std::{net::SocketAddr, time::Duration};
 
 use strict_provider::Provider;
 
-use super::tell::Tell;
+use super::{DiffLines, setup::Tokens, tell::Tell};
 
 /// Everything that a story needs.
 pub(super) struct Stage {
@@ -16,18 +16,48 @@ pub(super) struct Stage {
     pub(super) proxy_at: SocketAddr,
     /// Address of the admin listener.
     pub(super) admin_at: SocketAddr,
-    /// Token of the tool service.
-    pub(super) token: String,
+    /// Tokens of the clients and of the tool service.
+    pub(super) tokens: Tokens,
+    /// Function that compares two bodies.
+    pub(super) diff: DiffLines,
     /// Pause between two stories.
     pub(super) pace: Duration,
-    /// `true` as long as everything was as expected.
-    pub(super) is_as_promised: bool,
+    /// Outcomes so far.
+    pub(super) score: Score,
+}
+
+/// The outcomes of the stories.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Score {
+    /// Number of stories.
+    pub(super) stories: usize,
+    /// Number of stories that failed at the provider itself.
+    pub(super) failed: usize,
+    /// Number of stories that went on through the proxy.
+    pub(super) went_on: usize,
+    /// Number of observations that were not as expected.
+    surprises: usize,
+}
+
+impl Score {
+    /// Reports whether every story failed without the proxy and went on with it, and nothing else was unexpected.
+    pub(super) const fn is_as_expected(&self) -> bool {
+        self.failed == self.stories && self.went_on == self.stories && self.surprises == 0
+    }
 }
 
 impl Stage {
-    /// Records an observation that should be true.
-    pub(super) fn expects(&mut self, seen: bool) {
-        self.is_as_promised &= seen;
+    /// Counts a story with its outcome without the proxy and with it.
+    pub(super) fn count_story(&mut self, failed: bool, went_on: bool) {
+        self.score.stories += 1;
+        self.score.failed += usize::from(failed);
+        self.score.went_on += usize::from(went_on);
+    }
+
+    /// Records an observation that should be true, and returns it.
+    pub(super) fn expect_true(&mut self, seen: bool) -> bool {
+        self.score.surprises += usize::from(!seen);
+        seen
     }
 
     /// Waits for the reader.

@@ -1,11 +1,15 @@
-//! Output of the stories: plain lines, wrapped, in colour if the terminal supports it.
+//! Output of the stories: plain lines in aligned columns, wrapped, in colour if the terminal supports it.
 
 use std::io::{self, Write};
 
 /// Columns of a line.
-const WIDTH: usize = 108;
-/// Columns before the text of a verdict.
-const INDENT: usize = 19;
+const WIDTH: usize = 100;
+/// Columns before the text of a story.
+const MARGIN: usize = 3;
+/// Columns of the side: `without:` or `with:`.
+const SIDE: usize = 10;
+/// Columns before the text of an outcome: margin, side, status.
+const INDENT: usize = MARGIN + SIDE + 5;
 
 const BOLD: &str = "1";
 const DIM: &str = "2";
@@ -20,77 +24,91 @@ pub(super) struct Tell {
 
 impl Tell {
     /// Creates a writer to `out`.
-    pub(super) fn to(out: Box<dyn Write + Send>, has_colours: bool) -> Self {
+    pub(super) fn to_writer(out: Box<dyn Write + Send>, has_colours: bool) -> Self {
         Self { out, has_colours }
     }
 
-    /// Writes the title of a story and the thread that reported it.
-    pub(super) fn title(&mut self, name: &str, title: &str, reported: &str) -> io::Result<()> {
-        self.heading(&format!("{name}  {title}"))?;
-        let reported = self.paint(DIM, &format!("reported: {reported}"));
-        self.line(&format!("    {reported}"))
+    /// Writes the title of a story, the thread that reported it, and the situation.
+    pub(super) fn open_story(&mut self, title: &str, reported: &str, situation: &str) -> io::Result<()> {
+        let (title, reported) = (self.paint(BOLD, title), self.paint(DIM, &format!("({reported})")));
+        self.write_line(&format!("\n{title} {reported}"))?;
+        let lines = wrap_words(situation, WIDTH - MARGIN);
+        lines.iter().try_for_each(|line| self.write_line(&format!("   {line}")))
     }
 
-    /// Writes what happens.
-    pub(super) fn says(&mut self, words: &str) -> io::Result<()> {
-        wrapped(words, WIDTH - 4)
-            .iter()
-            .try_for_each(|line| self.line(&format!("    {line}")))
-    }
-
-    /// Writes the outcome without Antiphon.
-    pub(super) fn without(&mut self, verdict: &str, words: &str) -> io::Result<()> {
-        self.verdict(RED, "without", verdict, words)
+    /// Writes the outcome without Antiphon. `status` is empty if there is none.
+    pub(super) fn without(&mut self, status: &str, words: &str) -> io::Result<()> {
+        self.write_outcome(RED, "without:", status, words)
     }
 
     /// Writes the outcome with Antiphon.
-    pub(super) fn with(&mut self, verdict: &str, words: &str) -> io::Result<()> {
-        self.verdict(GREEN, "with", verdict, words)
+    pub(super) fn with(&mut self, status: &str, words: &str) -> io::Result<()> {
+        self.write_outcome(GREEN, "with:", status, words)
     }
 
-    /// Writes more about the last verdict.
-    pub(super) fn more(&mut self, words: &str) -> io::Result<()> {
-        let indent = " ".repeat(INDENT);
-        let lines = wrapped(words, WIDTH - INDENT);
-        lines.iter().try_for_each(|line| {
-            let line = self.paint(DIM, line);
-            self.line(&format!("{indent}{line}"))
-        })
+    /// Writes more about the last outcome.
+    pub(super) fn add_detail(&mut self, words: &str) -> io::Result<()> {
+        for line in wrap_words(words, WIDTH - INDENT) {
+            let line = self.paint(DIM, &line);
+            self.write_line(&format!("{:INDENT$}{line}", ""))?;
+        }
+        Ok(())
     }
 
-    fn verdict(&mut self, colour: &str, who: &str, verdict: &str, words: &str) -> io::Result<()> {
-        for (at, line) in wrapped(words, WIDTH - INDENT).iter().enumerate() {
-            let head = if at == 0 {
-                format!("{who:<7}  {verdict:<4}")
-            } else {
-                String::new()
+    /// Writes the lines of a diff.
+    pub(super) fn show_diff(&mut self, lines: &[String]) -> io::Result<()> {
+        // The line numbers of a body mean nothing, so the marks of a hunk have none.
+        for line in lines.iter().filter(|line| !line.starts_with("@@")) {
+            let (mark, text) = line.split_at_checked(1).unwrap_or((" ", line));
+            let colour = match mark {
+                "+" => GREEN,
+                "-" => RED,
+                _ => DIM,
             };
-            let head = self.paint(colour, &format!("{head:<13}"));
-            self.line(&format!("    {head}  {line}"))?;
+            let depth = text.len() - text.trim_start().len();
+            for (at, row) in wrap_words(text, WIDTH - MARGIN - depth - 6).iter().enumerate() {
+                let mark = if at == 0 { mark } else { " " };
+                let more = if at == 0 { 0 } else { 4 };
+                let row = self.paint(colour, &format!("{mark} {:1$}{row}", "", depth + more));
+                self.write_line(&format!("{:MARGIN$}{row}", ""))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_outcome(&mut self, colour: &str, side: &str, status: &str, words: &str) -> io::Result<()> {
+        for (at, line) in wrap_words(words, WIDTH - INDENT).iter().enumerate() {
+            let head = if at == 0 {
+                format!("{side:<SIDE$}{status:<5}")
+            } else {
+                " ".repeat(INDENT - MARGIN)
+            };
+            let head = self.paint(colour, &head);
+            self.write_line(&format!("{:MARGIN$}{head}{line}", ""))?;
         }
         Ok(())
     }
 
     /// Writes a line as it is.
-    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
+    pub(super) fn write_line(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.out, "{}", line.trim_end())?;
         self.out.flush()
     }
 
-    /// Writes a highlighted line after an empty one.
-    pub(super) fn heading(&mut self, line: &str) -> io::Result<()> {
-        self.line("")?;
-        self.headline(line)
+    /// Writes a highlighted line.
+    pub(super) fn highlight_line(&mut self, line: &str) -> io::Result<()> {
+        let line = self.paint(BOLD, line);
+        self.write_line(&line)
     }
 
-    /// Writes a highlighted line.
-    pub(super) fn headline(&mut self, line: &str) -> io::Result<()> {
-        let line = self.paint(BOLD, line);
-        self.line(&line)
+    /// Writes a line in green if `is_good`, else in red.
+    pub(super) fn judge_line(&mut self, is_good: bool, line: &str) -> io::Result<()> {
+        let line = self.paint(if is_good { GREEN } else { RED }, line);
+        self.write_line(&line)
     }
 
     fn paint(&self, colour: &str, text: &str) -> String {
-        if self.has_colours {
+        if self.has_colours && !text.trim().is_empty() {
             format!("\u{1b}[{colour}m{text}\u{1b}[0m")
         } else {
             text.to_owned()
@@ -98,9 +116,9 @@ impl Tell {
     }
 }
 
-/// Lines of at most `width` letters, broken at blanks where there are any. Control characters, which could move the
-/// cursor, are shown as blanks.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// Returns lines of at most `width` letters, broken at blanks where there are any. Control characters, which could move
+/// the cursor, are shown as blanks.
+fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let plain: String = text
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })

@@ -1,23 +1,21 @@
-//! F3: the user aborts in the middle of a tool, and the next request fails.
+//! The user aborts in the middle of a tool, and the next request fails.
 
 use std::io;
 
+use http::StatusCode;
 use serde_json::json;
 
-use super::{both, received, user};
+use super::{received_results, send_with, send_without, show_refusal, user};
 use crate::{demo::stage::Stage, wire::Format};
 
-const KEY: &str = "demo-f3";
+pub(super) const KEY: &str = "demo-aborted";
 const ABORTED: &str = "call_Gx7Kp2Lm9Qr4St8Vw3Yz";
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
-    stage.tell.title(
-        "F3",
-        "aborted in the middle of a tool",
+    stage.tell.open_story(
+        "3. The user stops a tool and asks for something else",
         "alchemiststudiosDOTai/tunacode#246",
-    )?;
-    stage.tell.says(
-        "The user presses Escape while `bash` runs, and asks for something else. On Chat Completions, this time.",
+        "The same fault in OpenAI's Chat Completions.",
     )?;
     let function = json!({"name": "bash", "arguments": "{\"command\":\"sleep 600\"}"});
     let call = json!({"id": ABORTED, "type": "function", "function": function});
@@ -27,12 +25,15 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
         user("Never mind. What is the time?"),
     ];
     let body = json!({"model": "gpt-5.5", "messages": log}).to_string();
-    both(
-        stage,
-        Format::OpenAiChat,
-        &[("authorization", &format!("Bearer {KEY}"))],
-        &body,
-    )
-    .await?;
-    received(stage, KEY, &[ABORTED])
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str())];
+    let direct = send_without(stage, Format::OpenAiChat, &headers, &body).await?;
+    let failed = show_refusal(stage, &direct)?;
+    let answer = send_with(stage, Format::OpenAiChat, &headers, &body).await?;
+    let repair = answer.header("x-antiphon-repair");
+    let words = format!("Every answer of Antiphon reports its repairs: x-antiphon-repair: {repair}");
+    stage.tell.with(answer.status.as_str(), &words)?;
+    stage.expect_true(received_results(stage, KEY, &[ABORTED]).len() == 1);
+    stage.count_story(failed, answer.status == StatusCode::OK && repair == "placeholder=1");
+    Ok(())
 }

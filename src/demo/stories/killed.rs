@@ -1,76 +1,71 @@
-//! F1: a client is killed in the middle of a tool. It repairs only the end of its log, so an earlier call stays open.
+//! A client is killed in the middle of a tool. It repairs only the end of its log, so an earlier call stays open.
 
-use std::io;
+use std::{fmt::Write as _, io};
 
-use serde_json::{Value, json};
+use http::StatusCode;
 
-use super::{assistant, both, messages, received, tool_use, user};
-use crate::{demo::stage::Stage, wire::Format};
+use super::{send_with, send_without, show_refusal};
+use crate::{
+    demo::stage::Stage,
+    wire::{Format, Wire},
+};
 
-const KEY: &str = "demo-f1";
+pub(super) const KEY: &str = "demo-killed";
 const LOST: &str = "toolu_01Bash4kP2sT6vX8zA3d";
 /// Rounds before the kill, of four messages each.
 const ROUNDS: usize = 116;
+/// Lines of the diff around the change.
+const CONTEXT: usize = 1;
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
-    stage
-        .tell
-        .title("F1", "killed in the middle of a tool", "github/copilot-cli#3183")?;
-    let log = log();
-    let body = messages(&log);
+    let body = saved_body();
+    stage.tell.open_story(
+        "1. The agent is killed while a tool runs",
+        "github/copilot-cli#3183",
+        "The saved conversation has a tool call without a result. Every request from now on contains it.",
+    )?;
+    let headers = [("x-api-key", KEY)];
+    let direct = send_without(stage, Format::Anthropic, &headers, &body).await?;
+    let failed = show_refusal(stage, &direct)?;
+    let answer = send_with(stage, Format::Anthropic, &headers, &body).await?;
+    let got = stage.provider.last_body(KEY);
+    let unchanged = unchanged_bytes(body.as_bytes(), &got);
     let words = format!(
-        "The agent was killed while `bash` ran, two turns ago. Its log of {} messages keeps that call, and no result \
-         of it. Every \
-         request from now on carries it.",
-        log.len()
+        "Antiphon adds the missing result: a placeholder, which says that none is known. {unchanged} of {} bytes are \
+         sent as they came. `antiphon repair --diff` shows the rest:",
+        body.len(),
     );
-    stage.tell.says(&words)?;
-    both(stage, Format::Anthropic, &[("x-api-key", KEY)], &body).await?;
-    received(stage, KEY, &[LOST])?;
-    same_bytes(stage, &body)
+    stage.tell.with(answer.status.as_str(), &words)?;
+    let lines = (stage.diff)(Wire::ANTHROPIC, body.as_bytes(), &got, CONTEXT);
+    stage.tell.show_diff(&lines)?;
+    let went_on = answer.status == StatusCode::OK && answer.header("x-antiphon-repair") == "placeholder=1";
+    stage.expect_true(unchanged + 64 > body.len() && lines.iter().any(|line| line.starts_with('+')));
+    stage.count_story(failed, went_on);
+    Ok(())
 }
 
-fn log() -> Vec<Value> {
-    let mut log = Vec::new();
+/// Returns the request, in the order of members that clients use.
+fn saved_body() -> String {
+    let mut text = r#"{"model":"claude-opus-4-7","max_tokens":1024,"messages":["#.to_owned();
+    // Writing into a String cannot fail.
     for round in 0..ROUNDS {
         let id = format!("toolu_01Read{round:04}5mQ7rS9tU2vW");
-        let call = tool_use(&id, "read_file", &json!({"path": format!("src/part_{round}.rs")}));
-        let result = json!({"type": "tool_result", "tool_use_id": id, "content": format!("fn part_{round}() {{}}\n")});
-        log.push(user(&format!("What is in part {round}?")));
-        log.push(json!({"role": "assistant", "content": [call]}));
-        log.push(json!({"role": "user", "content": [result]}));
-        log.push(assistant("A function, and nothing else."));
+        let _ = write!(
+            text,
+            r#"{{"role":"user","content":"What is in part {round}?"}},{{"role":"assistant","content":[{{"type":"tool_use","id":"{id}","name":"read_file","input":{{"path":"src/part_{round}.rs"}}}}]}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"fn part_{round}() {{}}\n"}}]}},{{"role":"assistant","content":"A function, and nothing else."}},"#
+        );
     }
-    log.push(user("Run the tests."));
-    let call = tool_use(LOST, "bash", &json!({"command": "cargo test"}));
-    log.push(json!({"role": "assistant", "content": [call]}));
-    log.push(user("Are you there?"));
-    log.push(assistant("Yes. What next?"));
-    log.push(user("Did they pass?"));
-    log
+    let _ = write!(
+        text,
+        r#"{{"role":"user","content":"Run the tests."}},{{"role":"assistant","content":[{{"type":"tool_use","id":"{LOST}","name":"bash","input":{{"command":"cargo test"}}}}]}},{{"role":"user","content":"Are you there?"}},{{"role":"assistant","content":"Yes. What next?"}},{{"role":"user","content":"Did they pass?"}}]}}"#
+    );
+    text
 }
 
-/// Reports how much of the body was sent unchanged.
-fn same_bytes(stage: &mut Stage, sent: &str) -> io::Result<()> {
-    let got = stage.provider.last_body(KEY);
+/// Returns the number of bytes before and behind the change.
+fn unchanged_bytes(sent: &[u8], got: &[u8]) -> usize {
     let equal = |pair: &(&u8, &u8)| pair.0 == pair.1;
-    let front = sent.as_bytes().iter().zip(got.iter()).take_while(equal).count();
-    let back = sent
-        .as_bytes()
-        .iter()
-        .rev()
-        .zip(got.iter().rev())
-        .take_while(equal)
-        .count();
-    let back = back.min(sent.len() - front);
-    let added = got.len().saturating_sub(front + back);
-    let words = format!(
-        "of the {} bytes that were sent, the first {front} and the last {back} arrived unchanged; {added} bytes replace \
-         the {} between them",
-        sent.len(),
-        sent.len().saturating_sub(front + back)
-    );
-    stage.tell.more(&words)?;
-    stage.expects(added < 1024);
-    Ok(())
+    let front = sent.iter().zip(got).take_while(equal).count();
+    let back = sent.iter().rev().zip(got.iter().rev()).take_while(equal).count();
+    front + back.min(sent.len() - front)
 }

@@ -14,9 +14,21 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Answer, Ask},
+    setup::TEAM_KEYS,
     stage::Stage,
 };
 use crate::{provider::next_turn_path, wire::Format};
+
+/// Every credential of the stories.
+pub(super) const KEYS: &[&str] = &[
+    killed::KEY,
+    unsaved::KEY,
+    aborted::KEY,
+    closed::ANN,
+    closed::BEN,
+    TEAM_KEYS[0].1,
+    TEAM_KEYS[1].1,
+];
 
 /// Plays all stories.
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
@@ -37,47 +49,18 @@ fn user(words: &str) -> Value {
     json!({"role": "user", "content": words})
 }
 
-fn assistant(words: &str) -> Value {
-    json!({"role": "assistant", "content": words})
-}
-
-fn tool_use(id: &str, tool: &str, input: &Value) -> Value {
-    json!({"type": "tool_use", "id": id, "name": tool, "input": input})
-}
-
 fn messages(messages: &[Value]) -> String {
     json!({"model": "claude-opus-4-7", "max_tokens": 1024, "messages": messages}).to_string()
 }
 
-/// Sends the same request to the provider and through the proxy.
-async fn both(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<(Answer, Answer)> {
-    let direct = without(stage, format, headers, body).await?;
-    let through = with(stage, format, headers, body).await?;
-    Ok((direct, through))
-}
-
 /// Sends a request to the provider, which should refuse it.
-async fn without(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
+async fn send_without(stage: &Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
     let path = next_turn_path(format, "demo");
-    let answer = Ask::post(stage.provider_at, &path, headers, body).send().await?;
-    stage.tell.without(answer.status.as_str(), &answer.words())?;
-    stage.expects(answer.status == StatusCode::BAD_REQUEST);
-    Ok(answer)
+    Ask::post(stage.provider_at, &path, headers, body).send().await
 }
 
 /// Sends a request through the proxy, which should be answered.
-async fn with(stage: &mut Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
-    let answer = through(stage, format, headers, body).await?;
-    let repair = format!("x-antiphon-repair: {}", answer.header("x-antiphon-repair"));
-    stage.tell.with(answer.status.as_str(), &repair)?;
-    if answer.status != StatusCode::OK {
-        stage.tell.more(&answer.words())?;
-    }
-    stage.expects(answer.status == StatusCode::OK);
-    Ok(answer)
-}
-
-async fn through(stage: &Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
+async fn send_with(stage: &Stage, format: Format, headers: Headers<'_>, body: &str) -> io::Result<Answer> {
     let name = if format == Format::Anthropic {
         "anthropic"
     } else {
@@ -87,30 +70,39 @@ async fn through(stage: &Stage, format: Format, headers: Headers<'_>, body: &str
     Ask::post(stage.proxy_at, &path, headers, body).send().await
 }
 
-/// Reports what the provider received as results of `ids`: the text of each block.
-fn received(stage: &mut Stage, key: &str, ids: &[&str]) -> io::Result<()> {
+/// Prints the provider's refusal. Returns `true` if it is one.
+fn show_refusal(stage: &mut Stage, answer: &Answer) -> io::Result<bool> {
+    stage.tell.without(answer.status.as_str(), &answer.words())?;
+    Ok(answer.status == StatusCode::BAD_REQUEST)
+}
+
+/// Prints the beginning of a refusal whose kind was shown before: it ends where the ids begin. Returns `true` if it is
+/// a refusal that names all of `ids`.
+fn show_short_refusal(stage: &mut Stage, answer: &Answer, ids: &[&str]) -> io::Result<bool> {
+    let words = answer.words();
+    let start = words.split_once(": toolu").map_or(words.as_str(), |(start, _)| start);
+    stage.tell.without(answer.status.as_str(), &format!("{start}: …"))?;
+    Ok(answer.status == StatusCode::BAD_REQUEST && ids.iter().all(|id| words.contains(id)))
+}
+
+/// Returns the text of each result of `ids` that the provider has received with this credential, in the order of `ids`.
+fn received_results(stage: &Stage, key: &str, ids: &[&str]) -> Vec<String> {
     let body: Value = serde_json::from_slice(&stage.provider.last_body(key)).unwrap_or_default();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    let mut told = 0;
-    for (index, message) in messages.iter().enumerate() {
-        for block in blocks(message) {
-            let id = block.get("tool_use_id").or_else(|| block.get("tool_call_id"));
-            let Some(id) = id.and_then(Value::as_str).filter(|id| ids.contains(id)) else {
-                continue;
-            };
-            let words = said(&block["content"]);
-            stage.tell.more(&format!(
-                "the provider received, in messages.{index}, for {id}: {words:?}"
-            ))?;
-            told += 1;
-        }
-    }
-    stage.expects(told == ids.len());
-    Ok(())
+    let blocks: Vec<&Value> = messages.iter().flat_map(message_blocks).collect();
+    let result_of = |id: &&str| {
+        let names = |block: &&&Value| {
+            let named = block.get("tool_use_id").or_else(|| block.get("tool_call_id"));
+            named.and_then(Value::as_str) == Some(id)
+        };
+        let block = blocks.iter().find(names)?;
+        Some(content_text(&block["content"]).to_owned())
+    };
+    ids.iter().filter_map(result_of).collect()
 }
 
 /// Returns the blocks of a message. A message without blocks is one block.
-fn blocks(message: &Value) -> Vec<&Value> {
+fn message_blocks(message: &Value) -> Vec<&Value> {
     match message["content"].as_array() {
         Some(blocks) => blocks.iter().collect(),
         None => vec![message],
@@ -118,7 +110,7 @@ fn blocks(message: &Value) -> Vec<&Value> {
 }
 
 /// Returns the text of a content: a string, or the first text of its blocks.
-fn said(content: &Value) -> &str {
+fn content_text(content: &Value) -> &str {
     content
         .as_str()
         .or_else(|| content[0]["text"].as_str())

@@ -1,4 +1,4 @@
-//! F4: a tool is slow, and a gateway blames the keys for it, one after the other, until none is left.
+//! A tool is slow, and a gateway blames the keys for it, one after the other, until none is left.
 
 use std::{io, time::Duration};
 
@@ -9,8 +9,8 @@ use strict_provider::Reply;
 use super::user;
 use crate::{
     demo::{
-        KEYS_OF_TEAM,
         client::{Answer, Ask},
+        setup::{CLIENTS, TEAM, TEAM_KEYS},
         stage::Stage,
     },
     provider::next_turn_path,
@@ -21,49 +21,49 @@ use crate::{
 const IMPATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
-    stage.tell.title(
-        "F4",
-        "a slow tool, and healthy keys that pay for it",
+    stage.tell.open_story(
+        "4. A tool hangs, and healthy API keys get the blame",
         "openclaw/openclaw#16554",
+        "Two keys, and a web search at the provider that never ends.",
     )?;
-    stage.tell.says(
-        "Two keys; a web search that runs at the provider and does not come back. Here a gateway that blames the key \
-         is \
-         imitated in a few lines: on a timeout it lets the key rest and takes the next one.",
-    )?;
-    blaming(stage).await?;
-    search(stage).await?;
-    silence(stage).await?;
+    let failed = blame_keys(stage).await?;
+    let event = search_through(stage).await?;
+    let is_error = stage.expect_true(event["type"] == "error");
+    let ready = ready_keys(stage).await?;
     // Replies for the key that was not used are no longer needed.
-    both_will(stage, &[]);
-    let answer = team(stage, &plain()).await?;
+    set_replies(stage, &[]);
+    let next = ask_team(stage, &plain_request()).await?;
+    let message = event.pointer("/error/message").and_then(Value::as_str).unwrap_or("-");
     let words = format!(
-        "the next request: x-antiphon-profile: {}",
-        answer.header("x-antiphon-profile")
+        "The search has a timeout of its own, and {ready} of {} keys stay in use. The next request is answered.",
+        TEAM_KEYS.len()
     );
-    stage.tell.with(answer.status.as_str(), &words)?;
-    stage.expects(answer.status == StatusCode::OK);
+    stage.tell.with(next.status.as_str(), &words)?;
+    let detail = format!("The stream of the search ended with an error event: {message:?}");
+    stage.tell.add_detail(&detail)?;
+    let went_on = is_error && ready == TEAM_KEYS.len() && next.status == StatusCode::OK;
+    stage.count_story(failed, went_on);
     Ok(())
 }
 
-fn plain() -> String {
+fn plain_request() -> String {
     json!({"model": "claude-opus-4-7", "max_tokens": 1024, "messages": [user("Hello?")]}).to_string()
 }
 
-fn asks() -> String {
+fn search_request() -> String {
     let tools = json!([{"type": "web_search_20260209", "name": "web_search"}]);
     let ask = user("What is new today?");
     json!({"model": "claude-opus-4-7", "max_tokens": 1024, "stream": true, "tools": tools, "messages": [ask]})
         .to_string()
 }
 
-/// Imitates a gateway that puts the key into cooldown.
-async fn blaming(stage: &mut Stage) -> io::Result<()> {
+/// Imitates a gateway that stops using a key after a timeout. Returns `true` if no key is left, although all work.
+async fn blame_keys(stage: &mut Stage) -> io::Result<bool> {
     let path = next_turn_path(Format::Anthropic, "");
-    let mut rested = Vec::new();
-    for (name, key) in KEYS_OF_TEAM {
+    let mut left = TEAM_KEYS.len();
+    for (_, key) in TEAM_KEYS {
         stage.provider.reply_to(key, Reply::EndlessSearch);
-        let (headers, body) = ([("x-api-key", key)], asks());
+        let (headers, body) = ([("x-api-key", key)], search_request());
         let ask = Ask::post(stage.provider_at, &path, &headers, &body);
         let answer = Ask {
             patience: IMPATIENCE,
@@ -71,38 +71,33 @@ async fn blaming(stage: &mut Stage) -> io::Result<()> {
         }
         .send()
         .await;
-        if answer.map_or(true, |answer| !answer.is_whole) {
-            rested.push(name);
-        }
+        left -= usize::from(answer.map_or(true, |answer| !answer.is_whole));
     }
-    let left = KEYS_OF_TEAM.len() - rested.len();
-    let words = format!(
-        "{} rest, though nothing is wrong with them; keys that are left: {left}",
-        rested.join(" and ")
-    );
-    stage.tell.without("---", &words)?;
-    let mut healthy = Vec::new();
-    for (name, key) in KEYS_OF_TEAM {
-        let (headers, body) = ([("x-api-key", key)], plain());
+    let mut healthy = 0;
+    for (_, key) in TEAM_KEYS {
+        let (headers, body) = ([("x-api-key", key)], plain_request());
         let answer = Ask::post(stage.provider_at, &path, &headers, &body).send().await?;
-        healthy.push(format!("{name}: {}", answer.status.as_str()));
-        stage.expects(answer.status == StatusCode::OK);
+        healthy += usize::from(answer.status == StatusCode::OK);
     }
-    stage
-        .tell
-        .more(&format!("the same keys, asked by hand: {}", healthy.join(", ")))?;
-    stage.expects(left == 0);
-    Ok(())
+    let all = TEAM_KEYS.len();
+    let words = format!(
+        "A gateway that blames the key for each timeout (imitated here) has {left} of {all} keys left, although \
+         {healthy} of {all} still work."
+    );
+    stage.tell.without("", &words)?;
+    Ok(stage.expect_true(left == 0 && healthy == all))
 }
 
-async fn team(stage: &Stage, body: &str) -> io::Result<Answer> {
-    let path = format!("/team{}", next_turn_path(Format::Anthropic, ""));
-    Ask::post(stage.proxy_at, &path, &[], body).send().await
+/// Sends a request to the upstream with two keys.
+async fn ask_team(stage: &Stage, body: &str) -> io::Result<Answer> {
+    let path = format!("/{TEAM}{}", next_turn_path(Format::Anthropic, ""));
+    let headers = [("x-api-key", stage.tokens.of_client(CLIENTS[0]))];
+    Ask::post(stage.proxy_at, &path, &headers, body).send().await
 }
 
 /// Sets the next replies of both keys, because either may be used.
-fn both_will(stage: &Stage, replies: &[Reply]) {
-    for (_, key) in KEYS_OF_TEAM {
+fn set_replies(stage: &Stage, replies: &[Reply]) {
+    for (_, key) in TEAM_KEYS {
         stage.provider.clear_replies(key);
         for reply in replies {
             stage.provider.reply_to(key, reply.clone());
@@ -110,52 +105,18 @@ fn both_will(stage: &Stage, replies: &[Reply]) {
     }
 }
 
-/// Plays a search that never ends, in an answer that has begun.
-async fn search(stage: &mut Stage) -> io::Result<()> {
-    both_will(stage, &[Reply::EndlessSearch]);
-    let answer = team(stage, &asks()).await?;
-    let words = format!(
-        "x-antiphon-profile: {}; the search has a clock of its own",
-        answer.header("x-antiphon-profile")
-    );
-    stage.tell.with(answer.status.as_str(), &words)?;
-    let event = answer.last_event();
-    let message = event.pointer("/error/message").and_then(Value::as_str).unwrap_or("-");
-    stage
-        .tell
-        .more(&format!("the stream ends with an error event: {message}"))?;
-    stage.expects(answer.status == StatusCode::OK && event["type"] == "error");
-    standing(stage).await
+/// Sends a search that never ends, and returns the last event of its stream.
+async fn search_through(stage: &mut Stage) -> io::Result<Value> {
+    set_replies(stage, &[Reply::EndlessSearch]);
+    let answer = ask_team(stage, &search_request()).await?;
+    stage.expect_true(answer.status == StatusCode::OK);
+    Ok(answer.last_event())
 }
 
-/// Plays an answer that never begins: the proxy's own error names the side at fault.
-async fn silence(stage: &mut Stage) -> io::Result<()> {
-    both_will(stage, &[Reply::Silence]);
-    let answer = team(stage, &asks()).await?;
-    let words = format!(
-        "an answer that never begins: x-antiphon-fault: {}, x-antiphon-phase: {}, x-antiphon-attempts: {}",
-        answer.header("x-antiphon-fault"),
-        answer.header("x-antiphon-phase"),
-        answer.header("x-antiphon-attempts"),
-    );
-    stage.tell.with(answer.status.as_str(), &words)?;
-    stage.expects(answer.header("x-antiphon-fault") == "provider");
-    standing(stage).await
-}
-
-/// Reports the states of the keys from the admin listener.
-async fn standing(stage: &mut Stage) -> io::Result<()> {
+/// Returns the number of keys that the proxy still uses, from the admin listener.
+async fn ready_keys(stage: &Stage) -> io::Result<usize> {
     let page = Ask::get(stage.admin_at, "/admin/v1/profiles").send().await?.json();
     let profiles = page["profiles"].as_array().cloned().unwrap_or_default();
-    let shown = |profile: &Value| {
-        format!(
-            "{} {}",
-            profile["profile"].as_str().unwrap_or("-"),
-            profile["state"].as_str().unwrap_or("-")
-        )
-    };
-    let words: Vec<String> = profiles.iter().map(shown).collect();
-    stage.tell.more(&format!("/admin/v1/profiles: {}", words.join(", ")))?;
-    stage.expects(profiles.len() == KEYS_OF_TEAM.len() && profiles.iter().all(|profile| profile["state"] == "ready"));
-    Ok(())
+    let is_ready = |profile: &&Value| profile["upstream"] == TEAM && profile["state"] == "ready";
+    Ok(profiles.iter().filter(is_ready).count())
 }

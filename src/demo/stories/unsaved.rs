@@ -1,20 +1,19 @@
-//! F2: the turns with tool results were never stored, so every resume sends calls without results. The tools ran, and
-//! their
+//! The turns with tool results were never stored, so every resume sends calls without results. The tools ran, and their
 //! service still has the results.
 
 use std::{io, time::Duration};
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use strict_provider::{Reply, ToolCall};
 
-use super::{both, messages, received, through, user};
+use super::{messages, received_results, send_with, send_without, show_short_refusal, user};
 use crate::{
     demo::{client::Ask, stage::Stage},
     wire::Format,
 };
 
-const KEY: &str = "demo-f2";
+pub(super) const KEY: &str = "demo-unsaved";
 const HEADERS: &[(&str, &str)] = &[("x-api-key", KEY), ("x-antiphon-session", "nightly")];
 /// The calls, their tools, and the results that their service has.
 const CALLS: [(&str, &str, Option<&str>); 3] = [
@@ -31,57 +30,67 @@ const TRIES: usize = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
-    stage.tell.title(
-        "F2",
-        "results that were never written down",
-        "garrytan/gbrain#2273, #2274",
+    stage.tell.open_story(
+        "2. The process dies before it saves the tools' results",
+        "garrytan/gbrain#2273",
+        "Three tools were called, and only the calls were saved. Two tools finish later, and post their results to \
+         Antiphon.",
     )?;
     let mut log = vec![user("Lint, test and package it.")];
     let calls = CALLS.map(|(id, tool, _)| ToolCall::new(id, tool, json!({"of": "main"})));
     stage.provider.reply_to(KEY, Reply::Calls(calls.into()));
-    let answer = through(stage, Format::Anthropic, HEADERS, &messages(&log)).await?;
-    let content = answer.json()["content"].clone();
-    let owner = answer.header("x-antiphon-owner").to_owned();
-    let count = content.as_array().map_or(0, Vec::len);
-    let words = format!(
-        "The model calls {count} tools at once. Then the worker dies; what it saves of the conversation has the \
-         calls, and none \
-         of the results. The service that runs its tools lives on and posts what it has."
-    );
-    stage.tell.says(&words)?;
+    let called = send_with(stage, Format::Anthropic, HEADERS, &messages(&log)).await?;
+    let content = called.json()["content"].clone();
+    let owner = called.header("x-antiphon-owner").to_owned();
     for (id, _, result) in CALLS {
         if let Some(result) = result {
-            post(stage, id, result, &owner).await?;
+            post_result(stage, id, result, &owner).await?;
         }
     }
     log.push(json!({"role": "assistant", "content": content}));
     log.push(user("Go on, please."));
-    let (_, through) = both(stage, Format::Anthropic, HEADERS, &messages(&log)).await?;
-    stage.expects(through.header("x-antiphon-repair") == "restored=2, placeholder=1");
-    received(stage, KEY, &CALLS.map(|(id, ..)| id))
+    let body = messages(&log);
+    let ids = CALLS.map(|(id, ..)| id);
+    let direct = send_without(stage, Format::Anthropic, HEADERS, &body).await?;
+    let failed = show_short_refusal(stage, &direct, &ids)?;
+    let answer = send_with(stage, Format::Anthropic, HEADERS, &body).await?;
+    let words = "Antiphon adds the two results that were posted, and a placeholder for the third:";
+    stage.tell.with(answer.status.as_str(), words)?;
+    let results = received_results(stage, KEY, &ids);
+    for ((_, tool, _), result) in CALLS.iter().zip(&results) {
+        stage.tell.add_detail(&format!("{tool}: {}", cut_text(result)))?;
+    }
+    let posted = CALLS.iter().filter_map(|(.., result)| *result);
+    stage.expect_true(results.len() == CALLS.len() && posted.zip(&results).all(|(posted, got)| posted == got));
+    let is_repaired = answer.header("x-antiphon-repair") == "restored=2, placeholder=1";
+    stage.count_story(failed, answer.status == StatusCode::OK && is_repaired);
+    Ok(())
+}
+
+/// Returns the text up to its first semicolon: the rest of a placeholder was shown before.
+fn cut_text(text: &str) -> String {
+    match text.split_once(';') {
+        Some((start, _)) => format!("{start} …]"),
+        None => text.to_owned(),
+    }
 }
 
 /// Posts a result as the tool service. The owner says whose call it is, so that the result settles at once.
-async fn post(stage: &mut Stage, id: &str, result: &str, owner: &str) -> io::Result<()> {
+async fn post_result(stage: &mut Stage, id: &str, result: &str, owner: &str) -> io::Result<()> {
     let path = format!("/ledger/v1/calls/{id}/result");
-    let bearer = format!("Bearer {}", stage.token);
+    let bearer = format!("Bearer {}", stage.tokens.service);
     let body = json!({"content": result, "owner": owner}).to_string();
     let mut status = StatusCode::ACCEPTED;
-    let mut state = Value::Null;
     for _ in 0..TRIES {
-        let answer = Ask::post(stage.proxy_at, &path, &[("authorization", &bearer)], &body)
+        let posted = Ask::post(stage.proxy_at, &path, &[("authorization", &bearer)], &body)
             .send()
             .await?;
-        (status, state) = (answer.status, answer.json()["state"].take());
+        status = posted.status;
         if status != StatusCode::ACCEPTED {
             break;
         }
         tokio::time::sleep(AGAIN).await;
     }
-    let state = state.as_str().unwrap_or("-");
-    stage
-        .tell
-        .line(&format!("    service  {}  POST {path}: {state}", status.as_str()))?;
-    stage.expects(status == StatusCode::OK);
+    stage.expect_true(status == StatusCode::OK);
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::{
     process::Stdio,
 };
 
-use antiphon::config::VARIABLES;
+use antiphon::{config::VARIABLES, repair::Action};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -13,8 +13,9 @@ use tokio::{
 };
 
 use crate::support::{
+    app::post_with,
     state,
-    wire::{Client, Message},
+    wire::{Client, Message, spawn},
 };
 
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
@@ -41,65 +42,60 @@ async fn run_to_end(mut command: Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Returns the lines of each story, unwrapped: `without 400 …`, `with 200 …`, and the text between them.
+/// Returns the stories, each in one line.
 fn stories(text: &str) -> Vec<String> {
     let flat = |story: &str| story.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (stories, _) = text.split_once("\nAll five went as they should.\n").expect(text);
+    let (stories, _) = text.split_once(&format!("\n{SCORE}\n")).expect(text);
     let numbered = |story: &&str| story.starts_with(|letter: char| letter.is_ascii_digit());
-    stories.split("\nF").filter(numbered).map(flat).collect()
+    stories.split("\n\n").filter(numbered).map(flat).collect()
 }
 
-/// Lines of each story, in their order.
-const LINES: [&[&str]; 5] = [
+const SCORE: &str = "without Antiphon: 5 of 5 failed; with Antiphon: 5 of 5 went on";
+
+/// Parts of each story, in their order.
+const PARTS: [&[&str]; 5] = [
     &[
-        "without 400 messages.465: `tool_use` ids were found without `tool_result` blocks immediately after: \
+        "1. The agent is killed while a tool runs (github/copilot-cli#3183)",
+        "without: 400 messages.465: `tool_use` ids were found without `tool_result` blocks immediately after: \
          toolu_01Bash4kP2sT6vX8zA3d. Each `tool_use` block must have a corresponding `tool_result` block in the next \
          message.",
-        "with 200 x-antiphon-repair: placeholder=1",
-        "received, in messages.466, for toolu_01Bash4kP2sT6vX8zA3d: \"[antiphon: no result was recorded",
-        "arrived unchanged",
+        "with: 200 Antiphon adds the missing result: a placeholder, which says that none is known.",
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_01Bash4kP2sT6vX8zA3d\"",
+        "- {\"role\":\"user\",\"content\":\"Are you there?\"}",
+        "+ {\"role\":\"user\",\"content\":[",
+        "+ {\"type\":\"tool_result\",\"tool_use_id\":\"toolu_01Bash4kP2sT6vX8zA3d\",\"content\":\"[antiphon: no result was \
+         recorded for this tool call;",
+        "+ {\"type\":\"text\",\"text\":\"Are you there?\"}",
+        "+ ]}",
     ],
     &[
-        "The model calls 3 tools",
-        "service 200 POST /ledger/v1/calls/toolu_01Lint7dE3fG7hJ2kQ9w/result: settled",
-        "service 200 POST /ledger/v1/calls/toolu_01Test8eF4gH6jK3mR5x/result: settled",
-        "without 400 messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: \
-         toolu_01Lint7dE3fG7hJ2kQ9w, toolu_01Test8eF4gH6jK3mR5x, toolu_01Pack9fG5hJ5kL4nS6y.",
-        "with 200 x-antiphon-repair: restored=2, placeholder=1",
-        "for toolu_01Lint7dE3fG7hJ2kQ9w: \"0 warnings\"",
-        "for toolu_01Test8eF4gH6jK3mR5x: \"212 passed, 1 failed: parses_dates\"",
-        "for toolu_01Pack9fG5hJ5kL4nS6y: \"[antiphon: no result was recorded",
+        "2. The process dies before it saves the tools' results (garrytan/gbrain#2273)",
+        "without: 400 messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: …",
+        "with: 200 Antiphon adds the two results that were posted, and a placeholder for the third:",
+        "lint: 0 warnings",
+        "test: 212 passed, 1 failed: parses_dates",
+        "package: [antiphon: no result was recorded for this tool call …]",
     ],
     &[
-        "without 400 An assistant message with 'tool_calls' must be followed by tool messages responding to each \
-         'tool_call_id'. \
-         The following tool_call_ids did not have response messages: call_Gx7Kp2Lm9Qr4St8Vw3Yz",
-        "with 200 x-antiphon-repair: placeholder=1",
-        "received, in messages.2, for call_Gx7Kp2Lm9Qr4St8Vw3Yz: \"[antiphon: no result was recorded",
+        "3. The user stops a tool and asks for something else (alchemiststudiosDOTai/tunacode#246)",
+        "without: 400 An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+         'tool_call_id'. The following tool_call_ids did not have response messages: call_Gx7Kp2Lm9Qr4St8Vw3Yz",
+        "with: 200",
+        "x-antiphon-repair: placeholder=1",
     ],
     &[
-        "without --- key-a and key-b rest",
-        "keys that are left: 0",
-        "asked by hand: key-a: 200, key-b: 200",
-        "with 200 x-antiphon-profile: key-",
-        "error event: Overloaded: timeout: a tool that the provider runs gave no sign for too long",
-        "/admin/v1/profiles: key-a ready, key-b ready",
-        "with 504",
-        "x-antiphon-fault: provider, x-antiphon-phase: headers",
-        "/admin/v1/profiles: key-a ready, key-b ready",
-        "with 200 the next request: x-antiphon-profile: key-",
+        "4. A tool hangs, and healthy API keys get the blame (openclaw/openclaw#16554)",
+        "without: A gateway that blames the key for each timeout (imitated here) has 0 of 2 keys left, although 2 of 2 \
+         still work.",
+        "with: 200 The search has a timeout of its own, and 2 of 2 keys stay in use. The next request is answered.",
+        "error event: \"Overloaded: timeout: a tool that the provider runs gave no sign for too long; try again \
+         (web_search",
     ],
     &[
-        "without 400 messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: \
-         toolu_01Rndr5tY7uI9oP2aS4d.",
-        "service 409 the render is posted, whose it is not said: ambiguous_call",
-        "service 200 the render is posted, with Ann's x-antiphon-owner: settled",
-        "with 200 Ben asks; x-antiphon-repair: placeholder=1 the provider received the render never",
-        "with 200 Ann comes back; x-antiphon-repair: placeholder=1, appended=1 the provider received the render \
-         once, in \
-         messages.4 of 5 messages",
-        "with 200 Ann goes on; x-antiphon-repair: placeholder=1, appended=1 the provider received the render once, in \
-         messages.4 of 7 messages",
+        "5. A tool ends after its conversation was closed (Tian Pan:",
+        "without: 400 messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: …",
+        "with: 200 Ann comes back: her history now has \"rendered: harbour.mp4, 214 MB\" once, at the end.",
+        "with: 200 Ben asks too: his history has nothing of it.",
     ],
 ];
 
@@ -117,19 +113,19 @@ async fn the_five_stories_are_printed_and_no_files_remain() {
         .env("ANTIPHON_CONFIG", "/no/such/file");
     let (code, out, err) = run_to_end(command).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
-    assert!(out.starts_with("dashboard  http://127.0.0.1:"), "{out}");
+    assert!(out.contains("\n   dashboard  http://127.0.0.1:"), "{out}");
     assert!(!out.contains('\u{1b}'), "colours in a pipe");
     let told = stories(&out);
-    assert_eq!(told.len(), LINES.len(), "{out}");
-    for (number, (story, lines)) in told.iter().zip(LINES).enumerate() {
+    assert_eq!(told.len(), PARTS.len(), "{out}");
+    for (story, parts) in told.iter().zip(PARTS) {
         let mut rest = story.as_str();
-        for line in lines {
-            let at = rest
-                .find(line)
-                .unwrap_or_else(|| panic!("F{}: {line:?} is not in {rest:?}", number + 1));
-            rest = &rest[at + line.len()..];
+        for part in parts {
+            let at = rest.find(part).unwrap_or_else(|| panic!("{part:?} is not in {rest:?}"));
+            rest = &rest[at + part.len()..];
         }
     }
+    let widest = out.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{widest:?} columns: {out}");
     assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "files are left behind");
 }
 
@@ -156,34 +152,166 @@ async fn a_taken_port_is_avoided_unless_it_was_requested() {
     assert_eq!(code, Some(2), "{err}");
 }
 
-#[tokio::test]
-async fn the_demo_runs_until_it_is_interrupted() {
-    let mut child = demo(&[&FREE[..], &["--keep"]].concat()).spawn().unwrap();
-    let mut lines = lines(&mut child);
-    let mut admin = None;
-    while let Some(line) = lines.next_line().await.unwrap() {
-        if let Some(url) = line.strip_prefix("dashboard  http://") {
-            admin = url.trim_end_matches('/').parse::<SocketAddr>().ok();
+/// A demo that stays.
+struct StayingDemo {
+    child: Child,
+    printed: String,
+}
+
+impl StayingDemo {
+    async fn start() -> Self {
+        let mut child = demo(&[&FREE[..], &["--keep"]].concat()).spawn().unwrap();
+        let mut lines = lines(&mut child);
+        let mut printed = String::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            printed.push_str(&line);
+            printed.push('\n');
+            if line == "Press Ctrl-C to end." {
+                break;
+            }
         }
-        if line.starts_with("press Ctrl-C to end") {
+        // The pipe must stay open until the end.
+        drop(spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }));
+        Self { child, printed }
+    }
+
+    fn address(&self, label: &str) -> SocketAddr {
+        let line = self.printed.lines().find(|line| line.trim_start().starts_with(label));
+        let url = line.expect(&self.printed).split_once("http://").unwrap().1;
+        url.trim_end_matches('/').parse().expect(url)
+    }
+
+    async fn get(&self, path: &str) -> Message {
+        ask(
+            self.address("dashboard"),
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        )
+        .await
+    }
+
+    /// Returns the value of each sample of a metric, by its labels.
+    async fn samples(&self, metric: &str) -> Vec<(String, f64)> {
+        let page = self.get("/metrics").await.text();
+        let sample = |line: &str| {
+            let (labels, value) = line.strip_prefix(metric)?.rsplit_once(' ')?;
+            Some((labels.to_owned(), value.parse().ok()?))
+        };
+        page.lines()
+            .filter_map(sample)
+            .filter(|(_, value)| *value > 0.0)
+            .collect()
+    }
+
+    async fn end(mut self) {
+        interrupt(&self.child);
+        assert_eq!(self.child.wait().await.unwrap().code(), Some(0));
+    }
+}
+
+/// Kinds of requests on the dashboard: a metric, and a part of its labels.
+const SHOWN: [(&str, &str); 10] = [
+    ("antiphon_rejections_total", "openai_chat"),
+    ("antiphon_requests_total", "code_class=\"4xx\",outcome=\"client\""),
+    ("antiphon_requests_total", "outcome=\"network\""),
+    ("antiphon_requests_total", "code_class=\"5xx\",outcome=\"provider\""),
+    ("antiphon_attempts_total", "class=\"overloaded\""),
+    ("antiphon_attempts_total", "class=\"rate_limit\""),
+    ("antiphon_attempts_total", "class=\"auth\""),
+    ("antiphon_attempts_total", "class=\"client_gone\""),
+    ("antiphon_profile_state", "profile=\"trial-account\",state=\"disabled\""),
+    ("antiphon_profile_rotations_total", "profile=\"main-account\""),
+];
+
+#[tokio::test]
+async fn the_traffic_shows_every_repair_and_the_demo_runs_until_it_is_interrupted() {
+    let demo = StayingDemo::start().await;
+    loop {
+        let repairs = demo.samples("antiphon_repairs_total").await;
+        let mut missing: Vec<String> = Action::ALL
+            .iter()
+            .map(|action| format!("action=\"{}\"", action.label()))
+            .filter(|label| !repairs.iter().any(|(labels, _)| labels.contains(label)))
+            .collect();
+        for (metric, label) in SHOWN {
+            let samples = demo.samples(metric).await;
+            if !samples.iter().any(|(labels, _)| labels.contains(label)) {
+                missing.push(format!("{metric} {label}"));
+            }
+        }
+        let late = demo.get("/admin/v1/late/results").await.json();
+        if late["results"].as_array().is_none_or(Vec::is_empty) {
+            missing.push("a late result that waits".to_owned());
+        }
+        if missing.is_empty() {
             break;
         }
+        // The test runner's own timeout ends this loop.
+        eprintln!("not yet: {missing:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
-    let admin = admin.expect("an address");
-    let answered = || async {
-        let page = ask(admin, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-        let counted = |line: &str| {
-            line.starts_with("antiphon_requests_total")
-                .then(|| line.rsplit(' ').next()?.parse::<f64>().ok())
-        };
-        page.text().lines().filter_map(counted).flatten().sum::<f64>()
+    demo.end().await;
+}
+
+#[tokio::test]
+async fn no_upstream_leads_to_another_host() {
+    let demo = StayingDemo::start().await;
+    let status = demo.get("/admin/v1/status").await.json();
+    let upstreams = status["upstreams"].as_array().unwrap();
+    assert!(upstreams.len() > 5, "{status}");
+    for upstream in upstreams {
+        let url = upstream["url"].as_str().unwrap();
+        assert!(url.starts_with("http://127.0.0.1:"), "{upstream}");
+    }
+    let config = demo.get("/admin/v1/config").await.text();
+    assert!(config.contains("[upstreams.anthropic]"), "{config}");
+    assert!(!config.contains("https://"), "{config}");
+    for path in [
+        "/groq/v1/chat/completions",
+        "/xai/v1/chat/completions",
+        "/openrouter/v1/messages",
+    ] {
+        let answer = ask(demo.address("antiphon"), post_with(path, &[], b"{}")).await;
+        let text = answer.text();
+        assert_eq!(answer.status(), 404, "{text}");
+        assert!(
+            text.contains("no upstream has this path; set the base url to one of: "),
+            "{text}"
+        );
+    }
+    demo.end().await;
+}
+
+/// Replaces the ports of a run by those of the documentation.
+fn replace_ports(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (label, port) in [("provider", 4749), ("antiphon", 4747), ("dashboard", 4748)] {
+        let line = text.lines().find(|line| line.trim_start().starts_with(label)).unwrap();
+        let own = line.split_once("http://").unwrap().1.trim_end_matches('/').to_owned();
+        text = text.replace(&own, &format!("127.0.0.1:{port}"));
+    }
+    text
+}
+
+#[tokio::test]
+async fn the_recording_shows_what_the_demo_prints() {
+    let demo = StayingDemo::start().await;
+    let picture = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/demo.svg")).unwrap();
+    let drawn = picture.lines().filter(|line| line.starts_with("<text"));
+    // Without tags: what is left between `>` and `<`.
+    let letters = |line: &str| -> String {
+        let parts = line.split('<').filter_map(|part| part.split_once('>'));
+        let text: String = parts.map(|(_, text)| text).collect();
+        text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     };
-    let before = answered().await;
-    while answered().await <= before + 2.0 {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    interrupt(&child);
-    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+    let drawn: Vec<String> = drawn.map(letters).collect();
+    let printed = replace_ports(&demo.printed);
+    assert_eq!(
+        drawn,
+        printed.lines().collect::<Vec<_>>(),
+        "docs/demo.svg is out of date: run docs/record-demo PATH/TO/antiphon"
+    );
+    assert!(picture.len() < 200_000, "{} bytes", picture.len());
+    demo.end().await;
 }
 
 pub(crate) fn lines(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
