@@ -152,8 +152,9 @@ fn greet_reader(
     )?;
     tell.write_line(
         "Everything runs in this process: no key, no network, no file. The provider is scripted, and\n\
-         refuses broken conversations in the words of Anthropic and OpenAI.\n",
+         refuses broken conversations in the words of Anthropic and OpenAI.",
     )?;
+    tell.write_line("")?;
     tell.write_line(&format!(
         "   provider   http://{provider_at}\n   antiphon   http://{}\n   dashboard  http://{}/",
         running.data, running.admin

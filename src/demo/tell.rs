@@ -30,8 +30,15 @@ impl Tell {
 
     /// Writes the title of a story, the thread that reported it, and the situation.
     pub(super) fn open_story(&mut self, title: &str, reported: &str, situation: &str) -> io::Result<()> {
-        let (title, reported) = (self.paint(BOLD, title), self.paint(DIM, &format!("({reported})")));
-        self.write_line(&format!("\n{title} {reported}"))?;
+        let reported = format!("({reported})");
+        let fits = title.chars().count() + 1 + reported.chars().count() <= WIDTH;
+        let gap = if fits {
+            " ".to_owned()
+        } else {
+            format!("\n{:MARGIN$}", "")
+        };
+        let (title, reported) = (self.paint(BOLD, title), self.paint(DIM, &reported));
+        self.write_line(&format!("\n{title}{gap}{reported}"))?;
         let lines = wrap_words(situation, WIDTH - MARGIN);
         lines.iter().try_for_each(|line| self.write_line(&format!("   {line}")))
     }
@@ -116,15 +123,15 @@ impl Tell {
     }
 }
 
-/// Returns lines of at most `width` letters, broken at blanks where there are any. Control characters, which could move
-/// the cursor, are shown as blanks.
+/// Returns lines of at most `width` letters, broken at blanks, and in longer words behind a comma. Control characters,
+/// which could move the cursor, are shown as blanks.
 fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let plain: String = text
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect();
     let mut lines = vec![String::new()];
-    for word in plain.split_whitespace() {
+    for word in plain.split_whitespace().flat_map(|word| split_word(word, width)) {
         let used = lines.last().map_or(0, |line| line.chars().count());
         if used > 0 && used + 1 + word.chars().count() > width {
             lines.push(String::new());
@@ -137,4 +144,18 @@ fn wrap_words(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Splits a word that is longer than `width` letters, behind the last comma that fits.
+fn split_word(word: &str, width: usize) -> Vec<&str> {
+    let (mut parts, mut rest) = (Vec::new(), word);
+    while let Some((end, _)) = rest.char_indices().nth(width.max(1)) {
+        let fitting = rest.get(..end).unwrap_or(rest);
+        let cut = fitting.rfind(',').map_or(end, |comma| comma + 1);
+        let (part, left) = rest.split_at(cut);
+        parts.push(part);
+        rest = left;
+    }
+    parts.push(rest);
+    parts
 }

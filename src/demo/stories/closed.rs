@@ -62,8 +62,8 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     stage.tell.open_story(
         "5. A tool ends after its conversation was closed",
         "Tian Pan: \"The Async Tool Call That Resolved After the User Already Closed the Conversation\"",
-        "Ann and Ben both render a film, and both calls have the same id. Ann's ends after she has closed her \
-         conversation.",
+        "Ann and Ben both render a film, and both calls have the same id. Ann closes her conversation before \
+         her render ends.",
     )?;
     let log = |key| Log {
         key,
@@ -90,9 +90,9 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
         1 => format!("{RESULT:?} once"),
         count => format!("{RESULT:?} {count} times"),
     };
-    let words = format!("Ann comes back: her history now has {}, at the end.", times(first));
+    let words = format!("Ann comes back: her request contains {}.", times(first));
     stage.tell.with(answer.status.as_str(), &words)?;
-    let words = format!("Ben asks too: his history has {} of it.", times(leaked));
+    let words = format!("Ben asks too: his request contains {} of it.", times(leaked));
     stage.tell.with(other.status.as_str(), &words)?;
     let all_answered = [&other, &answer, &later]
         .iter()

@@ -32,7 +32,7 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     let unchanged = unchanged_bytes(body.as_bytes(), &got);
     let words = format!(
         "Antiphon adds the missing result: a placeholder, which says that none is known. {unchanged} of {} bytes are \
-         sent as they came. `antiphon repair --diff` shows the rest:",
+         sent as they came; this changes:",
         body.len(),
     );
     stage.tell.with(answer.status.as_str(), &words)?;

@@ -35,11 +35,13 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     let next = ask_team(stage, &plain_request()).await?;
     let message = event.pointer("/error/message").and_then(Value::as_str).unwrap_or("-");
     let words = format!(
-        "The search has a timeout of its own, and {ready} of {} keys stay in use. The next request is answered.",
+        "The search has its own timeout: {ready} of {} keys stay in use, for the next request.",
         TEAM_KEYS.len()
     );
     stage.tell.with(next.status.as_str(), &words)?;
-    let detail = format!("The stream of the search ended with an error event: {message:?}");
+    // The rest names the search with its id.
+    let start = message.split_once(" (").map_or(message, |(start, _)| start);
+    let detail = format!("The stream of the search ended with an error event: {start} …");
     stage.tell.add_detail(&detail)?;
     let went_on = is_error && ready == TEAM_KEYS.len() && next.status == StatusCode::OK;
     stage.count_story(failed, went_on);

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use super::{HistoryEntry, write_body};
+use serde_json::{Value, json};
+
+use super::history::{HistoryEntry, write_body};
 use crate::{
     demo::{
         client::{Answer, Ask},
@@ -127,8 +129,18 @@ impl Agent {
         history: &[HistoryEntry],
         mode: Option<&str>,
     ) -> io::Result<Answer> {
-        let body = write_body(self, number, history).to_string();
+        let body = self.body(number, history).to_string();
         self.send_body(stage, self.session, &body, mode).await
+    }
+
+    /// Returns the body of a request.
+    pub(super) fn body(&self, number: usize, history: &[HistoryEntry]) -> Value {
+        let mut body = write_body(self.format, self.model, number, history);
+        if self.upstream == "deepseek" {
+            // Without thinking, since this server wants its thinking of earlier turns back.
+            body["thinking"] = json!({"type": "disabled"});
+        }
+        body
     }
 
     /// Sends a body in a session.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use strict_provider::Reply;
 
 use super::{
-    HEALTHY,
     agents::{Agent, CODEX, COMPANY_AGENT, GEMINI, OPENCODE, TRIAL, UNREACHABLE},
+    scenes::HEALTHY,
 };
 use crate::{
     demo::{
@@ -97,7 +97,7 @@ async fn use_up_trial(stage: &Stage, number: usize) -> io::Result<Answer> {
     // Each new session may get another account, so a few are tried.
     let mut answer = TRIAL.send(stage, number, HEALTHY[0], None).await;
     for session in ["trial-1", "trial-2", "trial-3", "trial-4", "trial-5"] {
-        let body = super::write_body(&TRIAL, number, HEALTHY[0]).to_string();
+        let body = TRIAL.body(number, HEALTHY[0]).to_string();
         answer = TRIAL.send_body(stage, session, &body, None).await;
     }
     answer

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::Agent;
 use crate::wire::Format;
 
 /// A call: the number of its id within the history, and its tool.
@@ -35,28 +34,21 @@ pub(super) fn call_id(format: Format, number: usize, index: usize) -> String {
     }
 }
 
-/// Returns the body of a client's request. One in two is a stream.
-pub(super) fn write_body(agent: &Agent, number: usize, history: &[HistoryEntry]) -> Value {
-    let id = |index| call_id(agent.format, number, index);
-    let list: Vec<Value> = match agent.format {
+/// Returns the body of a request. One in two is a stream.
+pub(super) fn write_body(format: Format, model: &str, number: usize, history: &[HistoryEntry]) -> Value {
+    let id = |index| call_id(format, number, index);
+    let list: Vec<Value> = match format {
         Format::Anthropic => history.iter().map(|entry| write_message(*entry, &id)).collect(),
         Format::OpenAiChat => history.iter().flat_map(|entry| write_chat(*entry, &id)).collect(),
         Format::OpenAiResponses => history.iter().flat_map(|entry| write_items(*entry, &id)).collect(),
         Format::Gemini => history.iter().map(|entry| write_content(*entry, &id)).collect(),
     };
     let streams = number.is_multiple_of(2);
-    match agent.format {
+    match format {
         Format::Gemini => json!({"contents": list}),
-        Format::OpenAiResponses => json!({"model": agent.model, "stream": streams, "input": list}),
-        Format::OpenAiChat => json!({"model": agent.model, "stream": streams, "messages": list}),
-        Format::Anthropic => {
-            let mut body = json!({"model": agent.model, "max_tokens": 64, "stream": streams, "messages": list});
-            if agent.upstream == "deepseek" {
-                // Without thinking, since this server wants its thinking of earlier turns back.
-                body["thinking"] = json!({"type": "disabled"});
-            }
-            body
-        }
+        Format::OpenAiResponses => json!({"model": model, "stream": streams, "input": list}),
+        Format::OpenAiChat => json!({"model": model, "stream": streams, "messages": list}),
+        Format::Anthropic => json!({"model": model, "max_tokens": 64, "stream": streams, "messages": list}),
     }
 }
 

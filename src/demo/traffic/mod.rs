@@ -9,32 +9,17 @@ mod scenes;
 use std::{io, time::Duration};
 
 use super::{client::Answer, stage::Stage};
-use agents::{AGENTS, Agent};
-use history::{HistoryEntry, write_body};
+use agents::AGENTS;
+use scenes::HEALTHY;
 
 /// Pause between two requests of the first round, which shows every kind once, and of later rounds.
 const FIRST_PACE: Duration = Duration::from_millis(60);
 const PACE: Duration = Duration::from_millis(700);
 /// Pause between two requests that take long.
 const SLOW_PACE: Duration = Duration::from_secs(7);
+const FIRST_SLOW_PACE: Duration = Duration::from_secs(1);
 /// Number of requests for each special one.
 const EVERY: usize = 4;
-
-/// Healthy turns. One in two is a call with its result.
-const HEALTHY: [&[HistoryEntry]; 2] = [
-    &[
-        HistoryEntry::User("Look at the README."),
-        HistoryEntry::Calls(&[(0, "read_file")]),
-        HistoryEntry::Results(&[(0, "# Antiphon")]),
-    ],
-    &[
-        HistoryEntry::User("Look at the README."),
-        HistoryEntry::Calls(&[(0, "read_file"), (1, "grep")]),
-        HistoryEntry::Results(&[(0, "# Antiphon"), (1, "3 matches")]),
-        HistoryEntry::Model("It is short."),
-        HistoryEntry::User("And now?"),
-    ],
-];
 
 /// Sends requests until it is dropped.
 pub(super) async fn run(stage: &Stage) -> io::Result<()> {
@@ -65,7 +50,8 @@ async fn send_slowly(stage: &Stage) {
             1 => send_quietly(failures::search_forever(stage)).await,
             _ => failures::leave_early(stage).await,
         }
-        tokio::time::sleep(SLOW_PACE).await;
+        let is_first_round = number < 3;
+        tokio::time::sleep(if is_first_round { FIRST_SLOW_PACE } else { SLOW_PACE }).await;
     }
 }
 

@@ -24,6 +24,22 @@ const fn scene(agent: &'static Agent, history: &'static [HistoryEntry]) -> Scene
 /// A call without a result.
 const OPEN: &[HistoryEntry] = &[User("Run the tests."), Calls(&[(0, "bash")]), User("Are you there?")];
 
+/// Healthy turns. One in two is a call with its result.
+pub(super) const HEALTHY: [&[HistoryEntry]; 2] = [
+    &[
+        User("Look at the README."),
+        Calls(&[(0, "read_file")]),
+        Results(&[(0, "# Antiphon")]),
+    ],
+    &[
+        User("Look at the README."),
+        Calls(&[(0, "read_file"), (1, "grep")]),
+        Results(&[(0, "# Antiphon"), (1, "3 matches")]),
+        Model("It is short."),
+        User("And now?"),
+    ],
+];
+
 /// The repairs, in the order of the table in the documentation.
 pub(super) const SCENES: &[Scene] = &[
     // moved
