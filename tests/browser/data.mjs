@@ -25,7 +25,7 @@ const RATES = {
   findings: { unanswered: 0.5, misplaced: 0.3, orphan: 0.08, duplicate: 0.06, bad_id: 0.02 },
   stalls: { tool: 0.1, provider: 0.05, provider_tool: 0.03, network: 0.02 },
   failures: { client: 0.12, provider: 0.3, network: 0.08 },
-  tokens: { input: 90_000, output: 2_600 },
+  tokens: { input: 400, output: 60 },
   late: { delivered: 0.07, detached: 0.08, acked: 0.05, parked: 0.02, conflict: 0.004 },
   detached: { stream_dropped: 0.08, went_on: 0.04, silent: 0.02 },
 };

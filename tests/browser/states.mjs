@@ -228,6 +228,8 @@ export const everyTickHasItsText = (browser) =>
     await live(page);
     const drawn = await until(() => page.evaluate(() => window.drawn), (texts) => texts.some((text) => text.endsWith("ms")), "a latency on an axis");
     assert.ok(!drawn.includes("–"), `no tick says nothing: ${[...new Set(drawn)].join(" ")}`);
+    // The axis of counts is as wide as four digits.
+    assert.ok(drawn.every((text) => !/\d,\d{3}/.test(text)), [...new Set(drawn)].join(" "));
   });
 
 export const rangeFollowsUptime = async (browser) => {

@@ -1,7 +1,7 @@
 // @ts-check
 // One uPlot: stacked bars or lines in the page's own colours, as wide as there is room.
 
-import { count, hourMinute, micros } from "./format.js";
+import { count, hourMinute, micros, tokens } from "./format.js";
 
 const HEIGHT = 146;
 const COLOURS = 12;
@@ -104,7 +104,7 @@ export class Plot {
 			axes: [
 				{ ...axis, size: 22, gap: 4, grid: { show: false }, space: 56, incrs: [60, 300, 900], values: (_, splits) => splits.map((at) => hourMinute(at)) },
 				shape === "bars"
-					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: WHOLE, values: (_, splits) => splits.map((n) => tick(n, count)) }
+					? { ...axis, size: 34, gap: 6, grid: { stroke: line, width: 1 }, space: 34, incrs: WHOLE, values: (_, splits) => splits.map((n) => tick(n, few)) }
 					: { ...axis, size: 52, gap: 6, grid: { stroke: line, width: 1 }, splits: (_, __, min, max) => powers(min, max), values: (_, splits) => splits.map((n) => tick(n, micros)) },
 			],
 			series: [{}, ...series],
@@ -119,6 +119,9 @@ export class Plot {
 		this.chart.setSize({ width, height: HEIGHT });
 	}
 }
+
+/** The axis of counts has room for few digits. @param {number} n */
+const few = (n) => (n < 1000 ? count(n) : tokens(n));
 
 /**
  * The text of a tick: none for those that uPlot leaves out, which it passes as `null`.
