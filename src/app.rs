@@ -66,6 +66,7 @@ pub struct BackgroundWork {
 pub struct RunningBackgroundWork {
     tasks: Tasks,
     late: LateStore,
+    answers: AnswerStore,
     write_behind: WriteBehind,
     telemetry: Telemetry,
 }
@@ -76,12 +77,14 @@ impl BackgroundWork {
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
-        tasks.spawn_background(self.answers.load_owners());
+        tasks.spawn_background(self.answers.clone().write_pins());
+        tasks.spawn_background(self.answers.clone().load_owners());
         tasks.spawn_background(self.objects.load_holders());
         tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {
             tasks,
             late: self.late,
+            answers: self.answers,
             write_behind: self.write_behind,
             telemetry,
         }
@@ -93,6 +96,7 @@ impl RunningBackgroundWork {
     async fn drain(self) {
         let flush = async {
             self.late.flush_jobs().await;
+            self.answers.flush_pins().await;
             self.write_behind.flush().await;
         };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.

@@ -70,4 +70,8 @@ impl Ledger for LastingMemory {
     fn survives_restart(&self) -> bool {
         true
     }
+
+    fn is_exclusive(&self) -> bool {
+        self.0.is_exclusive()
+    }
 }

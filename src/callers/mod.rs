@@ -28,7 +28,8 @@ const READ_TIMEOUT: Duration = Duration::from_millis(250);
 pub struct Callers {
     ledger: Arc<dyn Ledger>,
     later: WriteBehind,
-    verified: Cache<Principal, ()>,
+    /// The callers in memory, each with `true` if the ledger is known to have it.
+    verified: Cache<Principal, bool>,
 }
 
 impl Callers {
@@ -52,15 +53,26 @@ impl Callers {
         if !caller.is_authenticated() || self.verified.contains_key(&principal) {
             return;
         }
-        self.verified.insert(principal, ());
-        let insert = CommitStep::Insert {
-            key: caller_key(principal),
-            index: None,
-            value: Bytes::new(),
-            expires_at: clock::unix_time() + LEDGER_TTL,
-        };
+        self.verified.insert(principal, false);
         // Written behind the answer: a slow ledger must not delay it.
-        self.later.queue_write(insert);
+        self.later.queue_write(insert_step(principal));
+    }
+
+    /// Returns `true` if the ledger is known to have this caller, so that a later process finds its records.
+    pub fn is_known_stored(&self, caller: Caller) -> bool {
+        self.verified.get(&caller.principal()) == Some(true)
+    }
+
+    /// Stores a verified caller now, instead of later. Returns `false` if the ledger fails.
+    pub async fn store_verified(&self, caller: Caller) -> bool {
+        let principal = caller.principal();
+        // A conflict is fine: the write in the background may have been first.
+        let stored = self.ledger.commit(vec![insert_step(principal)], clock::unix_time());
+        let is_stored = stored.await.is_ok();
+        if is_stored {
+            self.verified.insert(principal, true);
+        }
+        is_stored
     }
 
     /// Returns `true` if this process knows the caller as verified. Never reads the ledger.
@@ -84,7 +96,7 @@ impl Callers {
         let Ok(Ok(found)) = found else { return false };
         // A caller in memory may not be written yet.
         let mut all: HashSet<PrincipalHash> = found.into_iter().collect();
-        all.extend(self.verified.iter().map(|(principal, ())| *principal.as_bytes()));
+        all.extend(self.verified.iter().map(|(principal, _)| *principal.as_bytes()));
         all.len() <= 1
     }
 
@@ -101,10 +113,14 @@ impl Callers {
         let found = ledger::read_by(&*self.ledger, vec![caller_key(principal)], deadline).await?;
         let is_verified = found.iter().any(Option::is_some);
         if is_verified {
-            self.verified.insert(principal, ());
+            self.verified.insert(principal, true);
         }
         Ok(is_verified)
     }
+}
+
+fn insert_step(principal: Principal) -> CommitStep {
+    CommitStep::insert_record(caller_key(principal), Bytes::new(), clock::unix_time() + LEDGER_TTL)
 }
 
 fn caller_key(principal: Principal) -> RecordKey {

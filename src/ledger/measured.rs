@@ -109,4 +109,8 @@ impl Ledger for MeasuredLedger {
     fn survives_restart(&self) -> bool {
         self.ledger.survives_restart()
     }
+
+    fn is_exclusive(&self) -> bool {
+        self.ledger.is_exclusive()
+    }
 }

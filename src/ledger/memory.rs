@@ -314,4 +314,8 @@ impl Ledger for MemoryLedger {
     fn survives_restart(&self) -> bool {
         false
     }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
 }

@@ -431,4 +431,8 @@ pub trait Ledger: fmt::Debug + Send + Sync {
 
     /// Returns `true` if the records still exist after a restart of the process.
     fn survives_restart(&self) -> bool;
+
+    /// Returns `true` if no other process writes to the store. A decision of this process is final then, even before it
+    /// is stored. In a shared store a decision is made by its commit.
+    fn is_exclusive(&self) -> bool;
 }

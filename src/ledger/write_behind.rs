@@ -196,6 +196,11 @@ impl WriteBehind {
         }
     }
 
+    /// Counts a write that was lost before it was queued.
+    pub fn count_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Waits until every write that was queued before is done or lost.
     pub async fn flush(&self) {
         flush_queue(&self.jobs).await;

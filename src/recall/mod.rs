@@ -10,23 +10,21 @@ mod client_results;
 mod continuity;
 mod ledger_budget;
 mod object_owners;
+mod pinned_answers;
 mod pinned_row;
 mod response_chains;
 mod thinking_facts;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use moka::sync::Cache;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::{
     auth::Caller,
     callers::Callers,
     clock,
-    digest::{digest_of, keyed_digest_of},
     ledger::{
-        CommitOutcome, CommitStep, Ledger, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
-        WriteBehind, read_by,
+        CommitStep, Ledger, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
@@ -37,6 +35,7 @@ pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
+pub use pinned_answers::UnstoredPins;
 pub use pinned_row::PinnedRow;
 pub use response_chains::ResponseChains;
 pub use thinking_facts::ThinkingFact;
@@ -44,15 +43,12 @@ pub use thinking_facts::ThinkingFact;
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
+use pinned_answers::PinnedAnswers;
 
-/// The limit of the rows in memory, in bytes.
-const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
 /// The time after which an unused row leaves the memory.
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most attempts at one write. After a conflict the next attempt leaves out the rows that exist already.
-const WRITE_ATTEMPTS_MAX: usize = 4;
 /// The version of a row that was inserted and never replaced: no provider has accepted it yet.
 const FIRST_VERSION: u64 = 1;
 
@@ -78,7 +74,7 @@ struct AnswerStoreState {
     write_behind: WriteBehind,
     callers: Callers,
     telemetry: Telemetry,
-    rows: Cache<RecordName, CachedRow>,
+    pinned: PinnedAnswers,
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
@@ -96,14 +92,11 @@ impl AnswerStoreState {
         }
         read
     }
-}
 
-/// A row in memory.
-#[derive(Clone, Debug)]
-struct CachedRow {
-    row: PinnedRow,
-    /// `true` if the row is in the ledger, or queued for it.
-    is_stored: bool,
+    /// Returns the end of the lifetime of a record that is written now.
+    fn expires_at(&self) -> Moment {
+        clock::unix_time() + self.settings.record_ttl
+    }
 }
 
 impl AnswerStore {
@@ -115,19 +108,12 @@ impl AnswerStore {
         telemetry: Telemetry,
         settings: AnswerStoreSettings,
     ) -> Self {
-        let weigh = |_: &RecordName, known: &CachedRow| {
-            u32::try_from(known.row.text_bytes().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX)
-        };
         Self(Arc::new(AnswerStoreState {
             ledger,
             write_behind: later,
             callers,
             telemetry,
-            rows: Cache::builder()
-                .max_capacity(MEMORY_BYTES)
-                .weigher(weigh)
-                .time_to_idle(UNUSED_ROW_MAX)
-                .build(),
+            pinned: PinnedAnswers::new(),
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
@@ -149,7 +135,7 @@ impl AnswerStore {
 
     /// Returns the pinned answer of a call from memory.
     pub fn cached_answer(&self, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
-        self.0.rows.get(&cache_name(scope, call)).map(|known| known.row.answer)
+        pinned_answers::cached_answer(&self.0, scope, call)
     }
 
     /// Stores results that a caller brought in a request. Unauthenticated callers are never stored.
@@ -165,7 +151,7 @@ impl AnswerStore {
             let kept = self.0.settings.stores_client_results && self.0.callers.is_verified_in_memory(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
                 let (key, block) = (client_result_key(scope.caller, name), String::clone(&block));
-                let insert = CommitStep::insert_record(key, block.into(), self.expires_at());
+                let insert = CommitStep::insert_record(key, block.into(), self.0.expires_at());
                 self.0.write_behind.queue_write(insert);
             }
         }
@@ -214,22 +200,7 @@ impl AnswerStore {
         calls: &[CallKey],
         deadline: Instant,
     ) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
-        let look = async {
-            // Only verified callers have records in the ledger.
-            if !self.may_have_answers(scope.caller) || !self.0.callers.verify(scope.caller, deadline).await? {
-                return Ok(Vec::new());
-            }
-            let keys = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
-            read_by(&*self.0.ledger, keys, deadline).await
-        };
-        let records = self.0.count_unread(look.await)?;
-        let mut found = HashMap::new();
-        for (call, record) in calls.iter().zip(records) {
-            if let Some(row) = record.as_ref().and_then(|record| PinnedRow::decode(&record.value)) {
-                found.insert(*call, self.adopt_row(scope, *call, row));
-            }
-        }
-        Ok(found)
+        pinned_answers::fetch_answers(&self.0, scope, calls, deadline).await
     }
 
     /// Returns `true` if the ledger contains pinned answers of this caller, or if that is unknown. Does not wait.
@@ -245,7 +216,18 @@ impl AnswerStore {
         owners.load(ledger).await;
     }
 
-    /// Pins these answers before they are sent.
+    /// Writes pinned answers to the ledger until all other handles are dropped.
+    pub async fn write_pins(self) {
+        pinned_answers::run_writer(self.0).await;
+    }
+
+    /// Waits until the ledger has every pinned answer, apart from those of requests that no provider has answered yet
+    /// and whose caller is not verified.
+    pub async fn flush_pins(&self) {
+        pinned_answers::flush_pins(&self.0.pinned).await;
+    }
+
+    /// Pins these answers before they are sent. Only a ledger that other processes share is waited for.
     ///
     /// Returns the answers of calls that have another pinned answer already. It stays, and the request must use it.
     pub async fn pin_answers(
@@ -254,126 +236,27 @@ impl AnswerStore {
         given: &[AssignedAnswer],
         deadline: Instant,
     ) -> HashMap<CallKey, PinnedAnswer> {
-        let mut existing = HashMap::new();
-        let mut fresh: Vec<(CallKey, PinnedRow)> = Vec::new();
-        for (call, answer) in given {
-            let row = PinnedRow {
-                answer: answer.clone(),
-                is_committed: false,
-            };
-            let known = CachedRow {
-                row: row.clone(),
-                is_stored: self.0.callers.is_verified_in_memory(scope.caller),
-            };
-            // Atomic: of two requests at once for a call, one pins its answer and the other receives it.
-            let entry = self.0.rows.entry(cache_name(scope, *call)).or_insert(known);
-            if entry.is_fresh() {
-                fresh.push((*call, row));
-            } else if entry.value().row.answer != *answer {
-                existing.insert(*call, entry.into_value().row.answer);
-            }
-        }
-        // The pins of an unverified caller stay in memory until a provider accepts a request.
-        if !self.0.callers.is_verified_in_memory(scope.caller) {
-            return existing;
-        }
-        // A commit takes `ROWS_MAX` steps at most.
-        while !fresh.is_empty() {
-            let rest = fresh.split_off(fresh.len().min(ROWS_MAX));
-            self.pin_portion(scope, fresh, &mut existing, deadline).await;
-            fresh = rest;
-        }
-        existing
-    }
-
-    /// Writes rows that memory has contained since now. Adds the rows that the ledger has instead to `existing`.
-    async fn pin_portion(
-        &self,
-        scope: AnswerScope,
-        mut fresh: Vec<(CallKey, PinnedRow)>,
-        existing: &mut HashMap<CallKey, PinnedAnswer>,
-        deadline: Instant,
-    ) {
-        for _ in 0..WRITE_ATTEMPTS_MAX {
-            if fresh.is_empty() {
-                return;
-            }
-            // A commit applies all steps or none: one existing row rejects the others too. The next attempt omits it.
-            let steps = fresh.iter().map(|(call, row)| self.insert_step(scope, *call, row));
-            let commit = self.0.ledger.commit(steps.collect(), clock::unix_time());
-            match timeout_at(deadline, commit).await {
-                Ok(Ok(CommitOutcome::Done)) => return,
-                Ok(Ok(CommitOutcome::Conflict(records))) => {
-                    let mut records = records.into_iter();
-                    fresh.retain(|(call, _)| {
-                        let Some(row) = records.next().flatten().and_then(|row| PinnedRow::decode(&row.value)) else {
-                            return true;
-                        };
-                        existing.insert(*call, self.adopt_row(scope, *call, row));
-                        false
-                    });
-                }
-                Ok(Err(_)) | Err(_) => break,
-            }
-        }
-        // The request goes on without the ledger. The answer stays pinned in memory, and reaches the ledger later.
-        self.0.telemetry.record_ledger_timeout("write");
-        for (call, row) in &fresh {
-            self.0.write_behind.queue_write(self.insert_step(scope, *call, row));
-        }
+        pinned_answers::pin_answers(&self.0, scope, given, deadline).await
     }
 
     /// Commits these answers: a provider has accepted a request with them. They are the calls' answers from now on.
-    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) {
-        let lasts = !used.is_empty() && self.0.callers.is_verified_in_memory(scope.caller);
-        for (call, answer) in used {
-            let known = self.0.rows.get(&cache_name(scope, *call));
-            // The first answer that a provider accepted stays: its history is cached with these bytes.
-            if known.as_ref().is_some_and(|known| known.row.is_committed) {
-                continue;
-            }
-            let row = PinnedRow {
-                answer: answer.clone(),
-                is_committed: true,
-            };
-            if lasts {
-                let same = |known: &CachedRow| known.row.answer == *answer && known.is_stored;
-                // The row is there already, and is only marked. The version protects a row that was marked before.
-                if known.as_ref().is_some_and(same) {
-                    self.0.write_behind.queue_write(CommitStep::Replace {
-                        key: pinned_answer_key(scope, *call),
-                        version: FIRST_VERSION,
-                        value: row.encode(),
-                        expires_at: self.expires_at(),
-                    });
-                } else if known.is_some_and(|known| known.is_stored) {
-                    self.0.write_behind.queue_write(remove_step(scope, *call));
-                }
-                // Restores a row that another request has rolled back since. Otherwise the insert changes nothing.
-                self.0.write_behind.queue_write(self.insert_step(scope, *call, &row));
-            }
-            self.0
-                .rows
-                .insert(cache_name(scope, *call), CachedRow { row, is_stored: lasts });
-        }
+    ///
+    /// Returns those that the ledger does not have yet. The client must see nothing of the provider's answer before.
+    #[must_use]
+    pub fn commit_answers(&self, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
+        pinned_answers::commit_answers(&self.0, scope, used)
+    }
+
+    /// Waits until the ledger has these pins, or the deadline. They are written in any case.
+    pub async fn await_stored(&self, unstored: UnstoredPins, deadline: Instant) {
+        pinned_answers::await_stored(&self.0, unstored, deadline).await;
     }
 
     /// Rolls back these answers, which this request was the first to use, and which no provider has accepted.
     ///
     /// An answer that another request has committed meanwhile stays.
     pub fn roll_back_answers<'g>(&self, scope: AnswerScope, given: impl IntoIterator<Item = &'g AssignedAnswer>) {
-        for (call, answer) in given {
-            let name = cache_name(scope, *call);
-            let Some(known) = self.0.rows.get(&name) else { continue };
-            // Another request has committed or replaced the pin since.
-            if known.row.is_committed || known.row.answer != *answer {
-                continue;
-            }
-            self.0.rows.invalidate(&name);
-            if known.is_stored {
-                self.0.write_behind.queue_write(remove_step(scope, *call));
-            }
-        }
+        pinned_answers::roll_back_answers(&self.0, scope, given);
     }
 
     /// Stores facts about thinking in the background. Unverified callers are never stored.
@@ -452,46 +335,8 @@ impl AnswerStore {
     pub fn remove_text(&self, caller: Caller, anchor: Anchor) {
         appended_texts::remove_text(&self.0, caller, anchor);
     }
-
-    /// Caches a row of the ledger and returns its answer.
-    fn adopt_row(&self, scope: AnswerScope, call: CallKey, row: PinnedRow) -> PinnedAnswer {
-        let answer = row.answer.clone();
-        self.0
-            .rows
-            .insert(cache_name(scope, call), CachedRow { row, is_stored: true });
-        answer
-    }
-
-    fn insert_step(&self, scope: AnswerScope, call: CallKey, row: &PinnedRow) -> CommitStep {
-        self.0.owners.note(RecordKind::PinnedAnswer, scope.caller.principal());
-        CommitStep::insert_record(pinned_answer_key(scope, call), row.encode(), self.expires_at())
-    }
-
-    /// Returns the end of the lifetime of a record that is written now.
-    fn expires_at(&self) -> Moment {
-        clock::unix_time() + self.0.settings.record_ttl
-    }
 }
 
 fn client_result_key(caller: Caller, name: RecordName) -> RecordKey {
     RecordKey::new(RecordKind::ClientResult, caller.principal(), name)
-}
-
-fn remove_step(scope: AnswerScope, call: CallKey) -> CommitStep {
-    CommitStep::Remove {
-        key: pinned_answer_key(scope, call),
-        version: FIRST_VERSION,
-    }
-}
-
-fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {
-    let name = digest_of([scope.format.label().as_bytes(), call.as_bytes()]);
-    RecordKey::new(RecordKind::PinnedAnswer, scope.caller.principal(), name)
-}
-
-/// Returns the name of a row in memory. It includes the format, since a result fits no other one.
-fn cache_name(scope: AnswerScope, call: CallKey) -> RecordName {
-    // Keyed with the principal: no caller can reach another one's row.
-    let parts: [&[u8]; 2] = [scope.format.label().as_bytes(), call.as_bytes()];
-    keyed_digest_of(scope.caller.principal().as_bytes(), parts)
 }

@@ -120,4 +120,8 @@ impl Ledger for CarriedLedger {
     fn survives_restart(&self) -> bool {
         true
     }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
 }

@@ -225,6 +225,10 @@ impl Ledger for SqliteLedger {
     fn survives_restart(&self) -> bool {
         true
     }
+
+    fn is_exclusive(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for SqliteLedger {

@@ -18,8 +18,8 @@ mod success;
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 use super::{
-    attempt_outcome::AttemptOutcome, client_body::ClientFault, data_path::DataPath, error::ProxyError,
-    exchange_log::ExchangeLog, request::OutgoingRequest, response::ProviderAnswer,
+    attempt_outcome::AttemptOutcome, data_path::DataPath, error::ProxyError, exchange_log::ExchangeLog,
+    request::OutgoingRequest, response::ProviderAnswer,
 };
 use crate::{
     auth::rotation::{ProfileChange, ProfileId},
@@ -32,11 +32,11 @@ use crate::{
     profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
     provider::Route,
     telemetry::events::ModelRequest,
-    upstream::{Phase, SendError, SendErrorKind},
+    upstream::{Phase, SendErrorKind},
 };
 use rejection_recovery::RejectionRecovery;
 use resend_plan::LearnedFact;
-use send::HeadTimeout;
+use send::{HeadTimeout, to_proxy_error};
 
 /// Sends a request, and retries it until there is an answer for the client.
 pub(super) async fn run_attempts(
@@ -144,7 +144,7 @@ impl Attempts<'_> {
         loop {
             let tried = self.run_attempt(log).await;
             let Some(next) = self.prepare_next_attempt(&tried, log) else {
-                return self.finish_exchange(tried, log);
+                return self.finish_exchange(tried, log).await;
             };
             log.report_verdict(tried.verdict, &tried.hints);
             let NextAttempt::After(delay) = next else {
@@ -152,7 +152,7 @@ impl Attempts<'_> {
                 if profile_choice::wait_for_own(self, log).await {
                     continue;
                 }
-                return self.finish_exchange(tried, log);
+                return self.finish_exchange(tried, log).await;
             };
             // The client never gets this answer. Dropping it cancels it at the provider.
             drop(tried);
@@ -397,9 +397,14 @@ impl Attempts<'_> {
     }
 
     /// Returns the result for the client, and settles what follows from it.
-    fn finish_exchange(&mut self, tried: AttemptResult, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
+    async fn finish_exchange(
+        &mut self,
+        tried: AttemptResult,
+        log: &mut ExchangeLog,
+    ) -> Result<ProviderAnswer, ProxyError> {
+        let mut hold = None;
         if tried.verdict.class == Class::Success {
-            success::settle_success(self, log);
+            hold = success::settle_success(self, log);
         } else {
             // The text of an unread error may name another class. It is reported when it was relayed.
             if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {
@@ -423,6 +428,10 @@ impl Attempts<'_> {
         // A refusal of this request alone is no limit of a key.
         if tried.verdict.cooldown_reason().is_some() {
             profile_choice::correct_retry_after(self, &mut answer);
+        }
+        // Last, so that a client that leaves meanwhile undoes nothing.
+        if let Some(hold) = hold {
+            hold.wait_until_stored().await;
         }
         Ok(answer)
     }
@@ -479,14 +488,4 @@ impl Attempts<'_> {
     fn upstream_name(&self) -> &str {
         &self.route.upstream.name
     }
-}
-
-/// Turns a failed send into the error of its cause: the client's body, or the upstream.
-fn to_proxy_error(route: &Route<'_>, error: SendError) -> ProxyError {
-    // A streamed body fails inside the HTTP client, which reports it as a failed send.
-    if let Some(fault) = error.find_cause::<ClientFault>() {
-        return ProxyError::Body(*fault);
-    }
-    let upstream = format!("{} ({})", route.upstream.name, route.upstream.authority.host());
-    ProxyError::Upstream { upstream, error }
 }

@@ -6,7 +6,7 @@ use super::{
     Attempts, continuity_recovery, dead_response_recovery, posted_result_recovery,
     resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
-    send, to_proxy_error,
+    send::{self, to_proxy_error},
 };
 use crate::{
     clock,

@@ -5,7 +5,10 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::BodyExt;
 
-use crate::proxy::{data_path::DataPath, exchange_log::ExchangeLog, request::RequestContext, response::ProviderAnswer};
+use crate::proxy::{
+    client_body::ClientFault, data_path::DataPath, error::ProxyError, exchange_log::ExchangeLog,
+    request::RequestContext, response::ProviderAnswer,
+};
 use crate::{
     clock,
     policy::{
@@ -79,4 +82,14 @@ pub(super) async fn send_once(
         clock::std_now(),
     );
     Ok(ProviderAnswer::new(sent, route, timeouts))
+}
+
+/// Turns a failed send into the error of its cause: the client's body, or the upstream.
+pub(super) fn to_proxy_error(route: &Route<'_>, error: SendError) -> ProxyError {
+    // A streamed body fails inside the HTTP client, which reports it as a failed send.
+    if let Some(fault) = error.find_cause::<ClientFault>() {
+        return ProxyError::Body(*fault);
+    }
+    let upstream = format!("{} ({})", route.upstream.name, route.upstream.authority.host());
+    ProxyError::Upstream { upstream, error }
 }

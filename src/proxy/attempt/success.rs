@@ -5,23 +5,28 @@ use crate::{
     auth::Caller,
     clock,
     proxy::{
-        exchange_log::ExchangeLog, owned_ids::ObjectNote, provider_facts::FactScope, response_chain::ChainRequest,
+        exchange_log::ExchangeLog, owned_ids::ObjectNote, provider_facts::FactScope, request::HeadHold,
+        response_chain::ChainRequest,
     },
     session,
     session_table::ProfilePin,
 };
 
 /// Makes permanent what the accepted request assumed, and notes what its acceptance proves.
-pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) {
+///
+/// Returns what the answer's head must wait for.
+pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<HeadHold> {
     let callers = attempts.path.late.callers();
     // Only a provider can confirm a credential, so a success verifies the caller.
     callers.mark_verified(attempts.outgoing.body.context.caller);
-    if let Some(pins) = attempts.outgoing.body.pins.take() {
-        let restored = pins.commit();
+    let pins = attempts.outgoing.body.pins.take();
+    let hold = pins.map(|pins| {
+        let (restored, hold) = pins.commit();
         if let Some(outcome) = &mut log.outcome {
             outcome.restored = restored;
         }
-    }
+        hold
+    });
     if let Some(continuity) = &mut attempts.outgoing.body.continuity {
         continuity.commit(attempts.profile);
     }
@@ -38,6 +43,7 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
     if let Some(lane) = context.lane.filter(|_| context.is_compaction) {
         attempts.path.sessions.note_compaction(lane.id, clock::now());
     }
+    hold
 }
 
 /// Stores the objects that this success shows to be the profile's, and has those noted that the answer names.

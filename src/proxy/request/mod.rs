@@ -28,7 +28,7 @@ use http_body::Body as _;
 pub(super) use call_lookup::{CallLookup, CallMemory};
 pub(super) use context::RequestContext;
 pub(super) use outgoing::{OutgoingRequest, SentBody};
-pub(super) use pending_pins::{CallAnswers, PendingPins, call_answers};
+pub(super) use pending_pins::{CallAnswers, HeadHold, PendingPins, call_answers};
 
 use super::{
     client_body::{ClientBody, CollectedBody},

@@ -1,4 +1,6 @@
 //! Pins created for an in-flight request: committed on a 2xx, rolled back on drop.
+//!
+//! They are stored while the provider works. The answer's head waits for those that are not stored yet.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +12,7 @@ use crate::{
     conversation::Outline,
     ledger::RecordName,
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
-    recall::{AppendedText, AssignedAnswer, LedgerBudget},
+    recall::{AnswerStore, AppendedText, AssignedAnswer, LedgerBudget, UnstoredPins},
     repair::{Anchor, Assignment, CallKey, Paired, PinnedAnswer, Plan, client_results},
 };
 
@@ -66,8 +68,8 @@ impl PendingPins {
 
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
     ///
-    /// Returns the calls whose posted results stand in their places.
-    pub(in crate::proxy) fn commit(mut self) -> Vec<RecordName> {
+    /// Returns the calls whose posted results stand in their places, and what the answer's head must wait for.
+    pub(in crate::proxy) fn commit(mut self) -> (Vec<RecordName>, HeadHold) {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         // Only results count: a resend may have replaced one by a placeholder.
         let real = |(call, answer): &AssignedAnswer| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
@@ -81,7 +83,11 @@ impl PendingPins {
         let mut used = std::mem::take(&mut self.answers.pinned_before);
         // `append` empties the list, so that the drop at the end rolls nothing back.
         used.append(&mut self.answers.assigned);
-        recall.commit_answers(scope, &used);
+        let hold = HeadHold {
+            unstored: recall.commit_answers(scope, &used),
+            recall: recall.clone(),
+            ledger_budget: self.ledger_budget,
+        };
         self.stored_anchor = None;
         if let Some((anchor, appended)) = self.last_text.take() {
             recall.accept_text(scope.caller, anchor, &appended);
@@ -96,7 +102,7 @@ impl PendingPins {
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
         recall.store_client_results(scope, brought.unwrap_or_default());
-        restored
+        (restored, hold)
     }
 
     /// Replaces the pins with those of a resend: rolls back those that it does not assign again, and pins the others.
@@ -139,6 +145,27 @@ impl PendingPins {
         if let Some(anchor) = self.stored_anchor.take() {
             self.late_results.recall.remove_text(self.late_results.caller, anchor);
         }
+    }
+}
+
+/// Pins for which the head of an accepted request's answer waits.
+pub(in crate::proxy) struct HeadHold {
+    unstored: UnstoredPins,
+    recall: AnswerStore,
+    ledger_budget: LedgerBudget,
+}
+
+impl HeadHold {
+    /// Waits until the pins are stored, for what is left of the exchange's time for the ledger.
+    ///
+    /// The client may repeat what it has an answer to: a crash must not change those bytes.
+    pub(in crate::proxy) async fn wait_until_stored(mut self) {
+        if self.unstored.is_empty() {
+            return;
+        }
+        let Self { unstored, recall, .. } = self;
+        let wait = |deadline| recall.await_stored(unstored, deadline);
+        self.ledger_budget.spend(wait).await;
     }
 }
 

@@ -614,6 +614,10 @@ impl Ledger for LedgerWithoutPrincipals {
     fn survives_restart(&self) -> bool {
         self.0.survives_restart()
     }
+
+    fn is_exclusive(&self) -> bool {
+        self.0.is_exclusive()
+    }
 }
 
 /// Returns a deadline that a ledger in memory always meets.

@@ -7,3 +7,4 @@ pub(crate) mod files;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;
+pub(crate) mod stored_pins;

@@ -29,6 +29,7 @@ use crate::{
     support::{
         late::memory as ledger,
         still::{Answer, World, json, secs},
+        wire::spawn,
     },
     telemetry::metrics::Lines,
 };
@@ -45,15 +46,15 @@ fn post(path: &str, key: &str, messages: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-async fn ask(world: &World, messages: &str) -> Answer {
+pub(crate) async fn ask(world: &World, messages: &str) -> Answer {
     world.ask(post("/anthropic/v1/messages", "sk-one", messages)).await
 }
 
-fn hurry() -> String {
+pub(crate) fn hurry() -> String {
     format!(r#"{CALL},{{"role":"user","content":"hurry"}}"#)
 }
 
-fn late() -> String {
+pub(crate) fn late() -> String {
     format!(
         r#"{},{{"role":"assistant","content":"waiting"}},{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"toolu_01AbC9dE3fG","content":"REAL"}},{{"type":"text","text":"go on"}}]}}"#,
         hurry()
@@ -61,7 +62,7 @@ fn late() -> String {
 }
 
 /// Returns the body of the last request upstream.
-fn sent(world: &World) -> String {
+pub(crate) fn sent(world: &World) -> String {
     let last = world.requests().pop().unwrap();
     String::from_utf8(last.message.body).unwrap()
 }
@@ -80,11 +81,11 @@ fn seen(name: u8, expires_at: Moment) -> CommitStep {
     }
 }
 
-async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
+pub(crate) async fn rows(ledger: &Arc<dyn Ledger>) -> u64 {
     ledger.usage().await.unwrap().records
 }
 
-fn over(ledger: &Arc<dyn Ledger>) -> World {
+pub(crate) fn over(ledger: &Arc<dyn Ledger>) -> World {
     let kept = Arc::clone(ledger);
     World::with(|builder| builder.ledger = kept)
 }
@@ -224,8 +225,14 @@ pub(crate) struct SwitchableLedger {
     inner: Arc<MemoryLedger>,
     /// Milliseconds that every operation takes.
     delay: Arc<AtomicU64>,
+    /// Milliseconds that every commit takes besides.
+    sync_delay: Arc<AtomicU64>,
     pub(crate) stalls: Arc<AtomicBool>,
     pub(crate) fails: Arc<AtomicBool>,
+    /// `true` while commits fail and reads do not, as on a full disk.
+    pub(crate) fails_commits: Arc<AtomicBool>,
+    /// `true` if other processes write to the store too.
+    is_shared: Arc<AtomicBool>,
     /// `true` once the process of this handle was killed: none of its operations ends any more.
     is_killed: AtomicBool,
 }
@@ -235,8 +242,11 @@ impl SwitchableLedger {
         Arc::new(Self {
             inner: Arc::new(MemoryLedger::new(LedgerSettings::default(), [7; 32])),
             delay: Arc::default(),
+            sync_delay: Arc::default(),
             stalls: Arc::default(),
             fails: Arc::default(),
+            fails_commits: Arc::default(),
+            is_shared: Arc::default(),
             is_killed: AtomicBool::new(false),
         })
     }
@@ -247,16 +257,32 @@ impl SwitchableLedger {
         Arc::new(Self {
             inner: Arc::clone(&self.inner),
             delay: Arc::clone(&self.delay),
+            sync_delay: Arc::clone(&self.sync_delay),
             stalls: Arc::clone(&self.stalls),
             fails: Arc::clone(&self.fails),
+            fails_commits: Arc::clone(&self.fails_commits),
+            is_shared: Arc::clone(&self.is_shared),
             is_killed: AtomicBool::new(false),
         })
+    }
+
+    /// Returns a ledger for several processes at once.
+    pub(crate) fn shared() -> Arc<Self> {
+        let ledger = Self::new();
+        ledger.is_shared.store(true, Ordering::Relaxed);
+        ledger
     }
 
     /// Makes every operation take this long.
     pub(crate) fn slow_down(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap();
         self.delay.store(delay, Ordering::Relaxed);
+    }
+
+    /// Makes every commit take this long.
+    pub(crate) fn delay_syncs(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_millis()).unwrap();
+        self.sync_delay.store(delay, Ordering::Relaxed);
     }
 
     /// Returns `true` if operations are slow or never end.
@@ -294,7 +320,14 @@ impl Ledger for SwitchableLedger {
             return self.through(Box::pin(std::future::pending()));
         }
         Box::pin(async move {
+            let delay = self.sync_delay.load(Ordering::Relaxed);
+            if delay > 0 {
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+            }
             self.take_time().await;
+            if self.fails_commits.load(Ordering::Relaxed) {
+                return Err(LedgerError::Store("no space left".into()));
+            }
             self.inner.commit(steps, now).await
         })
     }
@@ -351,6 +384,10 @@ impl Ledger for SwitchableLedger {
 
     fn survives_restart(&self) -> bool {
         true
+    }
+
+    fn is_exclusive(&self) -> bool {
+        !self.is_shared.load(Ordering::Relaxed)
     }
 }
 
@@ -512,6 +549,7 @@ async fn more_calls_than_one_commit_holds_are_all_stored() {
     let (one, _first) = replica(&kept);
     let by = clock::now() + secs(1);
     assert!(one.pin_answers(of("sk-one"), &calls, by).await.is_empty());
+    one.flush_pins().await;
     assert_eq!(rows(&kept).await, CALLS as u64);
     let (other, _second) = replica(&kept);
     assert_eq!(other.fetch_answers(of("sk-one"), &keys, by).await.unwrap().len(), CALLS);
@@ -567,13 +605,14 @@ fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
         stores_client_results: false,
     };
     let recall = AnswerStore::new(Arc::clone(kept), handle, callers, Telemetry::default(), settings);
+    drop(spawn(recall.clone().write_pins()));
     (recall, writer)
 }
 
 /// Sequence 7: two replicas at once. The first row wins, and the other replica sends the winner's bytes.
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_the_first_row_wins() {
-    let kept = ledger();
+    let kept: Arc<dyn Ledger> = SwitchableLedger::shared();
     let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
     let by = clock::now() + secs(1);
     let placeholder = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);

@@ -1,0 +1,391 @@
+//! Pinned answers: decided in memory, stored while the provider works, and awaited before the answer's head.
+//!
+//! In a ledger of this process alone a decision in memory is final. In a shared one the ledger decides, so that a pin is
+//! awaited before the send.
+
+mod journal;
+mod writer;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use moka::sync::Cache;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, timeout_at},
+};
+
+use super::{AnswerScope, AnswerStoreState, AssignedAnswer, FIRST_VERSION, PinnedRow, ROW_BYTES, UNUSED_ROW_MAX};
+use crate::{
+    auth::Caller,
+    digest::digest_of,
+    ledger::{CommitStep, LedgerError, RecordKey, RecordKind, Unread, read_by},
+    repair::{CallKey, PinnedAnswer},
+};
+use journal::{PinJournal, RowState, SettledRow};
+
+pub(super) use writer::{flush_pins, run_writer};
+
+/// The limit of the rows in memory, in bytes. The journal has a limit of its own.
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+
+/// A row in memory that may be evicted.
+#[derive(Clone, Debug)]
+struct CachedRow {
+    row: PinnedRow,
+    /// `true` if the row is in the ledger, or queued for it.
+    is_stored: bool,
+}
+
+/// The pinned answers of this process.
+#[derive(Debug)]
+pub(super) struct PinnedAnswers {
+    /// Rows that the ledger has too, and those of callers that are never stored.
+    rows: Cache<RecordKey, CachedRow>,
+    journal: Mutex<PinJournal>,
+    /// Wakes the writer.
+    wake: mpsc::Sender<()>,
+    /// `None` once the writer runs.
+    woken: Mutex<Option<mpsc::Receiver<()>>>,
+    /// Notified after each write.
+    written: Notify,
+    /// Set while writes fail: no answer waits for them then.
+    is_failing: AtomicBool,
+}
+
+/// Pins that a provider has accepted and that a crash may still lose.
+#[derive(Debug)]
+pub struct UnstoredPins {
+    keys: Vec<RecordKey>,
+    caller: Caller,
+}
+
+impl UnstoredPins {
+    /// Returns `true` if there is nothing to wait for.
+    pub const fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+impl PinnedAnswers {
+    pub(super) fn new() -> Self {
+        let weigh = |_: &RecordKey, known: &CachedRow| {
+            u32::try_from(known.row.text_bytes().saturating_add(ROW_BYTES)).unwrap_or(u32::MAX)
+        };
+        // One signal is enough: the writer takes all that is queued.
+        let (wake, woken) = mpsc::channel(1);
+        Self {
+            rows: Cache::builder()
+                .max_capacity(MEMORY_BYTES)
+                .weigher(weigh)
+                .time_to_idle(UNUSED_ROW_MAX)
+                .build(),
+            journal: Mutex::default(),
+            wake,
+            woken: Mutex::new(Some(woken)),
+            written: Notify::new(),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    fn lock_journal(&self) -> MutexGuard<'_, PinJournal> {
+        // Each change leaves a valid journal, so a panic elsewhere need not spread.
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_writer(&self) {
+        // A full channel has a signal that the writer has not taken yet.
+        let _ = self.wake.try_send(());
+    }
+
+    fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Returns the present answer of a call.
+    fn find_answer(&self, key: &RecordKey) -> Option<PinnedAnswer> {
+        // A row is in the cache before it leaves the journal.
+        let decided = self.lock_journal().find_decision(key).map(|row| row.answer.clone());
+        decided.or_else(|| Some(self.rows.get(key)?.row.answer))
+    }
+
+    /// Caches a row of the ledger. Returns the answer of the call: an earlier decision of this process stays.
+    fn adopt_row(&self, key: RecordKey, row: PinnedRow) -> Option<PinnedAnswer> {
+        let journal = self.lock_journal();
+        if let Some(decided) = journal.find_decision(&key) {
+            return Some(decided.answer.clone());
+        }
+        // The row is being removed: no provider has accepted it.
+        if journal.has_entry(&key) {
+            return None;
+        }
+        let read = CachedRow { row, is_stored: true };
+        Some(self.rows.entry(key).or_insert(read).into_value().row.answer)
+    }
+
+    /// Decides on a call, unless it has a decision. Returns that one if it is another answer.
+    fn decide_answer(&self, key: RecordKey, answer: &PinnedAnswer, is_verified: bool) -> Option<PinnedAnswer> {
+        // Atomic under the lock: of two requests at once, one pins its answer and the other receives it.
+        let mut journal = self.lock_journal();
+        let cached = || Some(self.rows.get(&key)?.row);
+        if let Some(known) = journal.find_decision(&key).cloned().or_else(cached) {
+            return (known.answer != *answer).then_some(known.answer);
+        }
+        let row = PinnedRow {
+            answer: answer.clone(),
+            is_committed: false,
+        };
+        // The pins of an unverified caller are held until a provider accepts a request.
+        if let Err(row) = journal.decide_row(key, row, RowState::Absent, !is_verified) {
+            self.rows.insert(key, CachedRow { row, is_stored: false });
+        }
+        None
+    }
+
+    /// Notes that writes failed, which is logged once.
+    fn note_failure(&self, error: &LedgerError) {
+        if !self.is_failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "pinned answers could not be stored: they are in memory, and the writes are retried");
+        }
+    }
+
+    /// Notes that all writes of a round succeeded.
+    fn note_success(&self) {
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            tracing::warn!("pinned answers are stored again");
+        }
+    }
+
+    /// Moves a row that the ledger has from the journal to the cache.
+    fn keep_settled(&self, settled: Option<SettledRow>) {
+        if let Some((key, row)) = settled {
+            self.rows.insert(key, CachedRow { row, is_stored: true });
+        }
+    }
+}
+
+/// Returns the pinned answer of a call from memory.
+pub(super) fn cached_answer(store: &AnswerStoreState, scope: AnswerScope, call: CallKey) -> Option<PinnedAnswer> {
+    store.pinned.find_answer(&pinned_answer_key(scope, call))
+}
+
+/// Reads the pinned answers of these calls from the ledger.
+pub(super) async fn fetch_answers(
+    store: &AnswerStoreState,
+    scope: AnswerScope,
+    calls: &[CallKey],
+    deadline: Instant,
+) -> Result<HashMap<CallKey, PinnedAnswer>, Unread> {
+    let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
+    let look = async {
+        // Only verified callers have records in the ledger.
+        let may_have = store
+            .owners
+            .may_have(RecordKind::PinnedAnswer, scope.caller.principal());
+        if !may_have || !store.callers.verify(scope.caller, deadline).await? {
+            return Ok(Vec::new());
+        }
+        read_by(&*store.ledger, keys.clone(), deadline).await
+    };
+    let records = store.count_unread(look.await)?;
+    let mut found = HashMap::new();
+    for ((call, key), record) in calls.iter().zip(&keys).zip(records) {
+        let row = record.and_then(|record| PinnedRow::decode(&record.value));
+        if let Some(answer) = row.and_then(|row| store.pinned.adopt_row(*key, row)) {
+            found.insert(*call, answer);
+        }
+    }
+    Ok(found)
+}
+
+/// Pins answers. See [`AnswerStore::pin_answers`](super::AnswerStore::pin_answers).
+pub(super) async fn pin_answers(
+    store: &AnswerStoreState,
+    scope: AnswerScope,
+    given: &[AssignedAnswer],
+    deadline: Instant,
+) -> HashMap<CallKey, PinnedAnswer> {
+    let (pins, mut existing) = (&store.pinned, HashMap::new());
+    let is_verified = !given.is_empty() && store.callers.is_verified_in_memory(scope.caller);
+    if is_verified {
+        note_owner(store, scope.caller);
+    }
+    let mut keys = Vec::with_capacity(given.len());
+    for (call, answer) in given {
+        let key = pinned_answer_key(scope, *call);
+        match pins.decide_answer(key, answer, is_verified) {
+            Some(other) => drop(existing.insert(*call, other)),
+            None => keys.push((key, *call, answer)),
+        }
+    }
+    pins.wake_writer();
+    if !is_verified || store.ledger.is_exclusive() {
+        return existing;
+    }
+    // Another process may have been first: the ledger decides.
+    let unstored = UnstoredPins {
+        keys: keys.iter().map(|(key, ..)| *key).collect(),
+        caller: scope.caller,
+    };
+    await_stored(store, unstored, deadline).await;
+    for (key, call, answer) in keys {
+        if let Some(other) = pins.find_answer(&key).filter(|other| other != answer) {
+            existing.insert(call, other);
+        }
+    }
+    existing
+}
+
+/// Commits answers. See [`AnswerStore::commit_answers`](super::AnswerStore::commit_answers).
+pub(super) fn commit_answers(store: &AnswerStoreState, scope: AnswerScope, used: &[AssignedAnswer]) -> UnstoredPins {
+    let is_verified = !used.is_empty() && store.callers.is_verified_in_memory(scope.caller);
+    if is_verified {
+        note_owner(store, scope.caller);
+    }
+    let mut keys = Vec::new();
+    for (call, answer) in used {
+        let key = pinned_answer_key(scope, *call);
+        let row = PinnedRow {
+            answer: answer.clone(),
+            is_committed: true,
+        };
+        commit_row(store, key, row, is_verified);
+        if is_verified {
+            keys.push(key);
+        }
+    }
+    store.pinned.wake_writer();
+    UnstoredPins {
+        keys,
+        caller: scope.caller,
+    }
+}
+
+/// Notes that a verified caller has pins from now on.
+fn note_owner(store: &AnswerStoreState, caller: Caller) {
+    store.owners.note(RecordKind::PinnedAnswer, caller.principal());
+    if !store.callers.is_known_stored(caller) {
+        store.pinned.lock_journal().add_caller(caller);
+    }
+}
+
+/// Commits one answer.
+fn commit_row(store: &AnswerStoreState, key: RecordKey, row: PinnedRow, is_verified: bool) {
+    let pins = &store.pinned;
+    let mut journal = pins.lock_journal();
+    // The first answer that a provider accepted stays: its history is cached with these bytes.
+    let is_committed = |row: &PinnedRow| row.is_committed;
+    if journal.find_decision(&key).is_some_and(is_committed) {
+        return;
+    }
+    let cached = pins.rows.get(&key).filter(|_| !journal.has_entry(&key));
+    if cached.as_ref().is_some_and(|known| known.row.is_committed) {
+        return;
+    }
+    if !is_verified {
+        // Requests without a credential may be of anyone, so nothing of them is stored.
+        journal.forget_entry(&key);
+        pins.rows.insert(key, CachedRow { row, is_stored: false });
+        return;
+    }
+    if journal.has_entry(&key) {
+        let settled = journal.accept_row(&key, row);
+        pins.keep_settled(settled);
+        return;
+    }
+    let stored = match &cached {
+        Some(known) if known.is_stored => RowState::read_earlier(known.row.answer == row.answer),
+        _ => RowState::Absent,
+    };
+    if let Err(row) = journal.decide_row(key, row, stored, false) {
+        // Without room in the journal the row reaches the ledger later, behind the removal of an unaccepted one.
+        store.telemetry.record_ledger_timeout("write");
+        store.write_behind.queue_write(remove_step(key));
+        let insert = CommitStep::insert_record(key, row.encode(), store.expires_at());
+        store.write_behind.queue_write(insert);
+        pins.rows.insert(key, CachedRow { row, is_stored: true });
+    }
+}
+
+/// Rolls back answers. See [`AnswerStore::roll_back_answers`](super::AnswerStore::roll_back_answers).
+pub(super) fn roll_back_answers<'g>(
+    store: &AnswerStoreState,
+    scope: AnswerScope,
+    given: impl IntoIterator<Item = &'g AssignedAnswer>,
+) {
+    let pins = &store.pinned;
+    for (call, answer) in given {
+        let key = pinned_answer_key(scope, *call);
+        let mut journal = pins.lock_journal();
+        if journal.has_entry(&key) {
+            journal.roll_back(&key, answer);
+            continue;
+        }
+        let Some(known) = pins.rows.get(&key) else { continue };
+        // Another request has committed or replaced the pin since.
+        if known.row.is_committed || known.row.answer != *answer {
+            continue;
+        }
+        pins.rows.invalidate(&key);
+        if known.is_stored && !journal.remove_row(key) {
+            store.write_behind.queue_write(remove_step(key));
+        }
+    }
+    pins.wake_writer();
+}
+
+/// Waits until these pins are in the ledger, or the deadline. A crash may then lose those that are not.
+pub(super) async fn await_stored(store: &AnswerStoreState, unstored: UnstoredPins, deadline: Instant) {
+    // The usual case: the provider took longer than the disk.
+    if !is_due(store, &unstored) {
+        return;
+    }
+    if timeout_at(deadline, await_written(store, &unstored)).await != Ok(true) {
+        // The provider has accepted the pins, so they stay. The writer goes on with them.
+        store.telemetry.record_ledger_timeout("write");
+        let mut journal = store.pinned.lock_journal();
+        unstored.keys.iter().for_each(|key| journal.note_late(key));
+        journal.note_late_caller(unstored.caller);
+    }
+}
+
+/// Returns `true` if the ledger lacks one of these pins, or their caller.
+fn is_due(store: &AnswerStoreState, unstored: &UnstoredPins) -> bool {
+    let journal = store.pinned.lock_journal();
+    let is_new = || journal.delays_caller(unstored.caller);
+    !unstored.is_empty() && is_new() || unstored.keys.iter().any(|key| journal.delays_head(key))
+}
+
+/// Waits until these pins are written. Returns `false` once writes fail.
+async fn await_written(store: &AnswerStoreState, unstored: &UnstoredPins) -> bool {
+    loop {
+        let mut written = std::pin::pin!(store.pinned.written.notified());
+        // Enabled before the check, so that a write in between is not missed.
+        written.as_mut().enable();
+        if !is_due(store, unstored) {
+            return true;
+        }
+        if store.pinned.is_failing() {
+            return false;
+        }
+        written.await;
+    }
+}
+
+fn remove_step(key: RecordKey) -> CommitStep {
+    CommitStep::Remove {
+        key,
+        version: FIRST_VERSION,
+    }
+}
+
+fn pinned_answer_key(scope: AnswerScope, call: CallKey) -> RecordKey {
+    // The format is included, since a result fits no other one.
+    let name = digest_of([scope.format.label().as_bytes(), call.as_bytes()]);
+    RecordKey::new(RecordKind::PinnedAnswer, scope.caller.principal(), name)
+}
