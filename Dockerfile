@@ -30,7 +30,9 @@ ENV RUSTFLAGS="-C target-feature=+crt-static"
 COPY --from=plan /src/recipe.json recipe.json
 RUN cargo chef cook --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" --recipe-path recipe.json
 COPY . .
-RUN cargo build --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" \
+# Shown by `antiphon_build_info`.
+ARG REVISION=
+RUN SOURCE_REVISION="$REVISION" cargo build --profile "$PROFILE" --locked --target "$(uname -m)-unknown-linux-gnu" \
  && install -D "target/$(uname -m)-unknown-linux-gnu/$PROFILE/antiphon" /out/antiphon \
  && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt \
  && mkdir /state

@@ -9,8 +9,8 @@ use crate::clock;
 
 /// The revision of the source. A build script could not find it in a published crate, so the build sets a variable.
 const REVISION: &str = match option_env!("SOURCE_REVISION") {
-    Some(revision) => revision,
-    None => "unknown",
+    Some(revision) if !revision.is_empty() => revision,
+    _ => "unknown",
 };
 
 metric_table! {
