@@ -23,7 +23,7 @@ COPY . .
 RUN cargo chef prepare --recipe-path recipe.json
 
 FROM chef AS build
-# What is shipped is `dist`. `--build-arg PROFILE=release` builds in a third of the time.
+# What is shipped is `dist`. `--build-arg PROFILE=release` is quicker to build.
 ARG PROFILE=dist
 # With an explicit target the flags apply to the binary only: build scripts and macros stay dynamic.
 ENV RUSTFLAGS="-C target-feature=+crt-static"

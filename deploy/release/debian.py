@@ -60,6 +60,8 @@ def control_file(release, installed_bytes):
         "Architecture": release.platform.debian,
         "Maintainer": release.names["maintainer"] or NOBODY,
         "Installed-Size": str(-(-installed_bytes // 1024)),
+        # Without them the binary uses its built-in roots.
+        "Recommends": "ca-certificates",
         "Section": "net",
         "Priority": "optional",
     }
