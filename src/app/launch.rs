@@ -1,12 +1,12 @@
 //! Starts a proxy from a configuration.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use tokio::sync::mpsc;
 
 use super::{
     AppParts, LedgerServices, RunningProxy, StartError,
-    ledger_store::{LedgerStore, open_ledger},
+    ledger_store::{LedgerStore, OpenedLedger, open_ledger},
     start,
 };
 use crate::{
@@ -53,6 +53,8 @@ pub struct LaunchedProxy {
     pub telemetry: Telemetry,
     /// Table of upstreams.
     pub routes: Routes,
+    /// File of the ledger. `None` if it is in memory.
+    pub ledger_file: Option<PathBuf>,
 }
 
 /// Starts the proxy that `config` describes, with its ledger in `store`.
@@ -62,7 +64,10 @@ pub async fn launch_proxy(
     store: LedgerStore,
 ) -> Result<LaunchedProxy, StartError> {
     warn_of_lost_results(&config, store);
-    let ledger = open_ledger(&config.ledger, store)?;
+    let OpenedLedger {
+        ledger,
+        file: ledger_file,
+    } = open_ledger(&config.ledger, store)?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
@@ -128,6 +133,7 @@ pub async fn launch_proxy(
         reloads,
         telemetry,
         routes,
+        ledger_file,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The store of a launched proxy's ledger: the configured file, or memory.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use super::{StartError, lasting_memory::LastingMemory};
 use crate::{
@@ -20,15 +20,32 @@ pub enum LedgerStore {
     LastingMemory,
 }
 
+/// An open ledger, and its place.
+pub(super) struct OpenedLedger {
+    pub(super) ledger: Arc<dyn Ledger>,
+    /// The file. `None` if the ledger is in memory.
+    pub(super) file: Option<PathBuf>,
+}
+
+impl OpenedLedger {
+    fn in_memory(ledger: impl Ledger + 'static) -> Self {
+        Self {
+            ledger: Arc::new(ledger),
+            file: None,
+        }
+    }
+}
+
 /// Opens the ledger.
 ///
 /// If no file is configured and the default file cannot be created, the ledger is in memory. That is the case in a
 /// container without a home directory.
-pub(super) fn open_ledger(config: &LedgerConfig, store: LedgerStore) -> Result<Arc<dyn Ledger>, StartError> {
+pub(super) fn open_ledger(config: &LedgerConfig, store: LedgerStore) -> Result<OpenedLedger, StartError> {
     let secret = random_bytes().map_err(StartError::LedgerSecret)?;
-    let in_memory = || Arc::new(MemoryLedger::new(config.settings, secret));
+    let in_memory = || OpenedLedger::in_memory(MemoryLedger::new(config.settings, secret));
     if store == LedgerStore::LastingMemory {
-        return Ok(Arc::new(LastingMemory(MemoryLedger::new(config.settings, secret))));
+        let lasting = LastingMemory(MemoryLedger::new(config.settings, secret));
+        return Ok(OpenedLedger::in_memory(lasting));
     }
     if !config.is_file {
         return Ok(in_memory());
@@ -42,7 +59,10 @@ pub(super) fn open_ledger(config: &LedgerConfig, store: LedgerStore) -> Result<A
         return Ok(in_memory());
     };
     match SqliteLedger::open(&path, config.settings, secret) {
-        Ok(ledger) => Ok(Arc::new(ledger)),
+        Ok(ledger) => Ok(OpenedLedger {
+            ledger: Arc::new(ledger),
+            file: Some(path),
+        }),
         // Only if the default file does not exist: an existing one has records that must not be ignored.
         Err(error @ LedgerOpenError::Unusable { .. }) if config.path.is_none() && !path.exists() => {
             warn_of_memory_ledger(&error.to_string());

@@ -1,16 +1,17 @@
-//! The banner that `serve` prints on a terminal: the setting that points each common client at the proxy.
+//! The banner that `serve` prints on a terminal: the dashboard, the ledger, and the setting that points each common client
+//! at the proxy.
 
 use std::{
     fmt::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
 };
 
 use crate::provider::Routes;
 
 /// Upstream, client and the client's setting. `{}` is replaced by the base URL.
 const CLIENTS: &[(&str, &str, &str)] = &[
-    ("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={}"),
-    ("anthropic", "Anthropic SDKs", "ANTHROPIC_BASE_URL={}"),
+    ("anthropic", "Claude Code, SDKs", "ANTHROPIC_BASE_URL={}"),
     ("openai", "OpenAI SDKs", "OPENAI_BASE_URL={}"),
     ("openai", "Codex", CODEX),
     (
@@ -29,25 +30,24 @@ base_url = \"{}\"
 env_key = \"OPENAI_API_KEY\"
 wire_api = \"responses\"";
 
+/// Words for a ledger without a file.
+pub(super) const MEMORY_LEDGER: &str = "memory: nothing is stored after the end";
+
 /// Width of the column with the clients' names.
 const INDENT: usize = 18;
 
-/// Returns the banner for a proxy at `data` with its admin listener at `admin`.
-pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> String {
+/// Returns the banner for a proxy at `data` with its admin listener at `admin`. `ledger` is `None` if it is in memory.
+pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr, ledger: Option<&Path>) -> String {
     let host = reachable_address(data).to_string();
     let urls = routes.base_urls(&host);
     let mut text = format!("antiphon {} at http://{host}\n\n", env!("CARGO_PKG_VERSION"));
-    let mut line = |client: &str, setting: &str| {
-        for (i, setting) in setting.lines().enumerate() {
-            // A setting of several lines names its client once.
-            let client = if i == 0 { client } else { "" };
-            // Writing into a String cannot fail.
-            let _ = writeln!(text, "  {client:INDENT$}{setting}");
-        }
-    };
+    push_line(&mut text, "dashboard", &format!("http://{}/", reachable_address(admin)));
+    let ledger = ledger.map_or(MEMORY_LEDGER.to_owned(), |file| file.display().to_string());
+    push_line(&mut text, "ledger", &ledger);
+    text.push('\n');
     for (upstream, client, setting) in CLIENTS {
         if let Some((_, url)) = urls.iter().find(|(name, _)| name == upstream) {
-            line(client, &setting.replace("{}", url));
+            push_line(&mut text, client, &setting.replace("{}", url));
         }
     }
     // Upstreams without a known client are still useful with their URL alone.
@@ -55,10 +55,18 @@ pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr) -> St
         .iter()
         .filter(|(name, _)| CLIENTS.iter().all(|(upstream, ..)| upstream != name));
     for (name, url) in others {
-        line(name, url);
+        push_line(&mut text, name, url);
     }
-    line("health, metrics", &format!("http://{}/", reachable_address(admin)));
     text
+}
+
+/// Adds a name with its value. A value of several lines is named once.
+fn push_line(text: &mut String, name: &str, value: &str) {
+    for (i, value) in value.lines().enumerate() {
+        let name = if i == 0 { name } else { "" };
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "  {name:INDENT$}{value}");
+    }
 }
 
 /// Returns an address at which a client on this machine can reach a listener.

@@ -2,9 +2,10 @@
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
+    borrow::Cow,
     io::{self, IsTerminal, Write},
     num::NonZero,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -64,7 +65,7 @@ pub(super) struct Args {
     /// Log more: -v debug, -vv trace [env: ANTIPHON_LOG, else RUST_LOG] [default: info]
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
-    /// Log less: -q warnings and errors, -qq errors only
+    /// Log less: -q failed exchanges and other warnings, -qq errors only
     #[arg(short, long, action = ArgAction::Count, conflicts_with = "verbose")]
     quiet: u8,
 }
@@ -126,17 +127,20 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
     let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured).await?;
     let mut running = launched.running;
+    let ledger = launched.ledger_file.as_deref();
+    if io::stderr().is_terminal() {
+        // The banner is only a hint. A terminal that is gone is no reason to stop.
+        let banner = banner::render_banner(&launched.routes, running.data, running.admin, ledger);
+        drop(writeln!(io::stderr().lock(), "{banner}"));
+    }
+    // Behind the banner, so that the lines of the log follow each other.
     tracing::info!(
         listen = %running.data,
         admin_listen = %running.admin,
+        ledger = ledger.map_or(Cow::Borrowed(banner::MEMORY_LEDGER), Path::to_string_lossy).as_ref(),
         version = env!("CARGO_PKG_VERSION"),
         "serving"
     );
-    if io::stderr().is_terminal() {
-        // The banner is only a hint. A terminal that is gone is no reason to stop.
-        let banner = banner::render_banner(&launched.routes, running.data, running.admin);
-        drop(writeln!(io::stderr().lock(), "\n{banner}"));
-    }
     let mut reloader = Reloader {
         flags,
         initial: loaded.clone(),

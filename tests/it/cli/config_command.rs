@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
@@ -396,16 +397,25 @@ fn the_banner_points_each_client_at_its_upstream() {
         &routes,
         "0.0.0.0:4747".parse().unwrap(),
         "127.0.0.1:4748".parse().unwrap(),
+        Some(Path::new("/state/antiphon/ledger.db")),
     );
+    assert_eq!(text.matches("ANTHROPIC_BASE_URL").count(), 1, "{text}");
     for line in [
-        "Claude Code       ANTHROPIC_BASE_URL=http://127.0.0.1:4747/anthropic\n",
+        "dashboard         http://127.0.0.1:4748/\n",
+        "ledger            /state/antiphon/ledger.db\n",
+        "Claude Code, SDKs ANTHROPIC_BASE_URL=http://127.0.0.1:4747/anthropic\n",
         "OpenAI SDKs       OPENAI_BASE_URL=http://127.0.0.1:4747/openai/v1\n",
         "base_url = \"http://127.0.0.1:4747/openai/v1\"\n",
         "COPILOT_PROVIDER_BASE_URL=http://127.0.0.1:4747/openai/v1\n",
         "Gemini CLI        GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:4747/gemini\n",
         "deepseek          http://127.0.0.1:4747/deepseek\n",
-        "http://127.0.0.1:4748/\n",
     ] {
         assert!(text.contains(line), "{line:?} in\n{text}");
     }
+    let [data, admin] = ["127.0.0.1:4747", "127.0.0.1:4748"].map(|address| address.parse().unwrap());
+    let text = banner::render_banner(&routes, data, admin, None);
+    assert!(
+        text.contains("ledger            memory: nothing is stored after the end\n"),
+        "{text}"
+    );
 }
