@@ -385,7 +385,7 @@ async fn set_log_level(
     let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
     parts.control.log_control().set_level(&level.level).map_err(refused)?;
     // A warning, so that the change itself is logged at most levels.
-    tracing::warn!(level = level.level, "log level changed by an operator");
+    tracing::warn!(log_level = level.level, "log level changed by an operator");
     Ok(Json(level))
 }
 
