@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Limit of calls in a report. A broken history can have thousands.
-pub(super) const BROKEN_CALLS_MAX: usize = 3;
+pub const BROKEN_CALLS_MAX: usize = 3;
 /// Limit of bytes of an id or a tool's name.
 const NAME_BYTES_MAX: usize = 256;
 

@@ -50,7 +50,7 @@ mod thinking_marks;
 
 pub use body_calls::{BodyAnswer, BodyCall, ResultContent};
 pub use bound_thinking::replace_unseen_results;
-pub use broken_calls::BrokenCall;
+pub use broken_calls::{BROKEN_CALLS_MAX, BrokenCall};
 pub use call_key::{CallIdentity, CallKey, IdSpelling, call_context_hash, id_letters};
 pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};

@@ -88,6 +88,8 @@ async fn resend_while_refused(
         }
         attempts.learned_facts.extend(resend.facts);
     }
+    // Not for observed bodies, whose refusals are not read.
+    log.event.is_history_refused = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids).is_some();
     if !answer.status().is_success() && attempts.outgoing.body.has_posted_results() {
         answer = Box::pin(resend_without_posted(attempts, answer, log)).await?;
     }

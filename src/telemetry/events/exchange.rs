@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::trace::ExchangeTrace;
 use crate::{
-    policy::stream_timeouts::RunningTool,
+    policy::{Side, stream_timeouts::RunningTool},
     repair::{Mode, RepairReport},
     wire::{Format, Unreadable, watch::Watcher},
 };
@@ -40,6 +40,8 @@ pub struct ExchangeEnded {
     pub unreadable: Option<Unreadable>,
     /// `true` if strict mode rejected the request.
     pub is_rejected: bool,
+    /// `true` if the provider refused the history, although the proxy repaired what it could.
+    pub is_history_refused: bool,
     /// The number of sends to the provider, resends included. Log key `attempts`.
     pub sends: u32,
     /// Bytes of the request's body as it was received.
@@ -79,6 +81,13 @@ impl ExchangeEnded {
     /// Returns the `format` label: the format's name, or `none`.
     pub(in crate::telemetry) fn format_label(&self) -> &'static str {
         self.format.map_or("none", Format::label)
+    }
+
+    /// Returns `true` for a failure that operators should see: all but those that the client alone caused.
+    pub(in crate::telemetry) fn is_failure(&self) -> bool {
+        let is_of_others = self.side.is_some_and(|side| side != Side::Client.label());
+        // Broken histories are the client's fault too, but the proxy is there to prevent them.
+        is_of_others || self.is_rejected || self.is_history_refused
     }
 
     /// Returns the side that caused a stall.

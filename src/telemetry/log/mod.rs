@@ -1,9 +1,13 @@
 //! Log lines: output, format and level, and the one line of each exchange.
 //!
+//! Every exchange is one event with all of its fields. As text for people it is a short line: `exchange_columns`.
 //! Bodies and secrets are never logged.
 
+mod exchange_columns;
+mod exchange_fields;
 mod exchange_line;
 mod settings;
+mod text_format;
 mod writer;
 
 pub(super) use exchange_line::log_exchange;

@@ -15,7 +15,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::writer::LogOutput;
+use super::{text_format::TextFormat, writer::LogOutput};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +121,8 @@ impl LogSettings {
         let lines = if terminal { lines } else { lines.with_ansi(false) };
         let registry = tracing_subscriber::registry();
         let installed = if text {
-            registry.with(lines.compact().with_filter(filter)).try_init()
+            let lines = lines.event_format(TextFormat::new(terminal));
+            registry.with(lines.with_filter(filter)).try_init()
         } else {
             let lines = lines
                 .json()

@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tracing::{Level, Metadata};
+use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The target of the lines of exchanges.
@@ -56,7 +56,7 @@ impl<'a> MakeWriter<'a> for LogOutput {
 
     fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLineOutput {
         LogLineOutput {
-            is_bufferable: metadata.target() == EXCHANGE_TARGET && *metadata.level() == Level::INFO,
+            is_bufferable: metadata.target() == EXCHANGE_TARGET,
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         report: Some(RepairReport::default()),
         unreadable: None,
         is_rejected: false,
+        is_history_refused: false,
         sends: 1,
         bytes_in: 10,
         bytes_out: 20,
@@ -299,7 +300,7 @@ fn the_log_line_has_the_same_repair_words_as_the_header() {
         kind: FindingKind::Orphan,
         message: 0,
         part: None,
-        id: "call_secret".into(),
+        id: "call_1".into(),
         within: String::new(),
         detail: None,
     };
@@ -333,7 +334,9 @@ fn the_log_line_has_the_same_repair_words_as_the_header() {
     ] {
         let line = logged(&event);
         assert_eq!(line["repair"], words);
-        assert!(!line.to_string().contains("call_secret"));
+        // The id of a call without details in its body.
+        let call = (words == "observed").then_some("orphan - call_1");
+        assert_eq!(line["broken_calls"].as_str(), call);
     }
     let line = logged(&ExchangeEnded {
         report: None,

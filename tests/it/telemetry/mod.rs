@@ -1,5 +1,6 @@
 //! Metrics, log lines and traces.
 
+pub(crate) mod log_lines;
 pub(crate) mod metrics;
 pub(crate) mod metrics_bound;
 pub(crate) mod metrics_page;

@@ -97,7 +97,8 @@ async fn streaming() -> Upstream {
     Upstream::answering(whole).await
 }
 
-fn json(status: &str, body: &str) -> String {
+/// Returns a JSON answer.
+pub(crate) fn json(status: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
 }
