@@ -39,7 +39,8 @@ const REPAIR: usize = 7;
 const CALLS: usize = 8;
 
 /// The columns to cut while a line is too long, each with the width that it keeps. The JSON form has everything whole.
-const CUTS: [(usize, usize); 6] = [
+const CUTS: [(usize, usize); 7] = [
+    (SUBJECT, 20),
     (CALLS, 20),
     (SUBJECT, 16),
     (UPSTREAM, 10),
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_loses_calls_first() {
+    fn a_long_line_loses_the_end_of_the_model_and_then_calls() {
         let fields = ExchangeFields {
             model: "claude-sonnet-4-5-20250929".to_owned(),
             repair: "moved=1, placeholder=2".to_owned(),
