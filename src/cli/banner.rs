@@ -42,7 +42,7 @@ pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr, ledge
     let urls = routes.base_urls(&host);
     let mut text = format!("antiphon {} at http://{host}\n\n", env!("CARGO_PKG_VERSION"));
     push_line(&mut text, "dashboard", &format!("http://{}/", reachable_address(admin)));
-    let ledger = ledger.map_or(MEMORY_LEDGER.to_owned(), |file| file.display().to_string());
+    let ledger = ledger.map_or_else(|| MEMORY_LEDGER.to_owned(), |file| file.display().to_string());
     push_line(&mut text, "ledger", &ledger);
     text.push('\n');
     for (upstream, client, setting) in CLIENTS {
