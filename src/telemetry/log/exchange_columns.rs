@@ -203,81 +203,72 @@ mod tests {
         texts.join(" ")
     }
 
+    /// Returns the fields of an exchange that failed.
+    fn failed(status: u64, side: &str, code: &str) -> ExchangeFields {
+        let (side, code) = (side.to_owned(), code.to_owned());
+        ExchangeFields {
+            status,
+            side,
+            code,
+            ..fields()
+        }
+    }
+
+    /// Returns the same fields with a repair, and with the calls that it was about.
+    fn with_repair(repair: &str, broken_calls: &str, fields: ExchangeFields) -> ExchangeFields {
+        let (repair, broken_calls) = (repair.to_owned(), broken_calls.to_owned());
+        ExchangeFields {
+            repair,
+            broken_calls,
+            ..fields
+        }
+    }
+
     #[test]
     fn a_line_shows_what_matters_to_people() {
-        let owned = str::to_owned;
+        let slow = ExchangeFields {
+            dur_ms: 75_900,
+            ..fields()
+        };
+        let refused = ExchangeFields {
+            is_history_refused: true,
+            ..failed(400, "client", "request")
+        };
+        let elsewhere = ExchangeFields {
+            status: 404,
+            upstream: String::new(),
+            model: String::new(),
+            ..fields()
+        };
+        let rejected = failed(400, "client", "rejected");
+        let model = "anthropic claude-sonnet-4-5";
         for (fields, shown) in [
-            (fields(), "200 anthropic claude-sonnet-4-5 12 ms"),
+            (fields(), format!("200 {model} 12 ms")),
+            (with_repair("none", "", slow), format!("200 {model} 75 s")),
             (
-                ExchangeFields {
-                    dur_ms: 75_900,
-                    repair: owned("none"),
-                    ..fields()
-                },
-                "200 anthropic claude-sonnet-4-5 75 s",
+                failed(529, "provider", "overloaded"),
+                format!("529 {model} 12 ms provider/overloaded"),
             ),
             (
-                ExchangeFields {
-                    status: 529,
-                    side: owned("provider"),
-                    code: owned("overloaded"),
-                    ..fields()
-                },
-                "529 anthropic claude-sonnet-4-5 12 ms provider/overloaded",
+                failed(0, "client", "client_gone"),
+                format!("--- {model} 12 ms client/client_gone"),
             ),
             (
-                ExchangeFields {
-                    status: 0,
-                    side: owned("client"),
-                    code: owned("client_gone"),
-                    ..fields()
-                },
-                "--- anthropic claude-sonnet-4-5 12 ms client/client_gone",
+                with_repair("placeholder=1", "unanswered bash toolu_01A", fields()),
+                format!("200 {model} 12 ms repaired placeholder=1 (bash toolu_01A)"),
             ),
             (
-                ExchangeFields {
-                    repair: owned("placeholder=1"),
-                    broken_calls: owned("unanswered bash toolu_01A"),
-                    ..fields()
-                },
-                "200 anthropic claude-sonnet-4-5 12 ms repaired placeholder=1 (bash toolu_01A)",
+                with_repair("rejected", "orphan - call_1, no_id bash -", rejected),
+                format!("400 {model} 12 ms client/rejected rejected (- call_1, bash -)"),
             ),
             (
-                ExchangeFields {
-                    status: 400,
-                    side: owned("client"),
-                    code: owned("rejected"),
-                    repair: owned("rejected"),
-                    broken_calls: owned("orphan - call_1, no_id bash -"),
-                    ..fields()
-                },
-                "400 anthropic claude-sonnet-4-5 12 ms client/rejected rejected (- call_1, bash -)",
+                with_repair("unreadable; reason=shape", "", refused),
+                format!("400 {model} 12 ms client/request history refused unreadable=shape"),
             ),
-            (
-                ExchangeFields {
-                    status: 400,
-                    side: owned("client"),
-                    code: owned("request"),
-                    is_history_refused: true,
-                    repair: owned("unreadable; reason=shape"),
-                    ..fields()
-                },
-                "400 anthropic claude-sonnet-4-5 12 ms client/request history refused unreadable=shape",
-            ),
-            (
-                ExchangeFields {
-                    status: 404,
-                    upstream: String::new(),
-                    model: String::new(),
-                    ..fields()
-                },
-                "404 POST /anthropic/v1/messages 12 ms",
-            ),
+            (elsewhere, "404 POST /anthropic/v1/messages 12 ms".to_owned()),
         ] {
-            assert_eq!(
-                line("12:13:05Z", &fields),
-                format!("12:13:05Z INFO {shown} 0123456789ab")
-            );
+            let line = line("12:13:05Z", &fields);
+            assert_eq!(line, format!("12:13:05Z INFO {shown} 0123456789ab"));
         }
     }
 
