@@ -28,10 +28,9 @@ class Antiphon < Formula
 
   def install
     bin.install "antiphon"
-    man1.install "man/antiphon.1"
-    bash_completion.install "completions/antiphon.bash" => "antiphon"
-    zsh_completion.install "completions/_antiphon"
-    fish_completion.install "completions/antiphon.fish"
+    # Asked of the binary: an archive that was packed on another platform has neither.
+    (man1/"antiphon.1").write Utils.safe_popen_read(bin/"antiphon", "man")
+    generate_completions_from_executable(bin/"antiphon", "completions", shells: [:bash, :zsh, :fish])
     pkgshare.install "config.example.toml"
   end
 
