@@ -62,7 +62,11 @@ pub struct Door {
 impl Door {
     /// Starts a proxy with a verified caller.
     pub async fn to(provider: Provider) -> Self {
-        let kept = late::memory();
+        Self::over(provider, late::memory()).await
+    }
+
+    /// As [`Self::to`], over this ledger.
+    pub async fn over(provider: Provider, kept: Arc<dyn Ledger>) -> Self {
         let app = start(&provider, &kept).await;
         let door = Self { provider, kept, app };
         door.greets(&door.app).await;

@@ -3,11 +3,15 @@
 
 use serde_json::json;
 
-use crate::support::{
-    door::{
-        A, Door, MESSAGES, blocks, body, calls, go, hurry, list, model, placeholder, quote, result, said, text, user,
+use crate::{
+    ledger::pinned_answers::SwitchableLedger,
+    support::{
+        door::{
+            A, Door, MESSAGES, blocks, body, calls, go, hurry, list, model, placeholder, quote, result, said, text,
+            user,
+        },
+        provider::{Provider, Reply},
     },
-    provider::{Provider, Reply},
 };
 
 const B: &str = "toolu_01BcD8eF4gH6jK3lM";
@@ -240,7 +244,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
     restored[2] = blocks(&[result(A, "REAL"), text("hurry")]);
     // One of the two replicas has seen the result and would restore it.
     for (knows_first, out, repair) in [(false, placed, "placeholder=1"), (true, restored, "restored=1")] {
-        let door = Door::to(Provider::start().await).await;
+        let door = Door::over(Provider::start().await, SwitchableLedger::shared()).await;
         let other = door.replica().await;
         let (first, second) = if knows_first {
             (&other, &door.app)
@@ -256,7 +260,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
         }
     }
     // With concurrent requests, either may win, but both send the same bytes.
-    let door = Door::to(Provider::start().await).await;
+    let door = Door::over(Provider::start().await, SwitchableLedger::shared()).await;
     let other = door.replica().await;
     let seen = body(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]);
     door.via(&other, MESSAGES, &seen).await;
