@@ -6,7 +6,7 @@ use crate::{config::process_environment, provider::Routes};
 
 /// Variables that clients read: name, upstream, and the path that the client expects behind its base URL.
 ///
-/// `GEMINI_API_BASE` is that of LiteLLM, which does not read Google's own variable.
+/// `GEMINI_API_BASE` is that of `LiteLLM`, which does not read Google's own variable.
 const BASE_URL_VARIABLES: [(&str, &str, &str); 4] = [
     ("ANTHROPIC_BASE_URL", "anthropic", ""),
     ("OPENAI_BASE_URL", "openai", ""),

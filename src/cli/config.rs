@@ -1,4 +1,4 @@
-//! `antiphon config check | print | schema | token`.
+//! `antiphon config init | check | print | schema | token`.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
@@ -8,12 +8,27 @@ use std::{
 };
 
 use clap::Subcommand;
+use serde_json::{Value, json};
 
+use super::{
+    EXIT_USAGE, config_init,
+    output::{OutputFormat, write_document},
+};
 use crate::{
     auth::TokenHash,
-    config::{self, Flags, LoadedConfig},
+    config::{self, ConfigError, Flags, LoadedConfig, process_environment},
     upstream::{RandomError, random_bytes},
 };
+
+/// Text below the flags in the help.
+pub(super) const AFTER_HELP: &str = "\
+The file is -c, else ANTIPHON_CONFIG, else $XDG_CONFIG_HOME/antiphon/antiphon.toml (~/.config/antiphon/antiphon.toml),
+else /etc/antiphon/antiphon.toml, else none. One at a default path is refused if other users may write it.
+
+Exit codes:
+  0  done, or the configuration is good
+  1  a failure at run time
+  2  wrong usage, a bad configuration, or a file that exists (init)";
 
 /// Arguments of `antiphon config`.
 #[derive(Debug, clap::Args)]
@@ -25,15 +40,29 @@ pub(super) struct Args {
 /// Subcommands of `antiphon config`.
 #[derive(Debug, Subcommand)]
 enum ConfigAction {
+    /// Write a configuration file with every key, its default and its meaning, commented out
+    #[command(after_help = AFTER_HELP)]
+    Init(config_init::Args),
     /// Report every problem of the configuration with its line; exit 2 if there is one
-    Check(ConfigSource),
+    #[command(after_help = AFTER_HELP)]
+    Check {
+        #[command(flatten)]
+        source: ConfigSource,
+        /// Format of the report
+        #[arg(long, value_name = "FORM", default_value = "text")]
+        output: OutputFormat,
+    },
     /// Print the effective configuration as TOML: file, variables and defaults merged
+    #[command(after_help = AFTER_HELP)]
     Print {
         #[command(flatten)]
         source: ConfigSource,
         /// Print the defaults only, without file and variables
         #[arg(long, conflicts_with = "config")]
         defaults: bool,
+        /// Format of the output: text is TOML
+        #[arg(long, value_name = "FORM", default_value = "text")]
+        output: OutputFormat,
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
@@ -60,37 +89,106 @@ struct ConfigSource {
 }
 
 /// Loads the configuration that `--config` and the environment choose.
-pub(super) fn load_chosen(config: Option<PathBuf>) -> Result<LoadedConfig, config::ConfigError> {
+pub(super) fn load_chosen(config: Option<PathBuf>) -> Result<LoadedConfig, ConfigError> {
     let flags = Flags {
         config,
         ..Flags::default()
     };
-    config::load_config(&flags, &config::process_environment)
+    config::load_config(&flags.with_default_config(&process_environment), &process_environment)
+}
+
+/// Checks the configuration, and reports its problems or its main settings.
+fn check_config(out: &mut impl Write, config: Option<PathBuf>, output: OutputFormat) -> anyhow::Result<ExitCode> {
+    let flags = Flags {
+        config: config.clone(),
+        ..Flags::default()
+    }
+    .with_default_config(&process_environment);
+    let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
+    let loaded = match (load_chosen(config), output) {
+        (Err(error), OutputFormat::Json) => {
+            write_document(out, problems_document(path.as_deref(), &error))?;
+            return Ok(ExitCode::from(EXIT_USAGE));
+        }
+        (loaded, _) => loaded?,
+    };
+    let (count, listen) = (loaded.config.upstreams.len(), loaded.config.server.listen);
+    let warnings: Vec<String> = loaded
+        .config
+        .literal_secrets
+        .iter()
+        .map(|key| literal_secret_warning(key))
+        .collect();
+    match output {
+        OutputFormat::Text => {
+            for warning in &warnings {
+                writeln!(io::stderr().lock(), "warning: {warning}")?;
+            }
+            let origin = config::config_at_default_path(&flags, &process_environment);
+            let origin = origin.map_or_else(String::new, |path| format!(" ({})", path.display()));
+            writeln!(out, "ok: {count} upstreams, listening on {listen}{origin}")?;
+        }
+        OutputFormat::Json => {
+            let report = json!({
+                "ok": true, "file": path, "upstreams": count, "listen": listen.to_string(),
+                "warnings": warnings, "problems": [],
+            });
+            write_document(out, report)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the warning about a secret that the file itself contains.
+pub(super) fn literal_secret_warning(key: &str) -> String {
+    format!("{key}: the configuration file contains this secret: write ${{NAME}} instead, or name a file")
+}
+
+/// Returns the problems of a configuration as JSON.
+fn problems_document(path: Option<&str>, error: &ConfigError) -> Value {
+    let problem = |problem: &config::Problem| {
+        let column = problem.place.as_ref().map(|place| place.column);
+        json!({
+            "key": problem.key, "message": problem.message, "hint": problem.hint,
+            "line": problem.line_number(), "column": column,
+        })
+    };
+    let problems: Vec<Value> = error.problems.iter().map(problem).collect();
+    json!({
+        "ok": false, "file": path, "upstreams": null, "listen": null, "warnings": [], "problems": problems,
+    })
+}
+
+/// Loads the configuration, or only its defaults.
+fn load_for_print(config: Option<PathBuf>, is_default: bool) -> Result<LoadedConfig, ConfigError> {
+    if !is_default {
+        return load_chosen(config);
+    }
+    // No variables and no secret files: the output must not depend on this machine.
+    config::build_config(None, &Flags::default(), &|_| None, &|_| {
+        Err(io::ErrorKind::NotFound.into())
+    })
 }
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.action {
-        ConfigAction::Check(source) => {
-            let loaded = load_chosen(source.config.clone())?;
-            let count = loaded.config.upstreams.len();
-            writeln!(
-                out,
-                "ok: {count} upstreams, listening on {}",
-                loaded.config.server.listen
-            )?;
-        }
-        ConfigAction::Print { source, defaults } => {
-            let loaded = if *defaults {
-                // No variables and no secret files: the output must not depend on this machine.
-                config::build_config(None, &Flags::default(), &|_| None, &|_| {
-                    Err(io::ErrorKind::NotFound.into())
-                })?
-            } else {
-                load_chosen(source.config.clone())?
-            };
-            out.write_all(loaded.to_toml()?.as_bytes())?;
+        ConfigAction::Init(args) => return config_init::run(args),
+        ConfigAction::Check { source, output } => return check_config(&mut out, source.config.clone(), *output),
+        ConfigAction::Print {
+            source,
+            defaults,
+            output,
+        } => {
+            let text = load_for_print(source.config.clone(), *defaults)?.to_toml()?;
+            match output {
+                OutputFormat::Text => out.write_all(text.as_bytes())?,
+                OutputFormat::Json => {
+                    let config: Value = serde_json::to_value(toml::from_str::<toml::Value>(&text)?)?;
+                    write_document(&mut out, json!({ "config": config }))?;
+                }
+            }
         }
         ConfigAction::Schema => writeln!(out, "{:#}", config::file_schema().as_value())?,
         ConfigAction::Token { name } => {

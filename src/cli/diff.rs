@@ -5,7 +5,10 @@ use std::io::{self, Write};
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    cli::input::BodyInput,
+    cli::{
+        input::BodyInput,
+        style::{Painter, TextStyle},
+    },
     conversation::{Content, Conversation},
     repair::Repaired,
     splice::Span,
@@ -18,7 +21,12 @@ const CONTEXT: usize = 2;
 const LINE_MAX: usize = 240;
 
 /// Writes a unified diff. Writes nothing if the body did not change.
-pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Repaired) -> io::Result<()> {
+pub(super) fn write_diff(
+    out: &mut impl Write,
+    input: &BodyInput,
+    repaired: &Repaired,
+    painter: Painter,
+) -> io::Result<()> {
     if repaired.body.is_original() {
         return Ok(());
     }
@@ -27,8 +35,23 @@ pub(super) fn write_diff(out: &mut impl Write, input: &BodyInput, repaired: &Rep
     if lines.is_empty() {
         return Ok(());
     }
-    writeln!(out, "--- {}\n+++ {} (repaired)", input.name, input.name)?;
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+    for head in [format!("--- {}", input.name), format!("+++ {} (repaired)", input.name)] {
+        writeln!(out, "{}", painter.paint(TextStyle::Bold, &head))?;
+    }
+    lines.iter().try_for_each(|line| match style_of_line(line) {
+        Some(style) => writeln!(out, "{}", painter.paint(style, line)),
+        None => writeln!(out, "{line}"),
+    })
+}
+
+/// Returns the style of a line by its mark.
+fn style_of_line(line: &str) -> Option<TextStyle> {
+    match line.as_bytes().first()? {
+        b'-' => Some(TextStyle::Red),
+        b'+' => Some(TextStyle::Green),
+        b'@' => Some(TextStyle::Cyan),
+        _ => None,
+    }
 }
 
 /// Returns the lines of a unified diff without its head, with `context` lines around each change. Empty if one of the

@@ -91,7 +91,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config: args.config.clone(),
         listen: args.listen.clone(),
         ..Flags::default()
-    };
+    }
+    .with_default_config(&process_environment);
     let loaded = config::load_config(&flags, &process_environment)?;
     let at = reachable_address(loaded.config.server.listen);
     let urls = base_url_variables(&Routes::new(loaded.config.upstreams), at);

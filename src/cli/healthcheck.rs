@@ -10,11 +10,24 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use http::{Uri, uri::Scheme};
+use serde_json::json;
 
-use super::{config::load_chosen, http_get::fetch_head};
+use super::{
+    config::load_chosen,
+    http_get::fetch_head,
+    output::{OutputFormat, write_document},
+    success_if,
+};
 
 /// Timeout of the whole check.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Text below the flags in the help.
+pub(super) const AFTER_HELP: &str = "\
+Exit codes:
+  0  the proxy answers
+  1  it does not, or it drains (--ready), or the configuration is bad
+  2  wrong usage";
 
 /// Arguments of `antiphon healthcheck`.
 #[derive(Debug, clap::Args)]
@@ -28,10 +41,29 @@ pub(super) struct Args {
     /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
+    /// Format of the output
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: OutputFormat,
 }
 
 /// Asks once, and reports the status.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let asked = ask_once(args);
+    if args.output == OutputFormat::Text {
+        let url = asked?;
+        writeln!(io::stdout().lock(), "ok: {url}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let document = match &asked {
+        Ok(url) => json!({ "ok": true, "url": url.to_string(), "error": null }),
+        Err(error) => json!({ "ok": false, "url": null, "error": format!("{error:#}") }),
+    };
+    write_document(&mut io::stdout().lock(), document)?;
+    Ok(success_if(asked.is_ok()))
+}
+
+/// Asks once. Returns the URL if the answer is good.
+fn ask_once(args: &Args) -> anyhow::Result<Uri> {
     let url = match &args.url {
         Some(url) => url.clone(),
         None => admin_url(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
@@ -43,8 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| url.to_string())?
         .status;
     if status.is_success() {
-        writeln!(io::stdout().lock(), "ok: {url}")?;
-        Ok(ExitCode::SUCCESS)
+        Ok(url)
     } else {
         Err(anyhow!("{url}: answered {status}"))
     }

@@ -8,10 +8,12 @@ mod check;
 mod client_variables;
 mod completions;
 mod config;
+mod config_init;
 mod demo;
 mod diff;
 mod env;
 mod healthcheck;
+mod help;
 mod http_get;
 mod input;
 mod man;
@@ -26,6 +28,7 @@ mod serve;
 mod signals;
 mod store;
 mod store_list;
+mod style;
 mod time_format;
 
 use std::{
@@ -76,14 +79,17 @@ enum CliCommand {
     /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"
     #[command(after_help = env::AFTER_HELP)]
     Env(env::Args),
-    /// Report what breaks the pairing rules in request bodies, offline
+    /// Report what breaks the pairing rules in request bodies and agents' transcripts, offline
+    #[command(after_help = check::AFTER_HELP)]
     Check(check::Args),
     /// Write a request body as the proxy would send it, offline
+    #[command(after_help = repair::AFTER_HELP)]
     Repair(repair::Args),
     /// Play five failures with and without the proxy: no key, no network, no file
     #[command(after_help = demo::AFTER_HELP)]
     Demo(demo::Args),
-    /// Check, print or describe the configuration
+    /// Write, check, print or describe the configuration
+    #[command(after_help = config::AFTER_HELP)]
     Config(config::Args),
     /// List, verify or clean up the ledger's file
     #[command(after_help = store::AFTER_HELP)]
@@ -92,12 +98,17 @@ enum CliCommand {
     #[command(after_help = result::AFTER_HELP)]
     Result(result::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
+    #[command(after_help = healthcheck::AFTER_HELP)]
     Healthcheck(healthcheck::Args),
     /// Write the completion script of a shell to standard output
     #[command(after_help = completions::AFTER_HELP)]
     Completions(completions::Args),
     /// Write the manual page to standard output: antiphon man | man -l -
     Man,
+    /// Print the help of a command: antiphon help config check
+    Help(help::HelpArgs),
+    /// Print the version
+    Version(help::VersionArgs),
 }
 
 /// Returns the whole command line: subcommands, flags and their values.
@@ -133,6 +144,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),
         CliCommand::Man => man::run(command()),
+        CliCommand::Help(args) => help::run(&args, command()),
+        CliCommand::Version(args) => help::print_version(&args),
     };
     result.unwrap_or_else(|error| report_error(&error))
 }
@@ -140,6 +153,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Returns the exit code of a command that ended: 0 if all is good, else 1.
 fn success_if(is_good: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_good))
+}
+
+/// Joins an error and its causes. Leaves out a cause that the text before it already contains.
+fn describe_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Reports an error on stderr. Returns its exit code.
@@ -154,7 +180,7 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut err = io::stderr().lock();
-    drop(writeln!(err, "antiphon: {error:#}"));
+    drop(writeln!(err, "antiphon: {}", describe_causes(error)));
     let start = error.downcast_ref::<StartError>();
     let taken = matches!(start, Some(StartError::Bind(_)));
     if taken {
@@ -166,7 +192,8 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     // Errors that the operator fixes by other arguments, other files or another configuration.
     let unusable = matches!(start, Some(StartError::Ledger(_))) || error.is::<store::StoreError>();
     let no_answer = error.is::<result::ResultError>();
-    if taken || unusable || no_answer || error.is::<ConfigError>() || error.is::<InputError>() {
+    let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
+    if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

@@ -11,15 +11,26 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{ReportFormat, add_in_order, findings_document},
+        check::{add_in_order, findings_document},
         diff,
         input::{self, BodyInput, InputError},
+        output::{OutputFormat, write_document},
+        style::Painter,
         success_if,
     },
     config::file::LeastName,
     repair::{self, Applicability, OnForeignThinking, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
 };
+
+/// Text below the flags in the help.
+pub(super) const AFTER_HELP: &str = "\
+On a terminal, --diff has colours unless NO_COLOR is set.
+
+Exit codes:
+  0  done; with --check: the body would not change
+  1  with --check: the body would change; else a failure at run time
+  2  wrong usage, or an input that cannot be read";
 
 /// Arguments of `antiphon repair`.
 #[derive(Debug, clap::Args)]
@@ -44,7 +55,7 @@ pub(super) struct Args {
     least: Applicability,
     /// Format of the report on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
-    output: ReportFormat,
+    output: OutputFormat,
 }
 
 /// Parses a class of action.
@@ -63,10 +74,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         foreign_thinking: OnForeignThinking::Report,
         ..RepairPolicy::default()
     };
-    let unreadable = |source| InputError::Unreadable {
+    let unreadable = |cause| InputError::Unreadable {
         name: input.name.clone(),
         wire: input.wire,
-        source,
+        cause,
     };
     let mut repaired = repair::repair(&input.body, input.wire, &policy).map_err(unreadable)?;
     // Only an answer shows what a client has dropped since, so a file gets nothing back.
@@ -76,16 +87,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = &repaired.report;
     // The report comes first, so that it is complete even if the reader of stdout stops early.
     match args.output {
-        ReportFormat::Text => writeln!(
+        OutputFormat::Text => writeln!(
             io::stderr().lock(),
             "antiphon: {}: {}",
             input.name,
             report_summary(report)
         )?,
-        ReportFormat::Json => writeln!(io::stderr().lock(), "{:#}", report_document(report, &input))?,
+        OutputFormat::Json => write_document(&mut io::stderr().lock(), report_document(report, &input))?,
     }
     if args.diff {
-        diff::write_diff(&mut io::stdout().lock(), &input, &repaired)?;
+        diff::write_diff(&mut io::stdout().lock(), &input, &repaired, Painter::of_stdout())?;
     } else if !args.check {
         write_body(args, &repaired)?;
     }

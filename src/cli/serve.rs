@@ -40,12 +40,20 @@ ANTIPHON_LEDGER_STORE (ledger.store: sqlite or memory), ANTIPHON_LEDGER_PATH (le
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
-SIGTERM or Ctrl-C lets running exchanges finish first; a second Ctrl-C stops at once.";
+SIGTERM or Ctrl-C lets running exchanges finish first; a second Ctrl-C stops at once.
+A configuration file at a default path is refused if other users may write it or its folder; -c is never checked.
+
+Exit codes:
+  0    stopped as asked
+  1    a failure at run time
+  2    wrong usage, bad configuration, a taken port or an unusable ledger
+  130  stopped at once by a second SIGINT";
 
 /// Arguments of `antiphon serve`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Configuration file [env: ANTIPHON_CONFIG] [default: none needed]
+    /// Configuration file [env: ANTIPHON_CONFIG] [default: ~/.config/antiphon/antiphon.toml, else
+    /// /etc/antiphon/antiphon.toml, else none]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address and port of the proxy [env: ANTIPHON_LISTEN] [default: 127.0.0.1:4747]
@@ -77,6 +85,7 @@ impl Args {
         let quieter = i8::try_from(self.quiet).unwrap_or(i8::MAX);
         Flags {
             config: self.config.clone(),
+            default_config: None,
             listen: self.listen.clone(),
             admin_listen: self.admin_listen.clone(),
             upstreams: self.upstreams.clone(),
@@ -88,7 +97,7 @@ impl Args {
 
 /// Runs the proxy until it has stopped.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let flags = args.to_flags();
+    let flags = args.to_flags().with_default_config(&process_environment);
     let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install_log().context("cannot set up logging")?;
     // Boxed, since the future is large and would otherwise be on the stack of the main thread.
@@ -125,6 +134,9 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     warn_of_unusable_variables(&config.unusable_variables);
     let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
     let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
+    if let Some(path) = config::config_at_default_path(&flags, &process_environment) {
+        tracing::info!(path = %path.display(), "using the configuration file at a default path");
+    }
     let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured).await?;
     let mut running = launched.running;
     let ledger = launched.ledger_file.as_deref();

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
-    check::ReportFormat,
+    output::{OutputFormat, write_document},
     store_list::{self, ListFlags, format_count, kind_label},
     success_if,
 };
@@ -71,7 +71,7 @@ struct StoreFlags {
     path: Option<PathBuf>,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
-    output: ReportFormat,
+    output: OutputFormat,
 }
 
 /// Error for a store that cannot be used. Exit code 2.
@@ -144,7 +144,7 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
         Err(error) => flaws.push(format_error(&error)),
     }
     match store.output {
-        ReportFormat::Text => {
+        OutputFormat::Text => {
             for entry in &damaged {
                 writeln!(
                     out,
@@ -163,10 +163,10 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
             };
             writeln!(out, "{}: {verdict}", format_count(records, "record"))?;
         }
-        ReportFormat::Json => {
+        OutputFormat::Json => {
             let damaged: Vec<Value> = damaged.iter().map(store_list::row_document).collect();
             let report = json!({ "records": records, "damaged": damaged, "flaws": flaws });
-            writeln!(out, "{report:#}")?;
+            write_document(out, report)?;
         }
     }
     Ok(success_if(damaged.is_empty() && flaws.is_empty()))
@@ -184,13 +184,13 @@ fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> any
         .context("clearing ended early")?;
     let left = runtime.block_on(ledger.usage())?;
     match store.output {
-        ReportFormat::Text => writeln!(
+        OutputFormat::Text => writeln!(
             out,
             "cleared {}, {} left",
             format_count(cleared, "record"),
             format_count(left.records, "record")
         )?,
-        ReportFormat::Json => writeln!(out, "{:#}", json!({ "cleared": cleared, "left": left.records }))?,
+        OutputFormat::Json => write_document(out, json!({ "cleared": cleared, "left": left.records }))?,
     }
     Ok(ExitCode::SUCCESS)
 }

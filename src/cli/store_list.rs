@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{check::ReportFormat, time_format::format_time};
+use super::{
+    output::{OutputFormat, write_document},
+    time_format::format_time,
+};
 use crate::{
     late::{RecordSummary, call_of_record, summarize_record},
     ledger::{InspectedRow, KindTotal, LedgerError, LedgerInspector, Moment, Record, RecordKind},
@@ -46,13 +49,13 @@ pub(super) fn list_records(
     out: &mut impl Write,
     store: &LedgerInspector,
     flags: &ListFlags,
-    format: ReportFormat,
+    format: OutputFormat,
     now: Moment,
 ) -> anyhow::Result<()> {
     let (rows, next) = read_page(store, flags)?;
     let totals = store.kind_totals()?;
     match format {
-        ReportFormat::Text => {
+        OutputFormat::Text => {
             write_table(out, &rows, flags.verbose, now)?;
             for total in &totals {
                 let (kind, records) = (label_or_unknown(total.kind), format_count(total.records, "record"));
@@ -65,7 +68,7 @@ pub(super) fn list_records(
                 writeln!(out, "next: --after {next}")?;
             }
         }
-        ReportFormat::Json => {
+        OutputFormat::Json => {
             let records: Vec<Value> = rows.iter().map(listed_document).collect();
             let of = |total: &KindTotal| {
                 let sum = json!({"records": total.records, "bytes": total.bytes});
@@ -73,7 +76,7 @@ pub(super) fn list_records(
             };
             let totals: serde_json::Map<String, Value> = totals.iter().map(of).collect();
             let page = json!({ "records": records, "totals": totals, "next": next });
-            writeln!(out, "{page:#}")?;
+            write_document(out, page)?;
         }
     }
     Ok(())

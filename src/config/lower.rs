@@ -20,7 +20,7 @@ use super::{
     secrets::is_private,
     timeouts,
     traces::{self, OtelEnvironment},
-    upstreams, values,
+    trusted_file, upstreams, values,
     variables::CONFIG,
 };
 use crate::{
@@ -39,11 +39,21 @@ pub fn process_environment(name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
-/// Returns the path of the configuration file, and the flag or variable that gave it. `None` if neither is set.
+/// Origin of a configuration file that nobody named.
+const DEFAULT_PATH: &str = "configuration";
+
+/// Returns the configuration file if nobody named it, and it was found at a default path.
+pub fn config_at_default_path(flags: &Flags, variable: &VariableLookup<'_>) -> Option<PathBuf> {
+    config_path(flags, variable).and_then(|(path, origin)| (origin == DEFAULT_PATH).then_some(path))
+}
+
+/// Returns the path of the configuration file, and the flag or variable that gave it. `None` if there is no file.
 pub fn config_path(flags: &Flags, variable: &VariableLookup<'_>) -> Option<(PathBuf, &'static str)> {
     // Callers may pass a lookup that does not filter empty values.
     let named = || Some((variable(CONFIG).filter(|path| !path.is_empty())?.into(), CONFIG));
-    flags.config.clone().map(|path| (path, "--config")).or_else(named)
+    let found = || Some((flags.default_config.clone()?, DEFAULT_PATH));
+    let given = flags.config.clone().map(|path| (path, "--config"));
+    given.or_else(named).or_else(found)
 }
 
 /// Reads the file that `flags` or the environment names, if any, and builds the configuration.
@@ -53,6 +63,15 @@ pub fn load_config(flags: &Flags, variable: &VariableLookup<'_>) -> Result<Loade
         return build_config(None, flags, variable, &read_file);
     };
     let name = path.display().to_string();
+    let distrust = (key == DEFAULT_PATH).then(|| trusted_file::distrust_reason(&path));
+    if let Some(reason) = distrust.flatten() {
+        let problem = Problem::new(key, format!("{name} is not used: {reason}"))
+            .with_hint("or name the file with -c: then it is not checked");
+        return Err(ConfigError {
+            file: None,
+            problems: vec![problem],
+        });
+    }
     match read_file(&path) {
         Ok(text) => build_config(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {

@@ -20,6 +20,7 @@ mod read;
 mod secrets;
 mod timeouts;
 mod traces;
+mod trusted_file;
 mod upstreams;
 mod values;
 mod variables;
@@ -27,10 +28,12 @@ mod variables;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use changes::ConfigChanges;
-pub use default_paths::default_ledger_path;
+pub use default_paths::{default_ledger_path, find_default_config, user_config_path};
 pub use file::{ConfigFile, file_schema};
 pub use late::LedgerConfig;
-pub use lower::{build_config, config_path, load_config, process_environment, proxy_environment};
+pub use lower::{
+    build_config, config_at_default_path, config_path, load_config, process_environment, proxy_environment,
+};
 pub use overlay::Flags;
 pub use problem::{ConfigError, FilePlace, Problem};
 pub use values::check_client_name;

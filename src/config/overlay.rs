@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::default_paths::find_default_config;
 use super::{
     VariableLookup,
     file::{ConfigFile, LogFormatName, ModeName, StoreName},
@@ -20,6 +21,8 @@ use crate::telemetry::LogSettings;
 pub struct Flags {
     /// `--config`.
     pub config: Option<PathBuf>,
+    /// The file that was found at a default path. It counts only if neither flag nor variable names one.
+    pub default_config: Option<PathBuf>,
     /// `--listen`.
     pub listen: Option<String>,
     /// `--admin-listen`.
@@ -30,6 +33,17 @@ pub struct Flags {
     pub log_format: Option<String>,
     /// Number of `-v` minus number of `-q`. 0 leaves the level to variables and file.
     pub verbosity: i8,
+}
+
+impl Flags {
+    /// Adds the configuration file at a default path, if there is one.
+    #[must_use]
+    pub fn with_default_config(self, variable: &VariableLookup<'_>) -> Self {
+        Self {
+            default_config: find_default_config(variable),
+            ..self
+        }
+    }
 }
 
 /// Function that writes a text or a list into the file.

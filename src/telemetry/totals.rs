@@ -12,6 +12,9 @@ use super::events::ExchangeEnded;
 /// Lowest status that is a failure by itself.
 const FAILURE_STATUS_MIN: u16 = 400;
 
+/// Answer to a client that tries a WebSocket.
+const UPGRADE_REQUIRED: u16 = 426;
+
 /// Totals of exchanges that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExchangeTotals {
@@ -42,7 +45,8 @@ impl TotalsTable {
                 *totals.actions.entry(action.label()).or_default() += *times as u64;
             }
         }
-        if event.side.is_some() {
+        // A client that offers a WebSocket goes on without it. It has not failed.
+        if event.side.is_some() && event.status != UPGRADE_REQUIRED {
             *totals.failures.entry(failure_name(event)).or_default() += 1;
         }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use http::{HeaderName, HeaderValue};
 
-use crate::auth::Owner;
+use crate::{auth::Owner, cli::output::OutputFormat};
 
 /// Text below the flags in the help.
 pub(in crate::cli) const AFTER_HELP: &str = "\
@@ -113,8 +113,11 @@ pub(super) struct ListArgs {
     #[arg(long)]
     pub(super) all: bool,
     /// Print each row of the API as JSON on a line of its own
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     pub(super) json: bool,
+    /// Format of the output; json is one document with all rows
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(super) output: OutputFormat,
     #[command(flatten)]
     pub(super) caller: CallerAccess,
 }
@@ -135,8 +138,11 @@ pub(super) struct ShowArgs {
     #[arg(value_name = "CALL_ID", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(super) call_ids: Vec<String>,
     /// Print each result of the API as JSON on a line of its own, with its content
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     pub(super) json: bool,
+    /// Format of the output; json is one document with all results and their contents
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(super) output: OutputFormat,
     #[command(flatten)]
     pub(super) caller: CallerAccess,
 }

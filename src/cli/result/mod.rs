@@ -4,6 +4,7 @@ mod arguments;
 mod client;
 mod content;
 mod credentials;
+mod document;
 mod error;
 mod proxy_url;
 mod report;
@@ -21,9 +22,10 @@ use bytes::Bytes;
 pub(super) use arguments::{AFTER_HELP, Args};
 pub(super) use error::ResultError;
 
-use crate::{printable::printable_text, wire::json::compact_json};
+use crate::{cli::output::OutputFormat, printable::printable_text, wire::json::compact_json};
 use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ShowArgs, WantedState, WithdrawArgs};
 use client::{LedgerClient, LedgerReply};
+use document::RowDocument;
 use report::{RefusedRequest, report_refusal};
 use rows::{ListedRow, ListedRows};
 use table::CallTable;
@@ -80,6 +82,8 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
     let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let (mut table, mut after, mut has_rows) = (CallTable::default(), args.after.unwrap_or(0), false);
+    let mut document = None;
+    let mut next_page = None;
     loop {
         let reply = client.get(&requests::page_path(args, after)).await?;
         let Some(answer) = accepted_answer(reply, RefusedRequest::OfCaller, "list") else {
@@ -87,7 +91,15 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
         };
         let page = ListedRows::read(&answer, "outstanding").ok_or_else(|| client.foreign_answer())?;
         has_rows |= !page.rows.is_empty();
-        if args.json {
+        if args.output == OutputFormat::Json {
+            // Only now: a refusal has no rows.
+            let mut begun = match document.take() {
+                Some(begun) => begun,
+                None => RowDocument::begin(&mut out, "outstanding")?,
+            };
+            page.rows.iter().try_for_each(|row| begun.write_row(&mut out, row))?;
+            document = Some(begun);
+        } else if args.json {
             page.rows
                 .iter()
                 .try_for_each(|row| writeln!(out, "{}", row.json_line()))?;
@@ -99,6 +111,7 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
             // A cursor that does not rise would repeat pages for ever.
             Some(next) if args.all && next > after => after = next,
             Some(next) => {
+                next_page = Some(next);
                 note(&format!(
                     "there are more: continue with --after {next}, or list all with --all"
                 ));
@@ -107,7 +120,9 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
             None => break,
         }
     }
-    if !has_rows && !args.json {
+    if let Some(document) = document {
+        document.finish(&mut out, next_page)?;
+    } else if !has_rows && !args.json {
         note(match args.state {
             WantedState::Settled => "no result waits",
             WantedState::Open => "no call is running",
@@ -120,6 +135,9 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
 async fn show_results(args: &ShowArgs) -> Result<ExitCode, ResultError> {
     let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
     let mut code = ExitCode::SUCCESS;
+    let is_document = args.output == OutputFormat::Json;
+    let begin = || RowDocument::begin(&mut io::stdout().lock(), "results");
+    let mut document = is_document.then(begin).transpose()?;
     // One lookup for each call: a single answer for all could have any size.
     for call_id in &args.call_ids {
         let reply = client
@@ -130,7 +148,10 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ResultError> {
         };
         let found = ListedRows::read(&answer, "results").ok_or_else(|| client.foreign_answer())?;
         if let Some(row) = found.rows.first() {
-            write_result(row, args.json)?;
+            match &mut document {
+                Some(document) => document.write_row(&mut io::stdout().lock(), row)?,
+                None => write_result(row, args.json)?,
+            }
         } else {
             let call_id = printable_text(call_id);
             note(&format!(
@@ -138,6 +159,9 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ResultError> {
             ));
             code = ExitCode::FAILURE;
         }
+    }
+    if let Some(document) = document {
+        document.finish(&mut io::stdout().lock(), None)?;
     }
     Ok(code)
 }

@@ -16,8 +16,10 @@ pub(super) struct KnownClient {
     pub(super) variables: &'static [ClientVariable],
     /// Setting that only the user can make, since the command reads it from a file.
     pub(super) missing_setting: Option<&'static str>,
-    /// Advice for a login that needs another upstream, for a run without a good answer.
-    pub(super) login_advice: Option<&'static str>,
+    /// Text of an extension of pi, which it loads with `-e`.
+    pub(super) extension: Option<&'static str>,
+    /// Name of the upstream that another login needs, and advice for a run without a good answer.
+    pub(super) other_login: Option<(&'static str, &'static str)>,
 }
 
 /// A variable of one command.
@@ -37,7 +39,8 @@ const NO_SETTINGS: KnownClient = KnownClient {
     arguments: &[],
     variables: &[],
     missing_setting: None,
-    login_advice: None,
+    extension: None,
+    other_login: None,
 };
 
 /// Variable by which Copilot CLI is told to ask a model of the user's own provider.
@@ -46,7 +49,7 @@ const COPILOT_MODEL: (&str, &str) = ("COPILOT_MODEL", "");
 const COPILOT_ANTHROPIC: (&str, &str) = ("COPILOT_PROVIDER_TYPE", "anthropic");
 
 /// Commands that need more than the base URL variables.
-const CLIENTS: [KnownClient; 8] = [
+const CLIENTS: [KnownClient; 9] = [
     KnownClient {
         program: "codex",
         // An upstream of this name means that the user has logged in with ChatGPT.
@@ -54,9 +57,10 @@ const CLIENTS: [KnownClient; 8] = [
             &["-c", "openai_base_url=\"{chatgpt}\""],
             &["-c", "openai_base_url=\"{openai}\""],
         ],
-        login_advice: Some(
+        other_login: Some((
+            "chatgpt",
             "with a ChatGPT login: antiphon run --upstream chatgpt=https://chatgpt.com/backend-api/codex -- codex",
-        ),
+        )),
         ..NO_SETTINGS
     },
     KnownClient {
@@ -83,9 +87,10 @@ const CLIENTS: [KnownClient; 8] = [
             only_with: &[],
             is_default: false,
         }],
-        login_advice: Some(
+        other_login: Some((
+            "code-assist",
             "with a Google login: antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini",
-        ),
+        )),
         ..NO_SETTINGS
     },
     KnownClient {
@@ -96,6 +101,18 @@ const CLIENTS: [KnownClient; 8] = [
             only_with: &[],
             is_default: true,
         }],
+        ..NO_SETTINGS
+    },
+    KnownClient {
+        program: "pi",
+        extension: Some(
+            r#"export default function (pi) {
+  pi.registerProvider("anthropic", { baseUrl: "{anthropic}" });
+  pi.registerProvider("openai", { baseUrl: "{openai}" });
+  pi.registerProvider("google", { baseUrl: "{gemini}/v1beta" });
+}
+"#,
+        ),
         ..NO_SETTINGS
     },
     from_file(
@@ -148,7 +165,17 @@ pub(super) struct AppliedSettings {
     pub(super) variables: Vec<(String, String)>,
     /// What the user has to set, for a command that cannot be pointed at the proxy otherwise.
     pub(super) missing_setting: Option<String>,
+    /// Text of an extension that the command loads with `-e`.
+    pub(super) extension: Option<String>,
+    /// Advice for another login, whose upstream is not configured.
     pub(super) login_advice: Option<&'static str>,
+}
+
+impl AppliedSettings {
+    /// Returns `true` if the command gets nothing but the base URL variables.
+    pub(super) fn is_empty(&self) -> bool {
+        self.arguments.is_empty() && self.variables.is_empty() && self.extension.is_none()
+    }
 }
 
 /// Returns the settings for a program. `urls` are the base URLs by upstream.
@@ -182,7 +209,11 @@ pub(super) fn settings_for(
     AppliedSettings {
         arguments: arguments.unwrap_or_default(),
         missing_setting: client.missing_setting.filter(|_| !is_set).and_then(fill),
-        login_advice: client.login_advice,
+        extension: client.extension.and_then(fill),
+        login_advice: client
+            .other_login
+            .filter(|(upstream, _)| urls.iter().all(|(name, _)| name != upstream))
+            .map(|(_, advice)| advice),
         variables,
     }
 }
@@ -302,7 +333,7 @@ mod tests {
             for word in words {
                 assert!(!word.contains("{anthropic") && !word.contains("{openai"), "{word}");
             }
-            let has_any = !found.arguments.is_empty() || !found.variables.is_empty() || found.missing_setting.is_some();
+            let has_any = !found.is_empty() || found.missing_setting.is_some();
             assert!(has_any, "{}", client.program);
         }
     }

@@ -2,12 +2,14 @@
 
 mod child;
 mod known_clients;
+mod temporary_file;
 mod traffic;
 
 use std::{
     ffi::OsString,
     io::{self, Write},
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -30,6 +32,7 @@ use crate::{
 };
 use child::ChildCommand;
 use known_clients::{AppliedSettings, settings_for};
+use temporary_file::TemporaryFile;
 use traffic::TrafficCounts;
 
 /// Time for exchanges that still run after the command has ended.
@@ -74,7 +77,7 @@ pub(super) struct Args {
 
 /// Runs the command. Returns its exit code.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut flags = args.serve.to_flags();
+    let mut flags = args.serve.to_flags().with_default_config(&process_environment);
     // The terminal belongs to the command, so only warnings are logged by default.
     if flags.verbosity <= 0 && process_environment("ANTIPHON_LOG").is_none() {
         flags.verbosity = flags.verbosity.saturating_sub(1);
@@ -93,12 +96,14 @@ struct UsedProxy {
     own: Option<LaunchedProxy>,
     /// Counts of a running proxy before the command.
     before: Option<TrafficCounts>,
+    /// Configuration file of an own proxy, if it was found at a default path.
+    default_config: Option<PathBuf>,
 }
 
 /// Runs the command with a proxy: a running one if it fits, else a new one.
 async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
-    let flags = args.serve.to_flags();
+    let flags = args.serve.to_flags().with_default_config(&process_environment);
     let Some((program, arguments)) = args.command.split_first() else {
         // The parser requires a command.
         return Ok(ExitCode::FAILURE);
@@ -113,12 +118,24 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
         known.missing_setting.iter().for_each(|line| say(line));
     }
     warn_of_overridden(&variables, &flags.upstreams);
+    // Removed when this function ends, so after the command.
+    let extension = known
+        .extension
+        .as_deref()
+        .map(|text| TemporaryFile::write_new("ts", text));
+    let extension = extension
+        .transpose()
+        .context("cannot write the extension of the command")?;
+    let extension_flag = extension
+        .iter()
+        .flat_map(|file| [OsString::from("-e"), file.path().into()]);
     let command = ChildCommand {
         program: program.clone(),
         arguments: known
             .arguments
             .iter()
             .map(OsString::from)
+            .chain(extension_flag)
             .chain(arguments.iter().cloned())
             .collect(),
         variables: child_variables(variables, &known, proxy.at),
@@ -127,7 +144,9 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
     let summary = proxy.end_with_summary(&program.display().to_string(), &known).await;
     let end = end?;
     if end.has_run && !is_quiet {
-        summary.iter().for_each(|line| say(line));
+        for line in &summary {
+            say(line);
+        }
     }
     Ok(end.code)
 }
@@ -163,6 +182,7 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
             admin: found.admin,
             own: None,
             before,
+            default_config: None,
         });
     }
     let launched = start_proxy(loaded, flags, log).await?;
@@ -171,6 +191,7 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
         admin: Some(banner::reachable_address(launched.running.admin)),
         own: Some(launched),
         before: None,
+        default_config: config::config_at_default_path(flags, &process_environment),
     })
 }
 
@@ -181,7 +202,11 @@ impl UsedProxy {
             .admin
             .map_or_else(String::new, |admin| format!("; dashboard http://{admin}/"));
         match self.own {
-            Some(_) => format!("proxy of this command at http://{}{dashboard}", self.at),
+            Some(_) => {
+                let path = self.default_config.as_ref();
+                let path = path.map_or_else(String::new, |path| format!("; configuration {}", path.display()));
+                format!("proxy of this command at http://{}{dashboard}{path}", self.at)
+            }
             None => format!("using the running proxy at http://{}{dashboard}", self.at),
         }
     }
@@ -241,7 +266,7 @@ fn summary_of_running(
 fn no_request_lines(program: &str, known: &AppliedSettings) -> Vec<String> {
     let reason = if known.missing_setting.is_some() {
         "it needs the setting above"
-    } else if known.arguments.is_empty() && known.variables.is_empty() {
+    } else if known.is_empty() {
         "it asked no model, or it does not read the variables; see docs/clients.md"
     } else {
         "it asked no model, or it has a provider of its own configured"

@@ -85,7 +85,28 @@ fn lost_values_are_findings_without_a_repair() {
 fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
     assert_eq!(antiphon(&["check", HEALTHY], b"").status.code(), Some(0));
     let rows: &[(&[&str], &[u8], &str)] = &[
-        (&["check"], b"{\"messages\":[", "not JSON"),
+        (
+            &["check"],
+            b"{\"messages\":[",
+            "-: not JSON: line 1, column 13: it ends in the middle, so it may have been cut\n",
+        ),
+        (&["check"], b"", "-: not JSON: it is empty\n"),
+        (&["check"], b"{\"messages\":[]}\n{\"messages\":[}\n", "not JSON"),
+        (
+            &["check"],
+            b"{\"messages\":[]}\n{\"messages\":[}\n{}\n",
+            "-: not JSON: line 2: column 14: expected value\n",
+        ),
+        (
+            &["check"],
+            b"POST /v1/messages HTTP/1.1\r\n\r\n{}",
+            "the head of an HTTP request; keep only the body",
+        ),
+        (
+            &["repair", "tests"],
+            b"",
+            "antiphon: tests: Is a directory (os error 21)\n",
+        ),
         (
             &["check", "-"],
             b"{}",
@@ -138,13 +159,134 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
 fn check_prints_json() {
     let out = antiphon(&["check", "--output", "json", "-"], &file(BROKEN));
     let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(document[0]["file"], "-");
-    assert_eq!(document[0]["wire"], "anthropic");
-    let finding = &document[0]["findings"][0];
+    assert_eq!(document["version"], 1);
+    let body = &document["files"][0];
+    assert_eq!(body["file"], "-");
+    assert_eq!(body["wire"], "anthropic");
+    let finding = &body["findings"][0];
     assert_eq!(finding["kind"], "unanswered");
     assert_eq!(finding["place"], "messages[1].content[0]");
     assert_eq!(finding["id"], "toolu_01A");
     assert_eq!(out.status.code(), Some(1));
+}
+
+const CALL: &str = r#"{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01","name":"f","input":{}}]}"#;
+const GO_ON: &str = r#"{"role":"user","content":"go on"}"#;
+
+#[test]
+fn check_reads_lists_and_lines() {
+    let body = format!("{{\"messages\":[{GO_ON},{CALL},{GO_ON}]}}");
+    let chat =
+        r#"{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+    let item = r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}"#;
+    for (input, wanted) in [
+        (
+            format!("[{GO_ON},{CALL},{GO_ON}]"),
+            "-: messages[1].content[0]: unanswered: ",
+        ),
+        (
+            format!("[{GO_ON},{chat},{GO_ON}]"),
+            "-: messages[1].tool_calls[0]: unanswered: ",
+        ),
+        (format!("[{GO_ON},{item},{GO_ON}]"), "-: input[1]: unanswered: "),
+        (format!("{GO_ON}\n\n{CALL}\n{GO_ON}\n"), "-: line 3: unanswered: "),
+        (
+            format!("{{\"messages\":[{GO_ON}]}}\n{body}\n"),
+            "-: line 2: messages[1].content[0]: unanswered: ",
+        ),
+    ] {
+        let out = antiphon(&["check"], input.as_bytes());
+        let lines = text(&out.stdout);
+        assert_eq!(out.status.code(), Some(1), "{input}: {lines}{}", text(&out.stderr));
+        assert!(lines.starts_with(wanted), "{input}: {lines}");
+    }
+    let out = antiphon(&["check"], format!("{{\"messages\":[{GO_ON}]}}\n{body}\n").as_bytes());
+    assert!(
+        text(&out.stdout).ends_with("-: 1 finding (2 bodies)\n"),
+        "{}",
+        text(&out.stdout)
+    );
+}
+
+/// Returns a line of Claude Code's transcript.
+fn line(kind: &str, uuid: &str, parent: &str, message: &str) -> String {
+    format!(r#"{{"parentUuid":{parent},"isSidechain":false,"type":"{kind}","uuid":"{uuid}","message":{message}}}"#)
+}
+
+#[test]
+fn check_puts_a_transcript_of_claude_code_together() {
+    let block = |id: &str| {
+        format!(
+            r#"{{"id":"msg_1","role":"assistant","content":[{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}]}}"#
+        )
+    };
+    let result = |id: &str| {
+        format!(r#"{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"{id}","content":"done"}}]}}"#)
+    };
+    // Two parallel calls: the second branches off, and each result follows its call.
+    let mut lines = vec![
+        r#"{"type":"summary","summary":"s","leafUuid":"x"}"#.to_owned(),
+        line("user", "u1", "null", GO_ON),
+        line("assistant", "a1", "\"u1\"", &block("toolu_01")),
+        line("assistant", "a2", "\"a1\"", &block("toolu_02")),
+        line("user", "r1", "\"a1\"", &result("toolu_01")),
+        line("user", "r2", "\"a2\"", &result("toolu_02")),
+        line("user", "u2", "\"r2\"", GO_ON),
+    ];
+    let check = |lines: &[String]| antiphon(&["check"], lines.join("\n").as_bytes());
+    let out = check(&lines);
+    assert_eq!(
+        text(&out.stdout),
+        "-: every tool call has its result (anthropic, Claude Code's transcript)\n",
+        "{}",
+        text(&out.stderr)
+    );
+    // A branch that the user has left, and a line that a kill has cut, do not count.
+    lines.push(line("assistant", "b1", "\"u1\"", CALL));
+    lines.push(line("user", "u3", "\"u2\"", GO_ON));
+    lines.push(r#"{"type":"assistant","uuid":"c1","mess"#.to_owned());
+    assert_eq!(check(&lines).status.code(), Some(0));
+    let lost = lines.remove(5);
+    assert!(lost.contains("toolu_02"));
+    lines[5] = line("user", "u2", "\"a2\"", GO_ON);
+    let out = check(&lines);
+    assert_eq!(
+        text(&out.stdout),
+        "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n\
+         -: 1 finding (anthropic, Claude Code's transcript)\n"
+    );
+}
+
+#[test]
+fn check_puts_a_transcript_of_codex_together() {
+    let item = |payload: &str| format!(r#"{{"timestamp":"t","type":"response_item","payload":{payload}}}"#);
+    let call = |id: &str| {
+        item(&format!(
+            r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#
+        ))
+    };
+    let output = |id: &str| {
+        item(&format!(
+            r#"{{"type":"function_call_output","call_id":"{id}","output":"o"}}"#
+        ))
+    };
+    let says = item(r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}"#);
+    let meta = r#"{"timestamp":"t","type":"session_meta","payload":{"id":"s"}}"#.to_owned();
+    let compacted = r#"{"timestamp":"t","type":"compacted","payload":{"message":"m","replacement_history":[{"type":"message","role":"user","content":[{"type":"input_text","text":"short"}]}]}}"#;
+    let mut lines = vec![meta, says.clone(), call("c1"), output("c1"), call("c2"), says];
+    let check = |lines: &[String]| antiphon(&["check"], lines.join("\n").as_bytes());
+    let out = check(&lines);
+    let wanted = "-: line 5: unanswered: ";
+    assert!(
+        text(&out.stdout).starts_with(wanted),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+    assert!(text(&out.stdout).ends_with("(openai-responses, Codex's transcript)\n"));
+    // A compaction replaces what was before it.
+    lines.push(compacted.to_owned());
+    assert_eq!(check(&lines).status.code(), Some(0));
 }
 
 #[test]

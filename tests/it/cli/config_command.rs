@@ -419,3 +419,174 @@ fn the_banner_points_each_client_at_its_upstream() {
         "{text}"
     );
 }
+
+/// A home directory with a configuration at its default path.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("antiphon").join("antiphon.toml")
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::create_dir_all(self.path().parent().unwrap()).unwrap();
+        std::fs::write(self.path(), text).unwrap();
+        self.allow(&self.path(), 0o600);
+        self.allow(self.path().parent().unwrap(), 0o700);
+    }
+
+    fn allow(&self, path: &std::path::Path, mode: u32) {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let mut command = antiphon(arguments);
+        command.env("XDG_CONFIG_HOME", self.0.path());
+        output(&command.stdin(Stdio::null()).output().unwrap())
+    }
+}
+
+#[test]
+fn init_writes_every_key_commented_out_once() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = Home::new();
+    let (code, out, err) = home.run(&["config", "init"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.starts_with(&format!("wrote {}: ", home.path().display())), "{out}");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(&home.path()), mode(home.path().parent().unwrap())),
+        (0o600, 0o700)
+    );
+    let text = std::fs::read_to_string(home.path()).unwrap();
+    assert!(text.contains("\n#listen = \"127.0.0.1:4747\"\n"), "{text}");
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')));
+    let (_, defaults, _) = home.run(&["config", "print", "--defaults"]);
+    assert_eq!(home.run(&["config", "print"]).1, defaults);
+    let (code, _, err) = home.run(&["config", "init"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("exists and stays as it is"), "{err}");
+    assert_eq!(std::fs::read_to_string(home.path()).unwrap(), text);
+}
+
+#[test]
+fn a_default_path_is_used_unless_others_may_write_it() {
+    let home = Home::new();
+    home.write("[server]\nlisten = \"127.0.0.1:9\"\n");
+    let (code, out, err) = home.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.ends_with(&format!("listening on 127.0.0.1:9 ({})\n", home.path().display())),
+        "{out}"
+    );
+    let other = file("[server]\nlisten = \"127.0.0.1:8\"\n");
+    let (_, out, _) = home.run(&["config", "check", "-c", other.path().to_str().unwrap()]);
+    assert!(out.ends_with("listening on 127.0.0.1:8\n"), "{out}");
+    for (path, mode) in [(home.path(), 0o620), (home.path().parent().unwrap().to_owned(), 0o777)] {
+        home.allow(&path, mode);
+        for command in [&["config", "check"][..], &["serve"], &["run", "--", "true"], &["env"]] {
+            let (code, _, err) = home.run(command);
+            assert_eq!(code, 2, "{command:?}: {err}");
+            assert!(
+                err.contains("is not used: other users may write") && err.contains("chmod go-w"),
+                "{command:?}: {err}"
+            );
+        }
+        // A named file is not checked.
+        let named = home.path();
+        assert_eq!(home.run(&["config", "check", "-c", named.to_str().unwrap()]).0, 0);
+        home.allow(&home.path(), 0o600);
+        home.allow(home.path().parent().unwrap(), 0o700);
+    }
+}
+
+#[test]
+fn the_working_directory_has_no_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "antiphon.toml",
+        "antiphon/antiphon.toml",
+        ".config/antiphon/antiphon.toml",
+    ] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "nonsense").unwrap();
+    }
+    let mut command = antiphon(&["config", "check"]);
+    command
+        .current_dir(folder.path())
+        .env("XDG_CONFIG_HOME", ".")
+        .env("HOME", ".");
+    let (code, _, err) = output(&command.output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+#[test]
+fn check_warns_of_secrets_and_has_a_document() {
+    let home = Home::new();
+    home.write("[[upstreams.anthropic.profiles]]\nname = \"a\"\napi_key = \"sk-literal\"\n");
+    let (code, _, err) = home.run(&["config", "check"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.starts_with("warning: ") && err.contains("contains this secret"),
+        "{err}"
+    );
+    let document = |arguments: &[&str]| {
+        let (code, out, _) = home.run(arguments);
+        (code, serde_json::from_str::<serde_json::Value>(&out).unwrap())
+    };
+    let (code, report) = document(&["config", "check", "--output", "json"]);
+    assert_eq!((code, &report["version"], &report["ok"]), (0, &1.into(), &true.into()));
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 1);
+    assert!(!report.to_string().contains("sk-literal"));
+    let (_, printed) = document(&["config", "print", "--output", "json"]);
+    assert_eq!(printed["config"]["server"]["listen"], "127.0.0.1:4747");
+    assert!(!printed.to_string().contains("sk-literal"));
+    home.write("[server]\nlisen = 1\n");
+    let (code, report) = document(&["config", "check", "--output", "json"]);
+    assert_eq!(
+        (code, &report["ok"], &report["problems"][0]["line"]),
+        (2, &false.into(), &2.into())
+    );
+}
+
+#[test]
+fn help_and_version_are_commands_too() {
+    for (arguments, wanted) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "config", "check"], &["config", "check", "--help"]),
+    ] {
+        // A long help and a short one differ in their layout, but begin alike.
+        let (one, other) = (run(arguments), run(wanted));
+        assert_eq!((one.0, one.1.lines().next()), (0, other.1.lines().next()));
+    }
+    let version = run(&["--version"]).1;
+    assert_eq!(run(&["version"]).1, version);
+    let document: serde_json::Value = serde_json::from_str(&run(&["version", "--output", "json"]).1).unwrap();
+    assert_eq!(document["antiphon"], version.trim().strip_prefix("antiphon ").unwrap());
+    let (code, _, err) = run(&["help", "nothing"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("there is no command \"nothing\"; the commands are serve, run, "),
+        "{err}"
+    );
+    // People look for exit codes where the command is explained.
+    for command in [
+        "serve",
+        "run",
+        "env",
+        "check",
+        "repair",
+        "config",
+        "store",
+        "result",
+        "healthcheck",
+    ] {
+        assert!(run(&[command, "--help"]).1.contains("Exit codes:"), "{command}");
+    }
+}

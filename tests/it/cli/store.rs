@@ -110,7 +110,7 @@ async fn a_store_can_be_listed_while_a_proxy_uses_it() {
     );
     assert_eq!(
         json(&store("gc", &path, &["--output", "json"])),
-        serde_json::json!({"cleared": 0, "left": 2})
+        serde_json::json!({"version": 1, "cleared": 0, "left": 2})
     );
 }
 

@@ -10,9 +10,11 @@ use antiphon::{
     config::VARIABLES,
 };
 
-const SUBCOMMANDS: [&str; 10] = [
+const SUBCOMMANDS: [&str; 12] = [
     "serve",
     "env",
+    "help",
+    "version",
     "check",
     "repair",
     "config",

@@ -179,6 +179,12 @@ const COMMAND_LINES: &[&str] = &[
     "healthcheck --url http://127.0.0.1:1/livez",
     "healthcheck --url ftp://127.0.0.1:1/livez",
     "healthcheck -c BAD",
+    "help",
+    "help config check",
+    "help nothing",
+    "config init --path PLAIN",
+    "env",
+    "version",
     "man",
     "repair BROKEN",
     "repair --check BROKEN",
@@ -246,6 +252,11 @@ async fn machine_readable_output_is_pinned() {
     let mut facts = Vec::new();
     for line in [
         "check --output json BROKEN HEALTHY MISSING",
+        "config check --output json -c GOOD",
+        "config check --output json -c BAD",
+        "env --output json",
+        "healthcheck --output json --url http://127.0.0.1:1/livez",
+        "version --output json",
         "store ls --output json --path DAMAGED",
     ] {
         facts.extend(output_keys(line, &files.run(line, b"").stdout));

@@ -1,0 +1,175 @@
+//! Input of `check` and `repair`: request bodies from files or standard input, and their wire format.
+
+mod faults;
+mod transcripts;
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _, Read, Write as _},
+    path::Path,
+};
+
+use bytes::Bytes;
+
+use crate::wire::{Unreadable, Wire, detect_wire, json, plainly_other_format};
+
+/// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
+const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Error for an input that cannot be checked. Exit code 2.
+///
+/// Causes are part of the messages, so they are not sources: the report would repeat them.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputError {
+    /// The file cannot be read.
+    #[error("{name}: {cause}")]
+    Io {
+        /// Name of the file.
+        name: String,
+        /// Error of the system.
+        cause: io::Error,
+    },
+    /// The text is not JSON.
+    #[error("{name}: not JSON: {fault}")]
+    NotJson {
+        /// Name of the file.
+        name: String,
+        /// Place and likely cause.
+        fault: String,
+    },
+    /// The wire format could not be detected.
+    #[error("{name}: {cause} (name the format with --wire NAME)")]
+    Undetected {
+        /// Name of the file.
+        name: String,
+        /// Reason of the failure.
+        cause: crate::wire::Undetected,
+    },
+    /// The body has members that the named format never has.
+    #[error("{name}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)")]
+    OtherFormat {
+        /// Name of the file.
+        name: String,
+        /// Format that `--wire` names.
+        wire: Wire,
+        /// Format of the body.
+        found: &'static str,
+    },
+    /// The body does not follow its format. The proxy would forward it unchanged.
+    #[error("{name}: unreadable as {wire}: {cause}; the proxy would forward it unchanged")]
+    Unreadable {
+        /// Name of the file.
+        name: String,
+        /// Format that was tried.
+        wire: Wire,
+        /// Reason of the failure.
+        cause: Unreadable,
+    },
+}
+
+/// One body to check.
+#[derive(Debug)]
+pub(super) struct BodyInput {
+    /// Name of the file, or `-`.
+    pub(super) name: String,
+    /// Bytes of the body.
+    pub(super) body: Bytes,
+    /// Wire format of the body.
+    pub(super) wire: Wire,
+    /// Origin of the body in the file.
+    pub(super) origin: BodyOrigin,
+}
+
+/// The part of a file that a body was taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BodyOrigin {
+    /// The whole file.
+    WholeFile,
+    /// One line of a file with a body on each.
+    Line(usize),
+    /// Many lines: the transcript of an agent. It has the line of each message.
+    Transcript {
+        /// Name of the agent.
+        agent: &'static str,
+        /// Line of each message, counted from 1.
+        lines: Vec<usize>,
+    },
+}
+
+/// Reads one body; `-` is standard input.
+pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, InputError> {
+    let name = path.display().to_string();
+    let body = read_file(path, &name)?;
+    finish_body(name, body, wire, BodyOrigin::WholeFile)
+}
+
+/// Reads all bodies of a file: one, one on each line, or the conversation of an agent's transcript.
+pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<Vec<BodyInput>, InputError> {
+    let name = path.display().to_string();
+    let bytes = read_file(path, &name)?;
+    if json::validate(&bytes).is_ok() {
+        let body = transcripts::wrap_list(&bytes, wire).unwrap_or(bytes);
+        return Ok(vec![finish_body(name, body, wire, BodyOrigin::WholeFile)?]);
+    }
+    match transcripts::read_lines(&bytes, wire) {
+        Ok(found) => found
+            .into_iter()
+            .map(|(body, origin)| finish_body(name.clone(), body, wire, origin))
+            .collect(),
+        Err(fault) => Err(InputError::NotJson { name, fault }),
+    }
+}
+
+/// Finds the format of a body, and refuses one that cannot be right.
+fn finish_body(name: String, body: Bytes, wire: Option<Wire>, origin: BodyOrigin) -> Result<BodyInput, InputError> {
+    if json::validate(&body).is_err() {
+        let fault = faults::describe_fault(&body);
+        return Err(InputError::NotJson { name, fault });
+    }
+    // A format that cannot be right is refused: its reader would find nothing, and call the body healthy.
+    if let Some(wire) = wire
+        && let Some(found) = plainly_other_format(&body, wire)
+    {
+        return Err(InputError::OtherFormat { name, wire, found });
+    }
+    // Otherwise `--wire` overrides the detection, since a broken body may look like another format.
+    match wire.map_or_else(|| detect_wire(&body), Ok) {
+        Ok(wire) => Ok(BodyInput {
+            name,
+            body,
+            wire,
+            origin,
+        }),
+        Err(cause) => Err(InputError::Undetected { name, cause }),
+    }
+}
+
+/// Reads a file of limited size; `-` is standard input.
+fn read_file(path: &Path, name: &str) -> Result<Bytes, InputError> {
+    let read = if name == "-" {
+        if io::stdin().is_terminal() {
+            let end = if cfg!(windows) { "Ctrl-Z and Enter" } else { "Ctrl-D" };
+            // A closed stderr is no reason to stop.
+            drop(writeln!(
+                io::stderr().lock(),
+                "antiphon: reading standard input; end with {end}"
+            ));
+        }
+        read_limited(io::stdin().lock())
+    } else {
+        File::open(path).and_then(read_limited)
+    };
+    read.map_err(|cause| InputError::Io {
+        name: name.to_owned(),
+        cause,
+    })
+}
+
+fn read_limited(from: impl Read) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    let read = from.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(read).is_ok_and(|read| read > FILE_BYTES_MAX) {
+        return Err(io::Error::other("larger than 1 GiB, which is the limit"));
+    }
+    Ok(bytes.into())
+}
