@@ -11,6 +11,8 @@ use crate::{
 
 /// Limit of calls in a report. A broken history can have thousands.
 pub const BROKEN_CALLS_MAX: usize = 3;
+/// Limit of findings that are looked at. Many findings can be about one call, whose input is long.
+const FINDINGS_READ_MAX: usize = 16;
 /// Limit of bytes of an id or a tool's name.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -25,10 +27,10 @@ pub struct BrokenCall {
     pub id: String,
 }
 
-/// Returns the first calls that findings are about.
+/// Returns the first calls that the first findings are about.
 pub(super) fn broken_calls(history: &PairedHistory<'_>) -> Vec<BrokenCall> {
     let mut calls: Vec<BrokenCall> = Vec::new();
-    for finding in &history.findings {
+    for finding in history.findings.iter().take(FINDINGS_READ_MAX) {
         let Some(call) = broken_call(history, finding) else {
             continue;
         };
