@@ -20,7 +20,8 @@ use crate::{
 pub(super) struct Agent {
     /// The session that the client names.
     pub(super) session: &'static str,
-    pub(super) user_agent: &'static str,
+    /// Value of the header `user-agent`.
+    pub(super) product: &'static str,
     pub(super) upstream: &'static str,
     pub(super) format: Format,
     pub(super) model: &'static str,
@@ -32,7 +33,7 @@ pub(super) struct Agent {
 
 const CLAUDE: Agent = Agent {
     session: "refactor-auth",
-    user_agent: "claude-cli/2.1.40 (external, cli)",
+    product: "claude-cli/2.1.40 (external, cli)",
     upstream: "anthropic",
     format: Format::Anthropic,
     model: "claude-opus-4-7",
@@ -48,13 +49,13 @@ pub(super) const COMPANY_AGENT: Agent = Agent {
 };
 pub(super) const NIGHTLY: Agent = Agent {
     session: "nightly-report",
-    user_agent: "Anthropic/Python 0.75.0",
+    product: "Anthropic/Python 0.75.0",
     client: CLIENTS[2],
     ..COMPANY_AGENT
 };
 pub(super) const CODEX: Agent = Agent {
     session: "port-to-arm",
-    user_agent: "codex_cli_rs/0.63.0 (Debian 13; x86_64)",
+    product: "codex_cli_rs/0.63.0 (Debian 13; x86_64)",
     upstream: "openai",
     format: Format::OpenAiResponses,
     model: "gpt-5.5",
@@ -63,7 +64,7 @@ pub(super) const CODEX: Agent = Agent {
 };
 pub(super) const OPENCODE: Agent = Agent {
     session: "write-docs",
-    user_agent: "opencode/1.2.10 ai-sdk/openai",
+    product: "opencode/1.2.10 ai-sdk/openai",
     format: Format::OpenAiChat,
     model: "gpt-5.5-mini",
     client: CLIENTS[1],
@@ -72,7 +73,7 @@ pub(super) const OPENCODE: Agent = Agent {
 };
 pub(super) const GEMINI: Agent = Agent {
     session: "triage-issues",
-    user_agent: "GeminiCLI/0.21.0 (linux; x64)",
+    product: "GeminiCLI/0.21.0 (linux; x64)",
     upstream: "gemini",
     format: Format::Gemini,
     model: "gemini-3.5-pro",
@@ -171,7 +172,7 @@ impl Agent {
         };
         let mut headers = vec![
             key,
-            ("user-agent", self.user_agent.to_owned()),
+            ("user-agent", self.product.to_owned()),
             ("x-antiphon-session", session.to_owned()),
         ];
         if !self.client.is_empty() {

@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// A client with a conversation of its own at Anthropic.
 const STUDIO: Agent = Agent {
     session: "render-trailer",
-    user_agent: "Anthropic/JS 0.71.0",
+    product: "Anthropic/JS 0.71.0",
     upstream: "anthropic",
     key: "demo-live-5",
     client: "",

@@ -65,14 +65,23 @@ async fn page(router: &Router, path: &str) -> Value {
 async fn failures_and_traffic_are_shown_with_their_names() {
     let world = world();
     let router = admin_router(admin_of(&world.shared, Readiness::new()));
-    let error = |words: &str| json!({"type": "error", "error": {"type": words, "message": CANARY}}).to_string();
-    ask(&world, "good").await;
-    world.script(still::json(402, &error("billing_error")));
-    ask(&world, ODD_MODEL).await;
-    world.script(still::json(400, &error("invalid_request_error")));
-    ask(&world, "bad").await;
+    ask_three_times(&world).await;
+    check_failures(&router).await;
+    check_usage(&router).await;
+}
 
-    let failures = page(&router, "/admin/v1/failures").await;
+/// Gets a good answer, a failure that the provider causes, and one that the client causes.
+async fn ask_three_times(world: &World) {
+    let error = |words: &str| json!({"type": "error", "error": {"type": words, "message": CANARY}}).to_string();
+    ask(world, "good").await;
+    world.script(still::json(402, &error("billing_error")));
+    ask(world, ODD_MODEL).await;
+    world.script(still::json(400, &error("invalid_request_error")));
+    ask(world, "bad").await;
+}
+
+async fn check_failures(router: &Router) {
+    let failures = page(router, "/admin/v1/failures").await;
     assert_eq!(failures["kept"], 2, "{failures}");
     let rows: Vec<Value> = failures["failures"].as_array().unwrap().clone();
     let told = |row: &Value| {
@@ -106,7 +115,7 @@ async fn failures_and_traffic_are_shown_with_their_names() {
         model.chars().count() <= 40 && model.starts_with("m\\u{202e}"),
         "{model}"
     );
-    let (_, _, one) = answer(&router, get("/admin/v1/failures?limit=1", &[])).await;
+    let (_, _, one) = answer(router, get("/admin/v1/failures?limit=1", &[])).await;
     assert_eq!(
         serde_json::from_str::<Value>(&one).unwrap()["failures"]
             .as_array()
@@ -114,8 +123,10 @@ async fn failures_and_traffic_are_shown_with_their_names() {
             .len(),
         1
     );
+}
 
-    let usage = page(&router, "/admin/v1/usage").await;
+async fn check_usage(router: &Router) {
+    let usage = page(router, "/admin/v1/usage").await;
     let row = |name: &str, requests: u64, failures: u64, input: u64, output: u64| {
         json!({"name": name, "requests": requests, "failures": failures, "repaired": 0,
             "input_tokens": input, "output_tokens": output})
@@ -129,7 +140,7 @@ async fn failures_and_traffic_are_shown_with_their_names() {
         .find(|row| row["name"] == "good");
     assert_eq!(of_good.unwrap(), &row("good", 1, 0, 120, 7));
 
-    let series = page(&router, "/admin/v1/series").await;
+    let series = page(router, "/admin/v1/series").await;
     let names: Vec<&str> = series["series"]
         .as_array()
         .unwrap()

@@ -145,14 +145,14 @@ async fn the_head_waits_for_the_disk_and_the_send_does_not() {
             assert!(sent(&world).contains(PLACEHOLDER), "{name}");
             let last = world.requests().pop().unwrap();
             // The caller's own record is written with the first pin, at the same time.
-            assert_at(last.at - began, millis(timing.send));
-            assert_at(answer.head_at - began, millis(timing.head));
+            assert_at(last.at.checked_sub(began).unwrap(), millis(timing.send));
+            assert_at(answer.head_at.checked_sub(began).unwrap(), millis(timing.head));
             assert_eq!(missed_writes(&world), timing.missed, "{name}");
             // A healthy request waits for nothing.
             let began = world.now();
             world.script(answer_after(millis(10), is_stream));
             let answer = ask(&world, HELLO).await;
-            assert_at(answer.head_at - began, millis(10));
+            assert_at(answer.head_at.checked_sub(began).unwrap(), millis(10));
             // A late write is carried out all the same.
             world.until(world.now() + secs(3)).await;
             let stored = rows(&(Arc::<SwitchableLedger>::clone(&ledger) as Arc<dyn Ledger>)).await;
@@ -176,7 +176,7 @@ async fn a_stored_pin_is_not_awaited_again() {
             let began = world.now();
             world.script(answer_after(millis(10), false));
             let answer = ask(&world, &hurry()).await;
-            assert_at(answer.head_at - began, millis(head));
+            assert_at(answer.head_at.checked_sub(began).unwrap(), millis(head));
             world.until(world.now() + millis(pause)).await;
         }
     }
@@ -252,7 +252,7 @@ async fn a_failing_store_holds_no_head() {
         world.script(answer_after(millis(10), false));
         let answer = ask(&world, &hurry().replace("AbC9", id)).await;
         assert_eq!(answer.status(), 200);
-        assert_at(answer.head_at - began, millis(10));
+        assert_at(answer.head_at.checked_sub(began).unwrap(), millis(10));
     }
     assert_eq!(missed_writes(&world), 3);
     ledger.fails_commits.store(false, Ordering::Relaxed);
