@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Number of conversations.
-pub(super) const COUNT: usize = 5;
-/// Rounds whose late results wait for ever, so that they stay few.
+pub(super) const COUNT: usize = 6;
+/// Rounds whose late results and calls wait for ever, so that they stay few.
 const WAITING_ROUNDS: usize = 2;
 /// Number of tries for a call that is not in the ledger yet, and the pause between them.
 const TRIES: usize = 50;
@@ -44,6 +44,7 @@ pub(super) async fn play_conversation(stage: &Stage, turn: usize, number: usize,
         2 => finish_late(stage, number, true).await,
         3 if round < WAITING_ROUNDS => finish_late(stage, number, false).await,
         4 => rewrite_history(stage).await,
+        5 if round < WAITING_ROUNDS => leave_running(stage, number).await,
         _ => Ok(()),
     }
 }
@@ -91,6 +92,22 @@ impl<'a> GrowingLog<'a> {
             .push(json!({"role": "assistant", "content": answer.json()["content"]}));
         Ok(answer)
     }
+
+    /// Lets the model call a render. Returns the call's id and the answer.
+    async fn start_render(&mut self, number: usize) -> io::Result<(String, Answer)> {
+        let id = call_id(Format::Anthropic, number, 0);
+        let call = ToolCall::new(&id, "render", json!({"scene": "harbour"}));
+        self.stage.provider.reply_to(self.agent.key, Reply::Calls(vec![call]));
+        let called = self.say("Render the trailer.").await?;
+        Ok((id, called))
+    }
+}
+
+/// Lets a tool run for ever: its call stays in flight.
+async fn leave_running(stage: &Stage, number: usize) -> io::Result<()> {
+    let mut log = GrowingLog::new(stage, STUDIO, number);
+    log.start_render(number).await?;
+    Ok(())
 }
 
 /// Lets a client drop the reasoning that its provider wants back: the proxy continues it.
@@ -124,10 +141,7 @@ async fn lose_result(stage: &Stage, number: usize) -> io::Result<()> {
 /// Lets a tool finish after the user has gone on. Its result is appended to the next message, or waits for one.
 async fn finish_late(stage: &Stage, number: usize, comes_back: bool) -> io::Result<()> {
     let mut log = GrowingLog::new(stage, STUDIO, number);
-    let id = call_id(Format::Anthropic, number, 0);
-    let call = ToolCall::new(&id, "render", json!({"scene": "harbour"}));
-    stage.provider.reply_to(STUDIO.key, Reply::Calls(vec![call]));
-    let called = log.say("Render the trailer.").await?;
+    let (id, called) = log.start_render(number).await?;
     let owner = called.header("x-antiphon-owner").to_owned();
     log.say("Never mind, later.").await?;
     post_late(stage, &id, &owner).await?;

@@ -211,7 +211,8 @@ impl StayingDemo {
 /// Number of looks at the dashboard, which is generous: a quiet machine needs about 40.
 const TRIES: usize = 900;
 /// Kinds of requests on the dashboard: a metric, and a part of its labels.
-const SHOWN: [(&str, &str); 11] = [
+const SHOWN: [(&str, &str); 12] = [
+    ("antiphon_tool_calls_inflight", ""),
     (
         "antiphon_requests_total",
         "format=\"openai_responses\",code_class=\"4xx\",outcome=\"client\"",
