@@ -83,9 +83,12 @@ mod tests {
         }
     }
 
+    /// A platform, its variables, and the folder that they give.
+    type PathRow = (Platform, &'static [(&'static str, &'static str)], Option<&'static str>);
+
     #[test]
     fn state_is_where_the_platform_keeps_it() {
-        let rows: [(Platform, &[(&str, &str)], Option<&str>); 8] = [
+        let rows: [PathRow; 8] = [
             (Platform::Unix, &[("XDG_STATE_HOME", "/s"), ("HOME", "/h")], Some("/s")),
             (
                 Platform::Unix,
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_configuration_is_in_the_users_folder_never_in_a_relative_one() {
-        let rows: [(Platform, &[(&str, &str)], Option<&str>); 5] = [
+        let rows: [PathRow; 5] = [
             (Platform::Unix, &[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")], Some("/c")),
             (
                 Platform::Unix,

@@ -435,11 +435,11 @@ impl Home {
     fn write(&self, text: &str) {
         std::fs::create_dir_all(self.path().parent().unwrap()).unwrap();
         std::fs::write(self.path(), text).unwrap();
-        self.allow(&self.path(), 0o600);
-        self.allow(self.path().parent().unwrap(), 0o700);
+        Self::allow(&self.path(), 0o600);
+        Self::allow(self.path().parent().unwrap(), 0o700);
     }
 
-    fn allow(&self, path: &std::path::Path, mode: u32) {
+    fn allow(path: &Path, mode: u32) {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
 
@@ -458,7 +458,7 @@ fn init_writes_every_key_commented_out_once() {
     let (code, out, err) = home.run(&["config", "init"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(out.starts_with(&format!("wrote {}: ", home.path().display())), "{out}");
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(
         (mode(&home.path()), mode(home.path().parent().unwrap())),
         (0o600, 0o700)
@@ -488,7 +488,7 @@ fn a_default_path_is_used_unless_others_may_write_it() {
     let (_, out, _) = home.run(&["config", "check", "-c", other.path().to_str().unwrap()]);
     assert!(out.ends_with("listening on 127.0.0.1:8\n"), "{out}");
     for (path, mode) in [(home.path(), 0o620), (home.path().parent().unwrap().to_owned(), 0o777)] {
-        home.allow(&path, mode);
+        Home::allow(&path, mode);
         for command in [&["config", "check"][..], &["serve"], &["run", "--", "true"], &["env"]] {
             let (code, _, err) = home.run(command);
             assert_eq!(code, 2, "{command:?}: {err}");
@@ -500,8 +500,8 @@ fn a_default_path_is_used_unless_others_may_write_it() {
         // A named file is not checked.
         let named = home.path();
         assert_eq!(home.run(&["config", "check", "-c", named.to_str().unwrap()]).0, 0);
-        home.allow(&home.path(), 0o600);
-        home.allow(home.path().parent().unwrap(), 0o700);
+        Home::allow(&home.path(), 0o600);
+        Home::allow(home.path().parent().unwrap(), 0o700);
     }
 }
 
