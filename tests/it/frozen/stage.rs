@@ -148,6 +148,13 @@ impl Stage {
                 }
             };
             tokio::time::timeout(Duration::from_secs(20), is_sent).await.unwrap();
+            // The pins are stored while the provider works.
+            let is_stored = async {
+                while !has_committed(&process).await {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), is_stored).await.unwrap();
             let is_whole = !is_slow(&process).await;
             process.kill();
             if is_whole {
@@ -196,6 +203,17 @@ async fn is_slow(process: &Process) -> bool {
     let counts: Vec<&str> = page.text().lines().filter(is_one).collect();
     assert_eq!(counts.len(), 3, "{counts:?}");
     counts.iter().any(|line| !line.ends_with(" 0"))
+}
+
+/// Reports whether this process has committed anything to its ledger.
+async fn has_committed(process: &Process) -> bool {
+    let page = process
+        .ask_admin("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await;
+    let count = "antiphon_ledger_op_duration_seconds_count{op=\"commit\"}";
+    page.text()
+        .lines()
+        .any(|line| line.starts_with(count) && !line.ends_with(" 0"))
 }
 
 /// The files of a ledger that no process has open.
