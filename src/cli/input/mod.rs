@@ -16,6 +16,9 @@ use crate::wire::{Unreadable, Wire, detect_wire, json, plainly_other_format};
 /// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
+/// Name of the agent whose transcripts are in Anthropic's format.
+const CLAUDE_CODE: &str = "Claude Code's";
+
 /// Error for an input that cannot be checked. Exit code 2.
 ///
 /// Causes are part of the messages, so they are not sources: the report would repeat them.
@@ -96,6 +99,16 @@ pub(super) enum BodyOrigin {
     },
 }
 
+impl BodyOrigin {
+    /// Returns the format of a transcript, which a short one would not tell.
+    fn known_wire(&self) -> Option<Wire> {
+        match self {
+            Self::Transcript { agent, .. } if *agent == CLAUDE_CODE => Some(Wire::ANTHROPIC),
+            _ => None,
+        }
+    }
+}
+
 /// Reads one body; `-` is standard input.
 pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, InputError> {
     let name = path.display().to_string();
@@ -114,7 +127,7 @@ pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<Vec<BodyInp
     match transcripts::read_lines(&bytes, wire) {
         Ok(found) => found
             .into_iter()
-            .map(|(body, origin)| finish_body(name.clone(), body, wire, origin))
+            .map(|(body, origin)| finish_body(name.clone(), body, wire.or_else(|| origin.known_wire()), origin))
             .collect(),
         Err(fault) => Err(InputError::NotJson { name, fault }),
     }

@@ -248,13 +248,17 @@ fn check_puts_a_transcript_of_claude_code_together() {
     assert_eq!(check(&lines).status.code(), Some(0));
     let lost = lines.remove(5);
     assert!(lost.contains("toolu_02"));
-    lines[5] = line("user", "u2", "\"a2\"", GO_ON);
-    let out = check(&lines);
-    assert_eq!(
-        text(&out.stdout),
-        "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n\
-         -: 1 finding (anthropic, Claude Code's transcript)\n"
-    );
+    // The next line names the lost one, or the one before it.
+    for parent in ["\"r2\"", "\"a2\""] {
+        lines[5] = line("user", "u2", parent, GO_ON);
+        let out = check(&lines);
+        assert_eq!(
+            text(&out.stdout),
+            "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n\
+             -: 1 finding (anthropic, Claude Code's transcript)\n",
+            "{parent}"
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::TextLine;
-use crate::{cli::input::BodyOrigin, wire::json::JsonKind};
+use crate::{
+    cli::input::{BodyOrigin, CLAUDE_CODE},
+    wire::json::JsonKind,
+};
 
 /// A line that belongs to the conversation.
 struct ChainedLine<'a> {
@@ -42,7 +45,7 @@ pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
     body.extend(texts.join(&b','));
     body.extend(b"]}");
     let origin = BodyOrigin::Transcript {
-        agent: "Claude Code's",
+        agent: CLAUDE_CODE,
         lines: messages.iter().map(|message| message.number).collect(),
     };
     (body.into(), origin)
@@ -76,12 +79,20 @@ fn present_branch(lines: &[TextLine<'_>]) -> BTreeSet<String> {
         .iter()
         .map(|line| (line.text("uuid"), line.text("parentUuid")))
         .collect();
-    let last = lines.iter().filter_map(|line| chained_line(*line)).next_back();
-    let mut at = last.map(|chained| chained.line.text("uuid")).unwrap_or_default();
+    let messages: Vec<String> = lines
+        .iter()
+        .filter_map(|line| chained_line(*line))
+        .map(|chained| chained.line.text("uuid"))
+        .collect();
+    let mut at = messages.last().cloned().unwrap_or_default();
     let mut branch = BTreeSet::new();
     // A line that was seen ends the walk: a damaged file may have a circle.
     while !at.is_empty() && branch.insert(at.clone()) {
-        at = parents.get(&at).cloned().unwrap_or_default();
+        let parent = parents.get(&at).cloned().unwrap_or_default();
+        let is_lost = !parent.is_empty() && !parents.contains_key(&parent);
+        // Behind a lost line the message before it goes on: what is lost must not hide what it leaves open.
+        let before = || messages.iter().take_while(|id| **id != at).last().cloned();
+        at = if is_lost { before().unwrap_or_default() } else { parent };
     }
     add_parallel_calls(lines, &mut branch);
     branch
