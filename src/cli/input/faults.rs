@@ -32,17 +32,20 @@ pub(super) fn describe_fault(bytes: &[u8]) -> String {
         return (*cause).to_owned();
     }
     match serde_json::from_slice::<IgnoredAny>(bytes) {
-        Err(error) => describe_error(&error),
+        Err(error) => describe_error(&error, bytes),
         // The own reader is stricter in a few places.
         Ok(_) => "its text is not valid UTF-8, or a string has a broken escape".to_owned(),
     }
 }
 
-/// Returns the place of a parser's error and its likely cause.
-fn describe_error(error: &serde_json::Error) -> String {
+/// Returns the place of a parser's error in `bytes` and its likely cause.
+fn describe_error(error: &serde_json::Error, bytes: &[u8]) -> String {
     let place = format!("line {}, column {}", error.line(), error.column());
     if error.classify() == Category::Eof {
         return format!("{place}: it ends in the middle, so it may have been cut");
+    }
+    if ends_with_comma(read_to(bytes, error.line(), error.column())) {
+        return format!("{place}: trailing comma");
     }
     let message = error.to_string();
     // The message ends with the place, which comes first here.
@@ -51,6 +54,19 @@ fn describe_error(error: &serde_json::Error) -> String {
         return format!("{place}: more text follows the JSON; in JSONL, each line is one JSON value");
     }
     format!("{place}: {reason}")
+}
+
+/// Returns the text up to and with a place of a parser. Lines and columns count from 1, columns in bytes.
+fn read_to(bytes: &[u8], line: usize, column: usize) -> &[u8] {
+    let rows = bytes.split_inclusive(|&byte| byte == b'\n');
+    let before: usize = rows.take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    bytes.get(..before + column).unwrap_or(bytes)
+}
+
+/// Returns true if a comma stands before the closing bracket at the end. The parser's own words do not name the comma.
+fn ends_with_comma(text: &[u8]) -> bool {
+    let inside = text.strip_suffix(b"}").or_else(|| text.strip_suffix(b"]"));
+    inside.is_some_and(|inside| inside.trim_ascii_end().ends_with(b","))
 }
 
 #[cfg(test)]
@@ -67,6 +83,9 @@ mod tests {
                 "line 2, column 1: more text follows the JSON",
             ),
             (b"{\n  \"a\": 1,\n}", "line 3, column 1: trailing comma"),
+            (b"[1, 2, ]", "line 1, column 8: trailing comma"),
+            (b"{\"a\": ]", "line 1, column 7: expected value"),
+            (b"{\"a\": 1, b}", "line 1, column 10: key must be a string"),
             (b"data: {\"type\": \"message_start\"}", "a stream of events"),
             (b"POST /v1/messages HTTP/1.1", "the head of an HTTP request"),
             (b"hello", "line 1, column 1: expected value"),
