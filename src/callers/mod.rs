@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     auth::{Caller, Principal, PrincipalHash},
     clock,
-    ledger::{self, CommitStep, Ledger, RecordKey, RecordKind, Unread, WriteBehind},
+    ledger::{self, CommitStep, Ledger, LedgerError, RecordKey, RecordKind, Unread, WriteBehind},
 };
 
 /// Maximum number of callers in memory.
@@ -63,16 +63,14 @@ impl Callers {
         self.verified.get(&caller.principal()) == Some(true)
     }
 
-    /// Stores a verified caller now, instead of later. Returns `false` if the ledger fails.
-    pub async fn store_verified(&self, caller: Caller) -> bool {
+    /// Stores a verified caller now, instead of later.
+    pub async fn store_verified(&self, caller: Caller) -> Result<(), LedgerError> {
         let principal = caller.principal();
-        // A conflict is fine: the write in the background may have been first.
         let stored = self.ledger.commit(vec![insert_step(principal)], clock::unix_time());
-        let is_stored = stored.await.is_ok();
-        if is_stored {
-            self.verified.insert(principal, true);
-        }
-        is_stored
+        // A conflict is fine: the write in the background may have been first.
+        stored.await?;
+        self.verified.insert(principal, true);
+        Ok(())
     }
 
     /// Returns `true` if this process knows the caller as verified. Never reads the ledger.

@@ -433,6 +433,6 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn survives_restart(&self) -> bool;
 
     /// Returns `true` if no other process writes to the store. A decision of this process is final then, even before it
-    /// is stored. In a shared store a decision is made by its commit.
+    /// is stored. In a shared store a decision is made by its commit. No store of this crate is shared so far.
     fn is_exclusive(&self) -> bool;
 }

@@ -49,7 +49,7 @@ use pinned_answers::PinnedAnswers;
 const ROW_BYTES: usize = 192;
 /// The time after which an unused row leaves the memory.
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The version of a row that was inserted and never replaced: no provider has accepted it yet.
+/// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
 /// A call and its answer.

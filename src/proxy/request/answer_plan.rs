@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::{
     call_lookup::{CallLookup, CallMemory},
+    new_pins::NewPins,
     pending_pins::{CallAnswers, call_answers},
 };
 use crate::{
@@ -41,23 +42,24 @@ impl AnswerPlanner<'_> {
     }
 
     /// Plans the repair and, if `may_pin` is set, pins the answers that the plan assigns.
-    pub(super) async fn plan_and_pin(
+    pub(super) async fn plan_and_pin<'r>(
         &self,
         paired: &Paired<'_>,
         lookup: &mut CallLookup,
-        results: &LateResults,
+        results: &'r LateResults,
         may_pin: bool,
         deadline: Instant,
-    ) -> Result<(Plan, CallAnswers), Unreadable> {
+    ) -> Result<(Plan, NewPins<'r>), Unreadable> {
         let caller = results.caller;
         let mut plan = self.plan_repair(paired, lookup)?;
-        let mut answers = call_answers(paired, &plan, lookup, caller);
+        // Before the first pin: from here on, every way out keeps them or rolls them back.
+        let mut pins = NewPins::new(results, call_answers(paired, &plan, lookup, caller), may_pin);
         // Another request may have pinned a call meanwhile. The first writer wins: plan once more with its answers.
-        if may_pin && self.pin_answers(&answers, results, lookup, deadline).await {
+        if may_pin && self.pin_answers(pins.answers(), results, lookup, deadline).await {
             plan = self.plan_repair(paired, lookup)?;
-            answers = call_answers(paired, &plan, lookup, caller);
+            pins.replace_answers(call_answers(paired, &plan, lookup, caller));
         }
-        Ok((plan, answers))
+        Ok((plan, pins))
     }
 
     /// Pins the answers that a plan assigns. Returns `true` if another request was first for some of the calls.

@@ -200,10 +200,10 @@ impl BodyPlanner<'_> {
         };
         let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
         let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
-        let (plan, answers) = planned.await?;
+        let (plan, new_pins) = planned.await?;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
-            lookup.count_answers(&answers.assigned, &path.telemetry);
+            lookup.count_answers(&new_pins.answers().assigned, &path.telemetry);
             lookup.count_unread(&plan.assigned, &path.telemetry);
             if texts.count > 0 || unfilled.is_some() {
                 // These edits have moved the spans of the first outline.
@@ -216,7 +216,7 @@ impl BodyPlanner<'_> {
             late_results: results.clone(),
             // `finish_repair` sets what is left of it.
             ledger_budget: LedgerBudget::FULL,
-            answers,
+            answers: new_pins.into_answers(),
             posted_calls: lookup.posted_calls.clone(),
             stored_anchor: None,
             last_text: texts.last.as_ref().map(LastText::stored_text),

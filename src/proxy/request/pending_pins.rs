@@ -114,12 +114,8 @@ impl PendingPins {
         late_text: Option<(Anchor, AppendedText)>,
     ) -> bool {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
-        let mut again: HashMap<CallKey, Vec<&PinnedAnswer>> = HashMap::new();
-        for (call, answer) in &answers.assigned {
-            again.entry(*call).or_default().push(answer);
-        }
-        let is_gone = |(call, answer): &&AssignedAnswer| again.get(call).is_none_or(|given| !given.contains(&answer));
-        recall.roll_back_answers(scope, self.answers.assigned.iter().filter(is_gone));
+        let gone = answers_not_again(&self.answers.assigned, &answers.assigned);
+        recall.roll_back_answers(scope, gone);
         self.answers = answers;
         let assigned = &self.answers.assigned;
         let store = async |deadline| {
@@ -183,6 +179,16 @@ impl Drop for PendingPins {
                 .roll_back_text(self.late_results.caller, *anchor);
         }
     }
+}
+
+/// Returns the answers of `before` that `now` does not assign again.
+pub(super) fn answers_not_again<'b>(before: &'b [AssignedAnswer], now: &[AssignedAnswer]) -> Vec<&'b AssignedAnswer> {
+    let mut again: HashMap<CallKey, Vec<&PinnedAnswer>> = HashMap::new();
+    for (call, answer) in now {
+        again.entry(*call).or_default().push(answer);
+    }
+    let is_gone = |(call, answer): &&AssignedAnswer| again.get(call).is_none_or(|given| !given.contains(&answer));
+    before.iter().filter(is_gone).collect()
 }
 
 /// Returns the answers in a plan's body: those that it assigns and that are to be pinned, and those pinned before.

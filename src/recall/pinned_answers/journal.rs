@@ -202,9 +202,9 @@ impl PinJournal {
             .collect()
     }
 
-    /// Notes the end of a caller's write. One that failed is repeated.
-    pub(super) fn end_caller(&mut self, caller: Caller, is_stored: bool) {
-        if is_stored {
+    /// Notes the end of a caller's write, which is repeated unless it `has_ended` for good.
+    pub(super) fn end_caller(&mut self, caller: Caller, has_ended: bool) {
+        if has_ended {
             self.callers.remove(&caller);
         } else if let Some(write) = self.callers.get_mut(&caller) {
             write.is_queued = true;

@@ -1,6 +1,6 @@
 //! The writer of the journal: all pins that wait go into one round of commits, which the ledger stores together.
 //!
-//! It retries for as long as the store fails. Only a row that the ledger has no room for is given up.
+//! It retries for as long as the store fails. Only a row or a caller that the ledger has no room for is given up.
 
 use std::{
     sync::{Arc, PoisonError, Weak},
@@ -90,12 +90,20 @@ pub(in crate::recall) async fn flush_pins(pins: &PinnedAnswers) {
 
 /// Stores a caller. Returns `false` if the store failed.
 async fn store_caller(handle: &Weak<AnswerStoreState>, callers: &Callers, caller: Caller) -> bool {
-    let is_stored = timeout(COMMIT_TIMEOUT, callers.store_verified(caller)).await == Ok(true);
+    let done = timeout(COMMIT_TIMEOUT, callers.store_verified(caller)).await;
+    let failure = match done.unwrap_or_else(|_| Err(late_commit())) {
+        // Without room for it the caller is given up: a repetition would delay the pins of all others.
+        Ok(()) | Err(LedgerError::Full { .. } | LedgerError::TooLarge) => None,
+        Err(error) => Some(error),
+    };
     if let Some(store) = handle.upgrade() {
-        store.pinned.lock_journal().end_caller(caller, is_stored);
+        store.pinned.lock_journal().end_caller(caller, failure.is_none());
+        if let Some(error) = &failure {
+            store.pinned.note_failure(error);
+        }
         store.pinned.written.notify_waiters();
     }
-    is_stored
+    failure.is_none()
 }
 
 /// Writes the pins of one caller. Returns `false` if the store failed.
@@ -120,10 +128,14 @@ async fn commit_batch(handle: &Weak<AnswerStoreState>, ledger: &dyn Ledger, batc
     let Some(store) = handle.upgrade() else {
         return BatchOutcome::Failed;
     };
-    let late = |_| Err(LedgerError::Store("no answer within 5 seconds".into()));
-    let outcome = note_outcome(&store, batch, done.unwrap_or_else(late));
+    let outcome = note_outcome(&store, batch, done.unwrap_or_else(|_| Err(late_commit())));
     store.pinned.written.notify_waiters();
     outcome
+}
+
+/// Returns the error of a commit that took longer than [`COMMIT_TIMEOUT`].
+fn late_commit() -> LedgerError {
+    LedgerError::Store("no answer within 5 seconds".into())
 }
 
 fn note_outcome(

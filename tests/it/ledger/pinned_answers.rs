@@ -231,6 +231,10 @@ pub(crate) struct SwitchableLedger {
     pub(crate) fails: Arc<AtomicBool>,
     /// `true` while commits fail and reads do not, as on a full disk.
     pub(crate) fails_commits: Arc<AtomicBool>,
+    /// `true` while there is no room for records of verified callers.
+    pub(crate) has_no_room_for_callers: Arc<AtomicBool>,
+    /// Number of commits that came.
+    pub(crate) commits: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
     is_shared: Arc<AtomicBool>,
     /// `true` once the process of this handle was killed: none of its operations ends any more.
@@ -246,6 +250,8 @@ impl SwitchableLedger {
             stalls: Arc::default(),
             fails: Arc::default(),
             fails_commits: Arc::default(),
+            has_no_room_for_callers: Arc::default(),
+            commits: Arc::default(),
             is_shared: Arc::default(),
             is_killed: AtomicBool::new(false),
         })
@@ -261,6 +267,8 @@ impl SwitchableLedger {
             stalls: Arc::clone(&self.stalls),
             fails: Arc::clone(&self.fails),
             fails_commits: Arc::clone(&self.fails_commits),
+            has_no_room_for_callers: Arc::clone(&self.has_no_room_for_callers),
+            commits: Arc::clone(&self.commits),
             is_shared: Arc::clone(&self.is_shared),
             is_killed: AtomicBool::new(false),
         })
@@ -316,9 +324,13 @@ impl SwitchableLedger {
 
 impl Ledger for SwitchableLedger {
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
         if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
             return self.through(Box::pin(std::future::pending()));
         }
+        let is_caller =
+            |step: &CommitStep| matches!(step, CommitStep::Insert { key, .. } if key.kind == RecordKind::Principal);
+        let has_no_room = self.has_no_room_for_callers.load(Ordering::Relaxed) && steps.iter().any(is_caller);
         Box::pin(async move {
             let delay = self.sync_delay.load(Ordering::Relaxed);
             if delay > 0 {
@@ -327,6 +339,9 @@ impl Ledger for SwitchableLedger {
             self.take_time().await;
             if self.fails_commits.load(Ordering::Relaxed) {
                 return Err(LedgerError::Store("no space left".into()));
+            }
+            if has_no_room {
+                return Err(LedgerError::Full { of_principal: true });
             }
             self.inner.commit(steps, now).await
         })

@@ -261,6 +261,37 @@ async fn a_failing_store_holds_no_head() {
     assert_eq!(rows(&kept).await, 4);
 }
 
+/// A caller for which the ledger has no room is given up: it delays no pin, and an outage still ends.
+#[tokio::test(start_paused = true)]
+async fn a_caller_without_room_delays_nothing() {
+    let ledger = SwitchableLedger::new();
+    ledger.has_no_room_for_callers.store(true, Ordering::Relaxed);
+    let world = known(&ledger).await;
+    let repaired = async |id: &str, disk: u64| {
+        ledger.delay_syncs(millis(disk));
+        let began = world.now();
+        world.script(answer_after(millis(10), false));
+        let answer = ask(&world, &hurry().replace("AbC9", id)).await;
+        assert_eq!(answer.status(), 200);
+        answer.head_at.checked_sub(began).unwrap()
+    };
+    assert_at(repaired("AbC0", 50).await, millis(50));
+    world.until(world.now() + secs(10)).await;
+    let commits = ledger.commits.load(Ordering::Relaxed);
+    world.until(world.now() + secs(60)).await;
+    assert_eq!(
+        ledger.commits.load(Ordering::Relaxed),
+        commits,
+        "commits of an idle proxy"
+    );
+    // After an outage the heads wait for the disk again.
+    ledger.fails_commits.store(true, Ordering::Relaxed);
+    repaired("AbC1", 0).await;
+    ledger.fails_commits.store(false, Ordering::Relaxed);
+    world.until(world.now() + secs(10)).await;
+    assert_at(repaired("AbC2", 50).await, millis(50));
+}
+
 /// The request before the kill, and the one after it whose bytes depend on the pin.
 struct Killed {
     name: &'static str,
