@@ -13,6 +13,7 @@ use http::{Uri, uri::Scheme};
 use serde_json::json;
 
 use super::{
+    banner::reachable_address,
     config::load_chosen,
     http_get::fetch_head,
     output::{OutputFormat, write_document},
@@ -95,5 +96,6 @@ fn parse_http_url(text: &str) -> Result<Uri, String> {
 fn admin_url(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
     let loaded = load_chosen(config).map_err(|problems| anyhow!("{problems}"))?;
-    Ok(format!("http://{}/{page}", loaded.config.admin_listen).parse()?)
+    let at = reachable_address(loaded.config.admin_listen);
+    Ok(format!("http://{at}/{page}").parse()?)
 }

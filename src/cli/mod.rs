@@ -168,14 +168,22 @@ fn describe_causes(error: &anyhow::Error) -> String {
     text
 }
 
+/// Returns the kind of an error of standard output. `None` if it is another error.
+///
+/// Errors of other files and of connections have a type or a context of their own around the one of the system.
+fn output_error_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
+    if let Some(result::ResultError::Output(error)) = error.downcast_ref() {
+        return Some(error.kind());
+    }
+    match error.downcast_ref::<serde_json::Error>() {
+        Some(error) => error.io_error_kind(),
+        None => error.downcast_ref::<io::Error>().map(io::Error::kind),
+    }
+}
+
 /// Reports an error on stderr. Returns its exit code.
 fn report_error(error: &anyhow::Error) -> ExitCode {
-    let closed = |cause: &(dyn std::error::Error + 'static)| {
-        cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    };
-    if error.chain().any(closed) {
+    if output_error_kind(error) == Some(io::ErrorKind::BrokenPipe) {
         // The reader of a pipe, such as `head`, has read enough.
         return ExitCode::SUCCESS;
     }

@@ -193,3 +193,24 @@ fn another_program_on_the_port_is_not_healthy() {
     assert_eq!((code, said.as_str()), (Some(1), ""));
     stranger.join().unwrap();
 }
+
+/// A server whose connections break while the check writes its request: a broken pipe, but not that of standard output.
+#[test]
+fn a_port_that_resets_connections_is_not_healthy() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/livez", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            socket2::SockRef::from(&stream)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .unwrap();
+        }
+    });
+    for form in ["text", "json"] {
+        let output = antiphon(&["healthcheck", "--url", &url, "--output", form])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{form}");
+    }
+}
