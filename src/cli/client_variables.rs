@@ -57,8 +57,31 @@ pub(super) fn no_proxy_variables(at: SocketAddr) -> Vec<(&'static str, String)> 
 /// Adds the proxy's address to a list of hosts that lacks it.
 fn extended_list(hosts: &str, at: SocketAddr) -> String {
     let own = at.ip().to_string();
+    // It already stands for every host, and only alone: clients do not read it beside a name.
+    if hosts.trim() == "*" {
+        return hosts.to_owned();
+    }
     if hosts.split(',').any(|host| host.trim() == own) {
         return hosts.to_owned();
     }
     format!("{hosts},{own}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_gets_the_address_unless_it_has_it() {
+        let at: SocketAddr = "127.0.0.1:4747".parse().unwrap();
+        for (hosts, wanted) in [
+            ("", ",127.0.0.1"),
+            ("a.example", "a.example,127.0.0.1"),
+            ("a.example, 127.0.0.1", "a.example, 127.0.0.1"),
+            ("*", "*"),
+            (" * ", " * "),
+        ] {
+            assert_eq!(extended_list(hosts, at), wanted);
+        }
+    }
 }

@@ -5,18 +5,28 @@ use std::{net::SocketAddr, time::Duration};
 use http::Uri;
 use serde_json::Value;
 
-use super::http_get;
+use super::{banner::reachable_address, http_get};
 
 /// Timeout of the request that finds out if a proxy is running.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest description that is read.
-const DESCRIPTION_BYTES_MAX: usize = 4096;
+/// Largest description that is read, with the names of many upstreams.
+const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 
 /// A running proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunningProxyInfo {
-    /// Address of the dashboard. `None` if the proxy does not tell it.
+    /// Address of the dashboard, at which this machine reaches it. `None` if the proxy does not tell it.
     pub(super) admin: Option<SocketAddr>,
+    /// Names of its upstreams. `None` if the proxy does not tell them.
+    pub(super) upstreams: Option<Vec<String>>,
+}
+
+impl RunningProxyInfo {
+    /// Returns the first of these upstreams that the proxy lacks.
+    pub(super) fn lacking_upstream<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+        let known = self.upstreams.as_ref()?;
+        names.find(|name| known.iter().all(|known| known != name))
+    }
 }
 
 /// Returns the proxy that answers at this address. `None` if there is none, or something else answers.
@@ -30,6 +40,10 @@ pub(super) async fn find_proxy(at: SocketAddr) -> Option<RunningProxyInfo> {
     if !is_described && !page.head.headers.contains_key("x-antiphon-request-id") {
         return None;
     }
-    let admin = described.and_then(|told| told["admin_listen"].as_str()?.parse().ok());
-    Some(RunningProxyInfo { admin })
+    let described = described.unwrap_or_default();
+    let admin = described["admin_listen"].as_str().and_then(|text| text.parse().ok());
+    Some(RunningProxyInfo {
+        admin: admin.map(reachable_address),
+        upstreams: serde_json::from_value(described["upstreams"].clone()).ok(),
+    })
 }

@@ -118,6 +118,11 @@ impl Routes {
         })
     }
 
+    /// Returns the name of every upstream.
+    pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.iter().map(|upstream| upstream.name.as_str())
+    }
+
     /// Returns name and base URL of every upstream, for a client that reaches the proxy at `host` (`name:port`).
     pub fn base_urls(&self, host: &str) -> Vec<(String, String)> {
         let base = |upstream: &Upstream| {

@@ -31,7 +31,10 @@ pub(super) fn describe_proxy(path: &DataPath, request: &Request<BoxedBody>) -> O
         .admin_listen
         .filter(|_| is_local)
         .map(|address| address.to_string());
-    let body = serde_json::json!({ "server": "antiphon", "version": 1, "admin_listen": admin });
+    let upstreams: Vec<&str> = path.routes.upstream_names().collect();
+    let body = serde_json::json!({
+        "server": "antiphon", "version": 1, "admin_listen": admin, "upstreams": upstreams,
+    });
     let mut answer = Response::new(AnswerBody::from_bytes(Bytes::from(format!("{body}\n"))));
     let headers = [
         (CONTENT_TYPE, "application/json"),

@@ -3,7 +3,10 @@
 //! In values, `{NAME}` stands for the base URL of the upstream NAME, and `$NAME` for the value of a variable. A value
 //! applies only if all of them exist.
 
-use std::{ffi::OsStr, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 /// A command with the settings that it needs beyond the base URL variables.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct KnownClient {
     pub(super) missing_setting: Option<&'static str>,
     /// Text of an extension of pi, which it loads with `-e`.
     pub(super) extension: Option<&'static str>,
+    /// First arguments of commands that ask no model, and that no other argument may precede.
+    pub(super) local_commands: &'static [&'static str],
     /// Name of the upstream that another login needs, and advice for a run without a good answer.
     pub(super) other_login: Option<(&'static str, &'static str)>,
 }
@@ -40,6 +45,7 @@ const NO_SETTINGS: KnownClient = KnownClient {
     variables: &[],
     missing_setting: None,
     extension: None,
+    local_commands: &[],
     other_login: None,
 };
 
@@ -113,6 +119,7 @@ const CLIENTS: [KnownClient; 9] = [
 }
 "#,
         ),
+        local_commands: &["install", "uninstall", "remove", "update", "list", "config"],
         ..NO_SETTINGS
     },
     from_file(
@@ -163,8 +170,10 @@ pub(super) struct AppliedSettings {
     /// Arguments directly behind the program's name.
     pub(super) arguments: Vec<String>,
     pub(super) variables: Vec<(String, String)>,
-    /// What the user has to set, for a command that cannot be pointed at the proxy otherwise.
+    /// Setting that only the user can make. `None` if the command can be pointed at the proxy.
     pub(super) missing_setting: Option<String>,
+    /// `true` if that setting has an address of the proxy, which must then outlive the command.
+    pub(super) needs_lasting_proxy: bool,
     /// Text of an extension that the command loads with `-e`.
     pub(super) extension: Option<String>,
     /// Advice for another login, whose upstream is not configured.
@@ -178,15 +187,21 @@ impl AppliedSettings {
     }
 }
 
-/// Returns the settings for a program. `urls` are the base URLs by upstream.
+/// Returns the settings for a command with its arguments. `urls` are the base URLs by upstream, and `lasting_urls` those
+/// of the configured address, for settings that stay in a file.
 pub(super) fn settings_for(
-    program: &OsStr,
+    command: &[OsString],
     urls: &[(String, String)],
+    lasting_urls: &[(String, String)],
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> AppliedSettings {
-    let Some(client) = find_client(program) else {
+    let Some(client) = command.first().and_then(|program| find_client(program)) else {
         return AppliedSettings::default();
     };
+    let first = command.get(1).and_then(|argument| argument.to_str());
+    if first.is_some_and(|first| client.local_commands.contains(&first)) {
+        return AppliedSettings::default();
+    }
     let fill = |template: &str| fill_template(template, urls, variable);
     let arguments = client.arguments.iter().find_map(|words| {
         let filled: Option<Vec<String>> = words.iter().map(|word| fill(word)).collect();
@@ -206,9 +221,11 @@ pub(super) fn settings_for(
     }
     // A command with variables lacks something only if none of them applies.
     let is_set = client.variables.iter().any(|row| variable(row.name).is_some()) || !variables.is_empty();
+    let missing = client.missing_setting.filter(|_| !is_set);
     AppliedSettings {
         arguments: arguments.unwrap_or_default(),
-        missing_setting: client.missing_setting.filter(|_| !is_set).and_then(fill),
+        missing_setting: missing.and_then(|text| fill_template(text, lasting_urls, variable)),
+        needs_lasting_proxy: missing.is_some_and(|text| text.contains('{')),
         extension: client.extension.and_then(fill),
         login_advice: client
             .other_login
@@ -224,6 +241,9 @@ fn find_client(program: &OsStr) -> Option<&'static KnownClient> {
     CLIENTS.iter().find(|client| OsStr::new(client.program) == stem)
 }
 
+/// Names that `{NAME}` may have.
+const UPSTREAM_NAMES: [&str; 5] = ["anthropic", "openai", "gemini", "chatgpt", "code-assist"];
+
 /// Replaces `{NAME}` and a whole `$NAME`. `None` if one of them does not exist.
 fn fill_template(
     template: &str,
@@ -233,9 +253,8 @@ fn fill_template(
     if let Some(name) = template.strip_prefix('$') {
         return variable(name);
     }
-    let names = ["anthropic", "openai", "gemini", "chatgpt", "code-assist"];
     let mut filled = template.to_owned();
-    for name in names {
+    for name in UPSTREAM_NAMES {
         let mark = format!("{{{name}}}");
         if filled.contains(&mark) {
             let (_, url) = urls.iter().find(|(known, _)| known == name)?;
@@ -256,7 +275,8 @@ mod tests {
             let (_, value) = set.iter().find(|(known, _)| *known == name)?;
             Some((*value).to_owned())
         };
-        settings_for(OsStr::new(program), &urls, &variable)
+        let command: Vec<OsString> = program.split(' ').map(OsString::from).collect();
+        settings_for(&command, &urls, &urls, &variable)
     }
 
     #[test]
@@ -318,23 +338,45 @@ mod tests {
                 advice.contains("http://h/") && !advice.contains('{'),
                 "{program}: {advice}"
             );
+            assert!(found.needs_lasting_proxy, "{program}");
+        }
+    }
+
+    #[test]
+    fn pi_gets_its_extension_unless_it_asks_no_model() {
+        for (command, wanted) in [
+            ("pi", true),
+            ("pi -p hello", true),
+            ("pi install x", false),
+            ("pi list", false),
+        ] {
+            let found = settings(command, &["anthropic", "openai", "gemini"], &[]);
+            assert_eq!(found.extension.is_some(), wanted, "{command}");
         }
     }
 
     #[test]
     fn every_template_names_known_upstreams() {
-        let all = ["anthropic", "openai", "gemini", "chatgpt", "code-assist"];
         for client in &CLIENTS {
-            let found = settings(client.program, &all, &[("COPILOT_MODEL", "m")]);
-            let words = found
-                .arguments
-                .iter()
-                .chain(found.variables.iter().map(|(_, value)| value));
-            for word in words {
-                assert!(!word.contains("{anthropic") && !word.contains("{openai"), "{word}");
+            let arguments = client.arguments.iter().flat_map(|words| words.iter().copied());
+            let values = client.variables.iter().map(|row| row.value);
+            let texts = client.missing_setting.into_iter().chain(client.extension);
+            let templates: Vec<&str> = arguments.chain(values).chain(texts).collect();
+            assert!(!templates.is_empty(), "{}", client.program);
+            for template in templates {
+                let mut rest = template.to_owned();
+                for name in UPSTREAM_NAMES {
+                    rest = rest.replace(&format!("{{{name}}}"), "");
+                }
+                // What is left in braces must be code or JSON, and no name.
+                let is_name = |text: &str| {
+                    let name = text.split('}').next().unwrap_or_default();
+                    text.contains('}')
+                        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+                        && !name.is_empty()
+                };
+                assert!(!rest.split('{').skip(1).any(is_name), "{}: {rest}", client.program);
             }
-            let has_any = !found.is_empty() || found.missing_setting.is_some();
-            assert!(has_any, "{}", client.program);
         }
     }
 }

@@ -45,7 +45,7 @@ For example:
   antiphon run --upstream anthropic=https://llm.example.com -- python agent.py
 
 Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and GEMINI_API_BASE (LiteLLM) for the command only,
-and what codex, copilot, gemini and opencode need beside them. For commands that read files only, such as cline, it
+and what codex, copilot, gemini, opencode and pi need beside them. For commands that read files only, such as cline, it
 says what to set. They point to the proxy that already answers on --listen. If there is none, or with -c or
 --upstream, a new proxy starts on a free port and ends with the command. If HTTP_PROXY is set, the proxy's address is
 added to NO_PROXY. Only warnings are logged, unless -v asks for more. -q also hides where the proxy listens and what
@@ -56,8 +56,8 @@ Exit codes:
   126    the command cannot be run
   127    there is no such command
   128+N  signal N ended the command
-  2      also: wrong usage, bad configuration
-  1      also: the proxy cannot be started";
+  2      also: wrong usage, bad configuration, a taken port or an unusable ledger
+  1      also: another failure at run time";
 
 /// Arguments of `antiphon run`.
 #[derive(Debug, clap::Args)]
@@ -109,13 +109,19 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
         return Ok(ExitCode::FAILURE);
     };
     let routes = Routes::new(loaded.config.upstreams.clone());
+    // A setting in a file outlives this command, so it needs the address of a proxy that does too.
+    let lasting_urls = routes.base_urls(&banner::reachable_address(loaded.config.server.listen).to_string());
     let proxy = find_or_start(loaded, &flags, log).await?;
     let variables = base_url_variables(&routes, proxy.at);
-    let known = settings_for(program, &routes.base_urls(&proxy.at.to_string()), &process_environment);
+    let urls = routes.base_urls(&proxy.at.to_string());
+    let known = settings_for(&args.command, &urls, &lasting_urls, &process_environment);
     let is_quiet = flags.verbosity < 0;
     if !is_quiet {
         say(&proxy.describe_place());
         known.missing_setting.iter().for_each(|line| say(line));
+        if known.needs_lasting_proxy && proxy.own.is_some() {
+            say("this setting needs a proxy that stays: start `antiphon` first, in another terminal");
+        }
     }
     warn_of_overridden(&variables, &flags.upstreams);
     // Removed when this function ends, so after the command.
@@ -172,7 +178,15 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
     let at = banner::reachable_address(loaded.config.server.listen);
     let found = if has_settings { None } else { find_proxy(at).await };
-    if let Some(found) = found {
+    // An upstream of a variable or a default file may be one that the running proxy does not have.
+    let wanted = || loaded.config.upstreams.iter().map(|upstream| upstream.name.as_str());
+    let lacking = found.as_ref().and_then(|found| found.lacking_upstream(wanted()));
+    if let Some(name) = lacking {
+        say(&format!(
+            "the running proxy at http://{at} has no upstream {name}, so another one starts"
+        ));
+    }
+    if let Some(found) = found.filter(|_| lacking.is_none()) {
         let before = match found.admin {
             Some(admin) => TrafficCounts::of_running_proxy(admin).await,
             None => None,
@@ -245,7 +259,7 @@ fn summary_of_running(
     known: &AppliedSettings,
 ) -> Vec<String> {
     let Some(counts) = counts else {
-        // Without its counts nothing can be told, also not that there were none.
+        // The counts of the proxy are unknown, so neither a number nor zero is reported.
         return Vec::new();
     };
     if counts.requests == 0 {
@@ -265,13 +279,13 @@ fn summary_of_running(
 /// Returns the lines for a run without any request, with the likely reason.
 fn no_request_lines(program: &str, known: &AppliedSettings) -> Vec<String> {
     let reason = if known.missing_setting.is_some() {
-        "it needs the setting above"
+        "needs the setting above"
     } else if known.is_empty() {
-        "it asked no model, or it does not read the variables; see docs/clients.md"
+        "asked no model, or does not read the variables (docs/clients.md)"
     } else {
-        "it asked no model, or it has a provider of its own configured"
+        "asked no model, or has a provider of its own configured"
     };
-    let first = format!("no request came through the proxy: {program} did not use it ({reason})");
+    let first = format!("no request came through the proxy; the likely reason: {program} {reason}");
     std::iter::once(first)
         .chain(known.login_advice.map(ToOwned::to_owned))
         .collect()

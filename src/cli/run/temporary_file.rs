@@ -1,4 +1,4 @@
-//! The extension that points pi at the proxy: pi reads its base URLs from files only, but loads extensions by argument.
+//! A file in the system's temporary folder that is removed when the command has ended.
 
 use std::{
     fs::{self, OpenOptions},
@@ -22,8 +22,11 @@ impl TemporaryFile {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&path)?.write_all(text.as_bytes())?;
-        Ok(Self(path))
+        let mut file = options.open(&path)?;
+        // From here on the drop removes the file, also if it cannot be written.
+        let temporary = Self(path);
+        file.write_all(text.as_bytes())?;
+        Ok(temporary)
     }
 
     pub(super) fn path(&self) -> &Path {

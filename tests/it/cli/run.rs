@@ -174,8 +174,8 @@ async fn a_running_proxy_is_used_and_keeps_running() {
     assert!(err.starts_with(&place), "{err}");
     assert!(
         err.ends_with(
-            "antiphon: no request came through the proxy: sh did not use it (it asked no model, or it does not read the \
-             variables; see docs/clients.md)\n"
+            "antiphon: no request came through the proxy; the likely reason: sh asked no model, or does not read the \
+             variables (docs/clients.md)\n"
         ),
         "{err}"
     );
@@ -225,8 +225,11 @@ async fn the_description_is_for_allowed_hosts_and_reads_only() {
     let ask = |line: &str, host: &str| format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n");
     let told = process.ask(ask("GET /.well-known/antiphon", "localhost")).await;
     let admin = process.admin.to_string();
+    let mut told_json = told.json();
+    let upstreams = told_json.as_object_mut().unwrap().remove("upstreams").unwrap();
+    assert!(upstreams.as_array().unwrap().contains(&json!("anthropic")), "{upstreams}");
     assert_eq!(
-        told.json(),
+        told_json,
         json!({"server": "antiphon", "version": 1, "admin_listen": admin})
     );
     assert_eq!(told.header("x-antiphon-request-id"), None, "it is no exchange");
@@ -256,7 +259,7 @@ async fn known_commands_get_what_they_need() {
     let (code, err) = running.end().await;
     assert_eq!(code, Some(0));
     assert!(
-        err.contains("codex did not use it") && err.contains("--upstream chatgpt="),
+        err.contains("/codex asked no model, or has a provider of its own") && err.contains("--upstream chatgpt="),
         "{err}"
     );
 
@@ -268,10 +271,16 @@ async fn known_commands_get_what_they_need() {
     running.end().await;
 
     let cline = script("cline", "true");
-    let (code, err) = Running::new(run(nowhere(), &["--", &cline])).end().await;
+    let configured = nowhere();
+    let (code, err) = Running::new(run(configured, &["--", &cline])).end().await;
     assert_eq!(code, Some(0));
+    // The setting stays in a file, so it must not name the port of this command's own proxy.
     assert!(
-        err.contains("cline reads no variable") && err.contains("it needs the setting above"),
+        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("start `antiphon` first"),
+        "{err}"
+    );
+    assert!(
+        err.contains("cline reads no variable") && err.contains("/cline needs the setting above"),
         "{err}"
     );
 }
@@ -289,6 +298,22 @@ async fn another_program_on_the_port_gets_no_traffic() {
     assert_ne!(address(&running.line().await), stranger.address());
     drop(running.child.stdin.take());
     assert_eq!(running.end().await.0, Some(7));
+}
+
+#[tokio::test]
+async fn a_running_proxy_without_a_wanted_upstream_is_not_used() {
+    let provider = Provider::start().await;
+    let process = stories::install(&provider).start().await;
+    let mut command = run(process.data, &["--", "sh", "-c", PRINT_AND_WAIT]);
+    command.env("ANTIPHON_UPSTREAM", "chatgpt=https://chatgpt.example/backend-api/codex");
+    let mut running = Running::new(command);
+    assert_ne!(address(&running.line().await), process.data);
+    let (_, err) = running.end().await;
+    let reason = format!(
+        "antiphon: the running proxy at http://{} has no upstream chatgpt, so another one starts\n",
+        process.data
+    );
+    assert!(err.contains(&reason), "{err}");
 }
 
 #[tokio::test]
