@@ -66,10 +66,10 @@ enum ConfigAction {
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
-    /// Make a client token: standard output gets the token, which is shown only once, and standard error the lines for
-    /// the configuration file
+    /// Make a token for a client, a tool service or the admin listener: standard output gets the token, which is shown
+    /// only once, and standard error its hash as lines for the configuration file, of which one is needed
     Token {
-        /// Name of the client
+        /// Name of the client or service
         #[arg(value_name = "NAME", value_parser = parse_client_name)]
         name: String,
     },
@@ -196,13 +196,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
             let hash = TokenHash::hash_token(token.as_bytes());
-            writeln!(
-                io::stderr().lock(),
-                "[client_tokens]\n{name:?} = \"{hash}\"\n\n# Or, for a tool service that posts results:\n# [services.{name:?}]\n# token = \"{hash}\""
-            )?;
+            io::stderr().lock().write_all(token_lines(name, &hash).as_bytes())?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the lines for the configuration file. All are comments, so that the wrong use is not pasted with the right one.
+fn token_lines(name: &str, hash: &TokenHash) -> String {
+    format!(
+        "# For a client that uses the proxy's profiles:\n\
+         #[client_tokens]\n\
+         #{name:?} = \"{hash}\"\n\
+         # For a tool service that posts results:\n\
+         #[services.{name:?}]\n\
+         #token = \"{hash}\"\n\
+         # For the admin listener:\n\
+         #[server]\n\
+         #admin_token = \"{hash}\"\n"
+    )
 }
 
 /// Creates a token from 32 random bytes.

@@ -1,7 +1,7 @@
 //! `antiphon config init`: writes a configuration file with every key commented out.
 
 use std::{
-    fs::{DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -44,13 +44,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = args.path.clone().or_else(|| user_config_path(&process_environment));
     let path = path.ok_or(InitError::NoPath)?;
     let text = commented_example();
-    write_new(&path, &text).map_err(|cause| match cause.kind() {
-        io::ErrorKind::AlreadyExists => InitError::Exists(path.clone()),
-        _ => InitError::Unwritable {
-            path: path.clone(),
-            cause,
-        },
-    })?;
+    write_new(&path, &text)?;
     writeln!(
         io::stdout().lock(),
         "wrote {}: every key with its default, commented out; check changes with: antiphon config check",
@@ -59,10 +53,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the example with its keys commented out. A key then stands behind `#`, and prose behind `# `.
+/// Returns the example with its keys commented out: `#key = …`, beside prose behind `# `.
+///
+/// The headers of tables remain, so that a key needs no second edit.
 fn commented_example() -> String {
     let line = |line: &str| {
-        if line.is_empty() || line.starts_with('#') {
+        if line.is_empty() || line.starts_with(['#', '[']) {
             format!("{line}\n")
         } else {
             format!("#{line}\n")
@@ -72,7 +68,11 @@ fn commented_example() -> String {
 }
 
 /// Writes a new file that only its owner may read, since it may get keys. Creates its folder.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+fn write_new(path: &Path, text: &str) -> Result<(), InitError> {
+    let unwritable = |cause| InitError::Unwritable {
+        path: path.to_owned(),
+        cause,
+    };
     let mut folders = DirBuilder::new();
     folders.recursive(true);
     let mut options = OpenOptions::new();
@@ -83,7 +83,15 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        folders.create(folder)?;
+        folders.create(folder).map_err(unwritable)?;
     }
-    options.open(path)?.write_all(text.as_bytes())
+    let mut file = options.open(path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::AlreadyExists => InitError::Exists(path.to_owned()),
+        _ => unwritable(cause),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|cause| {
+        // Half a file would be in the way of the next attempt.
+        drop(fs::remove_file(path));
+        unwritable(cause)
+    })
 }

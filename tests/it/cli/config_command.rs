@@ -143,26 +143,34 @@ fn config_schema_is_json() {
 }
 
 #[test]
-fn config_token_prints_a_token_and_its_config_line() {
-    let (code, token, line) = run(&["config", "token", "ci.2"]);
+fn config_token_prints_a_token_and_a_config_line_for_each_use() {
+    let (code, token, lines) = run(&["config", "token", "ci.2"]);
     assert_eq!(code, 0);
     let random = token.strip_prefix("antiphon_").unwrap().strip_suffix('\n').unwrap();
     assert!(
         random.len() == 64 && random.bytes().all(|byte| byte.is_ascii_hexdigit()),
         "{token}"
     );
-    let given = file(&line);
-    let (code, _, err) = run(&["config", "check", "-c", given.path().to_str().unwrap()]);
-    assert_eq!(code, 0, "{err}");
     let hash = antiphon::auth::TokenHash::hash_token(token.trim_end().as_bytes());
-    assert!(
-        line.starts_with(&format!("[client_tokens]\n\"ci.2\" = \"{hash}\"\n")),
-        "{line}"
-    );
-    assert!(
-        line.ends_with(&format!("# [services.\"ci.2\"]\n# token = \"{hash}\"\n")),
-        "{line}"
-    );
+    let uses = [
+        format!("#[client_tokens]\n#\"ci.2\" = \"{hash}\"\n"),
+        format!("#[services.\"ci.2\"]\n#token = \"{hash}\"\n"),
+        format!("#[server]\n#admin_token = \"{hash}\"\n"),
+    ];
+    for wanted in uses {
+        assert!(lines.contains(&wanted), "{lines}");
+        let only = wanted.replace('#', "")
+            + if wanted.contains("services") {
+                "principals = [\"*\"]\ntools = [\"*\"]\n"
+            } else {
+                ""
+            };
+        let given = file(&only);
+        let (code, _, err) = run(&["config", "check", "-c", given.path().to_str().unwrap()]);
+        assert_eq!(code, 0, "{only}\n{err}");
+    }
+    // Pasted as they are, the lines change nothing.
+    assert!(lines.lines().all(|line| line.starts_with('#')), "{lines}");
     assert_ne!(run(&["config", "token", "ci.2"]).1, token);
     let (code, out, err) = run(&["config", "token", "C I"]);
     assert_eq!((code, out.as_str()), (2, ""));
@@ -465,7 +473,12 @@ fn init_writes_every_key_commented_out_once() {
     );
     let text = std::fs::read_to_string(home.path()).unwrap();
     assert!(text.contains("\n#listen = \"127.0.0.1:4747\"\n"), "{text}");
-    assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')));
+    // The headers of tables remain, so that a key needs one edit.
+    assert!(text.lines().all(|line| line.is_empty() || line.starts_with(['#', '['])));
+    let listening = text.replace("\n#listen = \"127.0.0.1:4747\"", "\nlisten = \"127.0.0.1:9\"");
+    let changed = file(&listening);
+    let (code, out, _) = home.run(&["config", "check", "-c", changed.path().to_str().unwrap()]);
+    assert!(code == 0 && out.ends_with("listening on 127.0.0.1:9\n"), "{out}");
     let (_, defaults, _) = home.run(&["config", "print", "--defaults"]);
     assert_eq!(home.run(&["config", "print"]).1, defaults);
     let (code, _, err) = home.run(&["config", "init"]);

@@ -1035,7 +1035,7 @@ fn the_example_contains_the_defaults() {
 #[test]
 fn the_example_contains_every_key_and_valid_commented_tables() {
     let live = EXAMPLE.lines().map(|line| {
-        let inside = line.strip_prefix("# ").unwrap_or_default();
+        let inside = line.strip_prefix('#').unwrap_or_default();
         let is_toml = inside.starts_with('[') || inside.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
         if is_toml { inside } else { line }
     });
