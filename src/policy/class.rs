@@ -78,6 +78,8 @@ pub enum Class {
     Exhausted,
     /// The proxy's own time limit for the whole exchange.
     Deadline,
+    /// A fault of the proxy itself: its ledger did not answer, or a credential of its configuration cannot be used.
+    Unavailable,
     /// A rejection by the proxy itself, before anything was sent.
     Refused,
 }
@@ -274,6 +276,7 @@ impl Class {
             // The proxy itself ended these exchanges, not a fault of the last attempt.
             Self::Exhausted => ("exhausted", Some(Side::Proxy), UNRELATED),
             Self::Deadline => ("deadline", Some(Side::Proxy), UNRELATED),
+            Self::Unavailable => ("unavailable", Some(Side::Proxy), UNRELATED),
             Self::Refused => ("refused", Some(Side::Client), UNRELATED),
         }
     }

@@ -146,9 +146,9 @@ impl ProxyError {
                 ..
             }
             | Self::NoCredential { .. } => Verdict::with_code(Class::Exhausted, "no_credential"),
-            Self::Unsigned { .. } => refused("unsigned"),
+            Self::Unsigned { .. } => Verdict::with_code(Class::Unavailable, "unsigned"),
             Self::Rejected(_) => refused("rejected"),
-            Self::LedgerAway => refused("ledger_away"),
+            Self::LedgerAway => Verdict::with_code(Class::Unavailable, "ledger_away"),
             Self::Upstream { error, .. } => error.verdict(),
             Self::NotBegun(verdict) => *verdict,
             Self::Exhausted(_) => Verdict::from_class(Class::Exhausted),
@@ -163,10 +163,7 @@ impl ProxyError {
 
     /// Returns the side that caused the failure, as in `x-antiphon-fault`.
     pub fn side(&self) -> &'static str {
-        match self {
-            Self::LedgerAway => Side::Proxy.label(),
-            _ => self.verdict().class.fault_side().map_or("proxy", Side::label),
-        }
+        self.verdict().class.fault_side().map_or("proxy", Side::label)
     }
 
     /// Returns the phase of the failure, as in `x-antiphon-phase`.

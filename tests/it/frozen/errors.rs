@@ -76,6 +76,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
     }
     add("deadline", ProxyError::Deadline);
+    add("ledger away", ProxyError::LedgerAway);
     for class in [Class::Broken, Class::Stalled, Class::Parked { queued: true }] {
         let verdict = Verdict::from_class(class);
         add(&format!("unbegun {}", class.label()), ProxyError::NotBegun(verdict));

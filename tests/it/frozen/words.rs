@@ -26,7 +26,7 @@ pub(crate) fn cooldown_classes() -> impl Iterator<Item = Class> {
 }
 
 /// Every class of an attempt.
-pub(crate) const CLASSES: [Class; 35] = [
+pub(crate) const CLASSES: [Class; 36] = [
     Class::Success,
     Class::Auth,
     Class::Billing,
@@ -61,6 +61,7 @@ pub(crate) const CLASSES: [Class; 35] = [
     Class::ClientStalled,
     Class::Exhausted,
     Class::Deadline,
+    Class::Unavailable,
     Class::Refused,
 ];
 
