@@ -27,6 +27,13 @@ pub struct BrokenCall {
     pub id: String,
 }
 
+impl BrokenCall {
+    /// Returns `true` if this is the call with this id.
+    pub fn has_id(&self, id: &str) -> bool {
+        !self.id.is_empty() && self.id == start_of(id.as_bytes())
+    }
+}
+
 /// Returns the first calls that the first findings are about.
 pub(super) fn broken_calls(history: &PairedHistory<'_>) -> Vec<BrokenCall> {
     let mut calls: Vec<BrokenCall> = Vec::new();

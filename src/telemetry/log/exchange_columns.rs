@@ -22,57 +22,68 @@ pub(super) enum ColumnStyle {
     Level,
 }
 
+/// The columns of a line, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ColumnName {
+    Time,
+    Level,
+    Status,
+    Upstream,
+    /// Model, or the path of a request without one.
+    Subject,
+    Duration,
+    Failure,
+    Repair,
+    Calls,
+    RequestId,
+}
+
 /// One column of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LineColumn {
+    name: ColumnName,
     /// The text.
     pub(super) text: String,
     /// The style.
     pub(super) style: ColumnStyle,
 }
 
-/// Indices of columns that may be cut, in the list of all columns.
-const UPSTREAM: usize = 3;
-const SUBJECT: usize = 4;
-const FAILURE: usize = 6;
-const REPAIR: usize = 7;
-const CALLS: usize = 8;
-
 /// The columns to cut while a line is too long, each with the width that it keeps. The JSON form has everything whole.
-const CUTS: [(usize, usize); 7] = [
-    (SUBJECT, 20),
-    (CALLS, 20),
-    (SUBJECT, 16),
-    (UPSTREAM, 10),
-    (REPAIR, 12),
-    (FAILURE, 24),
-    (CALLS, 0),
+const CUTS: [(ColumnName, usize); 7] = [
+    (ColumnName::Subject, 20),
+    (ColumnName::Calls, 20),
+    (ColumnName::Subject, 16),
+    (ColumnName::Upstream, 10),
+    (ColumnName::Repair, 12),
+    (ColumnName::Failure, 24),
+    (ColumnName::Calls, 0),
 ];
 
 /// Returns the columns of an exchange's line, which need 120 columns at most with a space between each two.
 ///
 /// `time` and `level` are printed as they are.
 pub(super) fn line_columns(time: &str, level: &str, fields: &ExchangeFields) -> Vec<LineColumn> {
-    let column = |text: String, style| LineColumn { text, style };
+    let column = |name, text: String, style| LineColumn { name, text, style };
     let mut columns = [
-        column(time.to_owned(), ColumnStyle::Dim),
-        column(level.to_owned(), ColumnStyle::Level),
-        column(status_text(fields.status), ColumnStyle::Level),
-        column(fields.upstream.clone(), ColumnStyle::Plain),
-        column(subject_text(fields), ColumnStyle::Plain),
-        column(duration_text(fields.dur_ms), ColumnStyle::Plain),
-        column(failure_text(fields), ColumnStyle::Level),
-        column(repair_text(&fields.repair), ColumnStyle::Plain),
-        column(calls_text(fields), ColumnStyle::Plain),
-        column(short_id(&fields.request_id), ColumnStyle::Dim),
+        column(ColumnName::Time, time.to_owned(), ColumnStyle::Dim),
+        column(ColumnName::Level, level.to_owned(), ColumnStyle::Level),
+        column(ColumnName::Status, status_text(fields.status), ColumnStyle::Level),
+        column(ColumnName::Upstream, fields.upstream.clone(), ColumnStyle::Plain),
+        column(ColumnName::Subject, subject_text(fields), ColumnStyle::Plain),
+        column(ColumnName::Duration, duration_text(fields.dur_ms), ColumnStyle::Plain),
+        column(ColumnName::Failure, failure_text(fields), ColumnStyle::Level),
+        column(ColumnName::Repair, repair_text(&fields.repair), ColumnStyle::Plain),
+        column(ColumnName::Calls, calls_text(fields), ColumnStyle::Plain),
+        column(ColumnName::RequestId, short_id(&fields.request_id), ColumnStyle::Dim),
     ];
-    for (index, width_min) in CUTS {
+    for (name, width_min) in CUTS {
         let excess = line_width(&columns).saturating_sub(COLUMNS_MAX);
         if excess == 0 {
             break;
         }
-        let text = &mut columns[index].text;
-        *text = cut_text(text, text_width(text).saturating_sub(excess).max(width_min));
+        if let Some(LineColumn { text, .. }) = columns.iter_mut().find(|column| column.name == name) {
+            *text = cut_text(text, text_width(text).saturating_sub(excess).max(width_min));
+        }
     }
     columns.into_iter().filter(|column| !column.text.is_empty()).collect()
 }

@@ -6,7 +6,7 @@ use super::writer::EXCHANGE_TARGET;
 use crate::{
     conversation::{Finding, FindingKind},
     printable::{printable_text, printable_word},
-    repair::{BROKEN_CALLS_MAX, BrokenCall, RepairReport},
+    repair::{BROKEN_CALLS_MAX, RepairReport},
     telemetry::events::{ExchangeEnded, ExchangeTrace},
 };
 
@@ -84,10 +84,8 @@ fn broken_calls(report: &RepairReport) -> Option<String> {
     let calls = report.broken_calls.iter();
     let mut words: Vec<String> = calls.map(|call| call_words(call.kind, &call.tool, &call.id)).collect();
     // Values that the client dropped, and calls that exist at the provider only, are findings without a call in the body.
-    let is_new = |finding: &&Finding| {
-        let is_known = |call: &BrokenCall| finding.id.starts_with(&call.id) && !call.id.is_empty();
-        !finding.id.is_empty() && !report.broken_calls.iter().any(is_known)
-    };
+    let is_new =
+        |finding: &&Finding| !finding.id.is_empty() && !report.broken_calls.iter().any(|call| call.has_id(&finding.id));
     let room = BROKEN_CALLS_MAX.saturating_sub(words.len());
     let others = report.findings.iter().filter(is_new).take(room);
     words.extend(others.map(|finding| call_words(finding.kind, "", &finding.id)));
