@@ -30,7 +30,7 @@ For example:
   antiphon env --shell powershell | Out-String | Invoke-Expression
   for /f \"delims=\" %i in ('antiphon env --shell cmd') do %i    cmd, at the prompt
 
-The variables hold for the shell until it ends. `antiphon run -- CMD` sets them for one command, and starts a proxy if
+The variables stay set until the shell exits. `antiphon run -- CMD` sets them for one command, and starts a proxy if
 none runs. If HTTP_PROXY is set, the proxy's address is added to NO_PROXY.
 
 Exit codes:
@@ -69,6 +69,16 @@ enum ShellName {
 }
 
 impl ShellName {
+    /// Returns the line that evaluates the output.
+    const fn evaluation(self) -> &'static str {
+        match self {
+            Self::Sh => "eval \"$(antiphon env)\"",
+            Self::Fish => "antiphon env --shell fish | source",
+            Self::Powershell => "antiphon env --shell powershell | Out-String | Invoke-Expression",
+            Self::Cmd => "for /f \"delims=\" %i in ('antiphon env --shell cmd') do %i",
+        }
+    }
+
     /// Returns the line that sets a variable for the shell and its commands.
     fn assignment(self, name: &str, value: &str) -> String {
         match self {
@@ -121,10 +131,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn write_hints(shell: ShellName, at: SocketAddr) -> anyhow::Result<ExitCode> {
     let mut err = io::stderr().lock();
     // Text on a terminal sets nothing.
-    if io::stdout().is_terminal() && shell == ShellName::Sh {
+    if io::stdout().is_terminal() {
         drop(writeln!(
             err,
-            "# these lines only print; to set the variables: eval \"$(antiphon env)\""
+            "these lines are only printed; to set the variables: {}",
+            shell.evaluation()
         ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 /// Version of all JSON documents. It rises when a key changes its meaning or goes away.
-const DOCUMENT_VERSION: u64 = 1;
+pub(super) const DOCUMENT_VERSION: u64 = 1;
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -41,7 +41,8 @@ Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to pr
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
 SIGTERM or Ctrl-C lets running exchanges finish first; a second Ctrl-C stops at once.
-A configuration file at a default path is refused if other users may write it or its folder; -c is never checked.
+A configuration file at a default path is refused if other users may write it or its folder; a file named with -c may
+have any permissions.
 
 Exit codes:
   0    stopped as asked

@@ -67,7 +67,7 @@ struct ListArgs {
 #[derive(Debug, clap::Args)]
 struct StoreFlags {
     /// File of the ledger [default: antiphon/ledger.db in the state directory]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "ANTIPHON_LEDGER_PATH")]
     path: Option<PathBuf>,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]

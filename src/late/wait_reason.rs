@@ -71,7 +71,7 @@ impl WaitReason {
             Self::Running => "no service has posted the result yet",
             Self::Overdue => "the deadline of the tool has passed, and no service has posted the result",
             Self::NoCall => "no such call is recorded yet",
-            Self::UnsettledMatch => "it cannot be told yet whose result it is; this settles by itself within seconds",
+            Self::UnsettledMatch => "the owner of the result is not certain yet; this settles by itself within seconds",
             Self::NoService => "the service that posted the result is not configured any more",
             Self::Refused(PostRefusal::Conflict) => "the call has another result already; the first one stays",
             Self::Refused(PostRefusal::Ambiguous) => "the id does not identify one call",

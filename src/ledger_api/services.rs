@@ -198,7 +198,7 @@ fn check_replay(
     security(("service_token" = []), ("webhook_id" = [], "webhook_timestamp" = [], "webhook_signature" = [])),
     responses(
     (status = 200, description = "stored with its call; the service can forget it", body = SettledView),
-    (status = 202, description = "stored: no such call is recorded yet, or it cannot be told yet whose it is",
+    (status = 202, description = "stored: no such call is recorded yet, or its owner is not certain yet",
         body = ParkedView),
     ServiceRefusals,
 ))]

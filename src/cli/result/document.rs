@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::rows::ListedRow;
+use crate::cli::output::DOCUMENT_VERSION;
 
 /// A document that is not complete yet.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(super) struct RowDocument {
 impl RowDocument {
     /// Begins the document with its version and the list of this name.
     pub(super) fn begin(out: &mut impl Write, list: &str) -> io::Result<Self> {
-        write!(out, "{{\"version\":1,\"{list}\":[")?;
+        write!(out, "{{\"version\":{DOCUMENT_VERSION},\"{list}\":[")?;
         Ok(Self { separator: "" })
     }
 

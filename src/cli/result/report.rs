@@ -34,7 +34,7 @@ pub(super) fn describe_post(answer: &[u8]) -> Option<String> {
     if state == "parked" {
         let until = format_moment(answer["expires_at"].as_u64()?);
         return Some(format!(
-            "parked until {until}: its call is not recorded yet, or cannot be told yet; the result settles by itself"
+            "parked until {until}: its call is not recorded yet, or not certain; the result settles by itself"
         ));
     }
     let digest = printable_text(answer["digest"].as_str()?);
