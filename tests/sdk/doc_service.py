@@ -67,7 +67,7 @@ def wait_for(port, running):
 SCRIPTS = {
     "call/a": [503, 200],
     "call/b": [0, 200],
-    "call/c": [202],
+    "call/c": [202, 200],
     "call/d": [409],
     "call/e": [422],
 }
@@ -103,10 +103,11 @@ class Ledger(BaseHTTPRequestHandler):
         status = script[min(len(posts), len(script)) - 1]
         if not status:
             return
+        answer = json.dumps({"state": "parked", "expires_at": int(time.time()) + 3600} if status == 202 else {}).encode()
         self.send_response(status)
-        self.send_header("content-length", "2")
+        self.send_header("content-length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(answer)
 
     def log_message(self, *_):
         """Says nothing: the output is that of the checks."""

@@ -9,12 +9,16 @@ use std::{
 use antiphon::{
     config::VARIABLES,
     conversation::FindingKind,
+    policy::{Class, Observation, classify},
     repair::Action,
     wire::{json::quote_string, read_refusal},
 };
 
 use super::architecture::sources;
-use crate::{core::refusal_texts::REFUSALS, frozen::golden};
+use crate::{
+    core::refusal_texts::REFUSALS,
+    frozen::{golden, words::CLASSES},
+};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Most lines of README.md.
@@ -313,4 +317,28 @@ fn documents_name_what_clients_and_operators_see() {
         .filter(|word| word.starts_with("x-antiphon-"))
         .collect();
     assert_names("docs/headers-and-logs.md", headers);
+}
+
+/// Returns the words that the first columns of a document's tables have as code.
+fn first_columns(document: &str) -> BTreeSet<String> {
+    let lines = prose(document);
+    let cells = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn every_code_and_class_of_an_outcome_has_a_row() {
+    let rows = first_columns("docs/errors.md");
+    let words = text("tests/frozen/words.txt");
+    let codes = words
+        .lines()
+        .filter_map(|line| line.strip_prefix("code of a class: ")?.split(' ').next());
+    let redirect = classify(Observation::NoAnswer { is_redirect: true }).code;
+    for word in codes.chain([redirect]).chain(CLASSES.map(Class::label)) {
+        assert!(rows.contains(word), "docs/errors.md has no row for `{word}`");
+    }
 }
