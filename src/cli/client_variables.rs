@@ -40,7 +40,15 @@ pub(super) fn base_url_variables(routes: &Routes, at: SocketAddr) -> Vec<BaseUrl
 ///
 /// Without them clients would send requests for this machine to the forward proxy, which cannot reach it.
 pub(super) fn no_proxy_variables(at: SocketAddr) -> Vec<(&'static str, String)> {
-    const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    // Some clients use the one for https:// for every request, also to this machine.
+    const PROXIES: [&str; 6] = [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
     const LISTS: [&str; 2] = ["NO_PROXY", "no_proxy"];
     if PROXIES.iter().all(|name| process_environment(name).is_none()) {
         return Vec::new();

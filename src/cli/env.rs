@@ -31,7 +31,7 @@ For example:
   for /f \"delims=\" %i in ('antiphon env --shell cmd') do %i    cmd, at the prompt
 
 The variables stay set until the shell exits. `antiphon run -- CMD` sets them for one command, and starts a proxy if
-none runs. If HTTP_PROXY is set, the proxy's address is added to NO_PROXY.
+none runs. If a forward proxy is set (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY.
 
 Exit codes:
   0  done, also if no proxy answers there yet

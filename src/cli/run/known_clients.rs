@@ -95,7 +95,9 @@ const CLIENTS: [KnownClient; 9] = [
         }],
         other_login: Some((
             "code-assist",
-            "with a Google login: antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini",
+            "with a Google login: antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini; with \
+             GEMINI_API_KEY, ~/.gemini/settings.json must choose it: \
+             {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}}",
         )),
         ..NO_SETTINGS
     },
@@ -132,12 +134,13 @@ const CLIENTS: [KnownClient; 9] = [
     ),
     from_file(
         "hermes",
-        "hermes reads no variable: put base_url: {openai} under model: in ~/.hermes/config.yaml",
+        "hermes reads the variables with --provider openai-api only; else put provider: openai-api and \
+         base_url: {openai} under model: in ~/.hermes/config.yaml",
     ),
     from_file(
         "openclaw",
-        "openclaw reads no variable: put \"baseUrl\": \"{anthropic}\" under models.providers.anthropic in \
-         ~/.openclaw/openclaw.json",
+        "openclaw reads no variable: put \"baseUrl\": \"{anthropic}\" and \"api\": \"anthropic-messages\" under \
+         models.providers.anthropic in ~/.openclaw/openclaw.json",
     ),
 ];
 

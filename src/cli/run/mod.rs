@@ -47,9 +47,9 @@ For example:
 Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and GEMINI_API_BASE (LiteLLM) for the command only,
 and what codex, copilot, gemini, opencode and pi need beside them. For commands that read files only, such as cline, it
 says what to set. They point to the proxy that already answers on --listen. If there is none, or with -c or
---upstream, a new proxy starts on a free port and ends with the command. If HTTP_PROXY is set, the proxy's address is
-added to NO_PROXY. Only warnings are logged, unless -v asks for more. -q also hides where the proxy listens and what
-came through it.
+--upstream, a new proxy starts on a free port and ends with the command. If a forward proxy is set (HTTP_PROXY,
+HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY. Only warnings are logged, unless -v asks for more.
+-q also hides where the proxy listens and what came through it.
 
 Exit codes:
   0-125  that of the command

@@ -342,6 +342,7 @@ async fn an_environment_proxy_is_not_used_for_loopback() {
         (&[][..], "-"),
         (&[("NO_PROXY", "corp.example")], "corp.example"),
         (&[("HTTP_PROXY", "http://proxy.example")], "127.0.0.1"),
+        (&[("https_proxy", "http://proxy.example")], "127.0.0.1"),
         (
             &[("HTTP_PROXY", "http://proxy.example"), ("NO_PROXY", "corp.example")],
             "corp.example,127.0.0.1",
