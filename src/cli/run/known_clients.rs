@@ -163,7 +163,7 @@ pub(super) struct AppliedSettings {
     /// Arguments directly behind the program's name.
     pub(super) arguments: Vec<String>,
     pub(super) variables: Vec<(String, String)>,
-    /// What the user has to set, for a command that cannot be pointed at the proxy otherwise.
+    /// A setting that the user has to make, for a command that cannot be pointed at the proxy otherwise.
     pub(super) missing_setting: Option<String>,
     /// Text of an extension that the command loads with `-e`.
     pub(super) extension: Option<String>,
