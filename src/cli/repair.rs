@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{add_in_order, findings_document},
         diff,
+        findings::{add_in_order, findings_document},
         input::{self, BodyInput, InputError},
         output::{OutputFormat, write_document},
         style::Painter,

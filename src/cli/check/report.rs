@@ -4,25 +4,18 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::{CheckedBody, CheckedFile};
+use super::checked::{CheckedBody, CheckedFile};
 use crate::{
     cli::{
+        findings::findings_document,
         input::BodyOrigin,
         style::{Painter, TextStyle},
     },
     conversation::Finding,
-    wire::Wire,
 };
 
 /// Words before a fault that only some servers refuse.
 const NOTE_LEAD: &str = "note: some servers refuse this: ";
-
-/// Adds findings in document order.
-pub(in crate::cli) fn add_in_order(findings: &mut Vec<Finding>, more: Vec<Finding>) {
-    findings.extend(more);
-    // The sort is stable, so the findings of one message keep their order.
-    findings.sort_by_key(|finding| finding.message);
-}
 
 /// Writes the result of one file as text.
 pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter) -> io::Result<()> {
@@ -139,20 +132,4 @@ fn located_document(findings: &[Finding], body: &CheckedBody) -> Value {
         document["line"] = json!(body.line_of(finding));
     }
     documents
-}
-
-/// Returns findings as JSON. `check`, `repair` and the answers of strict mode use the same keys.
-pub(in crate::cli) fn findings_document(findings: &[Finding], wire: Wire) -> Value {
-    let document = |finding: &Finding| {
-        json!({
-            "kind": finding.kind.code(),
-            "place": wire.format.finding_path(finding),
-            "message": finding.message,
-            "part": finding.part,
-            "id": finding.id,
-            "detail": finding.detail,
-            "explanation": finding.kind.explanation(),
-        })
-    };
-    findings.iter().map(document).collect()
 }
