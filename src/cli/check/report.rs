@@ -12,6 +12,7 @@ use crate::{
         style::{Painter, TextStyle},
     },
     conversation::Finding,
+    printable::{printable_name, printable_text},
 };
 
 /// Words before a fault that only some servers refuse.
@@ -25,9 +26,10 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     // A person reads the name once. A program finds it on each line.
-    let name = if painter.is_for_people() { "" } else { &file.name };
+    let shown = printable_text(&file.name);
+    let name = if painter.is_for_people() { "" } else { &shown };
     if painter.is_for_people() {
-        writeln!(out, "{}", painter.paint(TextStyle::Bold, &file.name))?;
+        writeln!(out, "{}", painter.paint(TextStyle::Bold, &shown))?;
     }
     for body in bodies {
         for finding in &body.findings {
@@ -80,7 +82,7 @@ fn write_finding(
     let id = if finding.id.is_empty() {
         String::new()
     } else {
-        format!(" ({})", finding.id)
+        format!(" ({})", printable_name(finding.id.as_bytes()))
     };
     let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
     let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());

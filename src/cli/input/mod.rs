@@ -11,7 +11,10 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::wire::{Unreadable, Wire, detect_wire, json, plainly_other_format};
+use crate::{
+    printable::printable_text,
+    wire::{Unreadable, Wire, detect_wire, json, plainly_other_format},
+};
 
 /// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -25,7 +28,7 @@ const CLAUDE_CODE: &str = "Claude Code's";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     /// The file cannot be read.
-    #[error("{name}: {cause}")]
+    #[error("{}: {cause}", printable_text(name))]
     Io {
         /// Name of the file.
         name: String,
@@ -33,7 +36,7 @@ pub(super) enum InputError {
         cause: io::Error,
     },
     /// The text is not JSON.
-    #[error("{name}: not JSON: {fault}")]
+    #[error("{}: not JSON: {fault}", printable_text(name))]
     NotJson {
         /// Name of the file.
         name: String,
@@ -41,7 +44,7 @@ pub(super) enum InputError {
         fault: String,
     },
     /// The wire format could not be detected.
-    #[error("{name}: {cause} (name the format with --wire NAME)")]
+    #[error("{}: {cause} (name the format with --wire NAME)", printable_text(name))]
     Undetected {
         /// Name of the file.
         name: String,
@@ -49,7 +52,10 @@ pub(super) enum InputError {
         cause: crate::wire::Undetected,
     },
     /// The body has members that the named format never has.
-    #[error("{name}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)")]
+    #[error(
+        "{}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)",
+        printable_text(name)
+    )]
     OtherFormat {
         /// Name of the file.
         name: String,
@@ -59,7 +65,7 @@ pub(super) enum InputError {
         found: &'static str,
     },
     /// The body does not follow its format. The proxy would forward it unchanged.
-    #[error("{name}: unreadable as {wire}: {cause}; the proxy would forward it unchanged")]
+    #[error("{}: unreadable as {wire}: {cause}; the proxy would forward it unchanged", printable_text(name))]
     Unreadable {
         /// Name of the file.
         name: String,

@@ -359,3 +359,53 @@ fn repair_applies_only_the_allowed_safety_classes() {
     assert_eq!(out.stdout, file(BROKEN));
     assert!(text(&out.stderr).contains("nothing applied"));
 }
+
+/// Ids and file names come from others: they must not move the cursor, change colours or add lines.
+#[test]
+fn names_in_the_output_are_escaped() {
+    let odd = r"toolu\u001b[31mRED\n\u202e";
+    let body = format!("{{\"messages\":[{GO_ON},{CALL},{GO_ON}]}}").replace("toolu_01", odd);
+    let out = antiphon(&["check"], body.as_bytes());
+    let lines = text(&out.stdout);
+    assert!(lines.contains("(toolu\\u{1b}[31mRED\\n\\u{202e})\n"), "{lines:?}");
+    // The id itself is a fault as well.
+    assert_eq!(lines.lines().count(), 3, "{lines:?}");
+    // A name of megabytes is no help for anybody.
+    let long = body.replace("RED", &"R".repeat(100_000));
+    assert!(antiphon(&["check"], long.as_bytes()).stdout.len() < 1000);
+    // JSON has the id as it is.
+    let out = antiphon(&["check", "--output", "json"], body.as_bytes());
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(
+        document["files"][0]["findings"][0]["id"],
+        "toolu\u{1b}[31mRED\n\u{202e}"
+    );
+
+    let file = scratch("a\u{1b}[31m\n\u{202e}b.json");
+    let name = file.to_str().unwrap();
+    let is_plain = |bytes: &[u8]| !text(bytes).contains(['\u{1b}', '\u{202e}']) && !text(bytes).contains("\n\u{202e}");
+    for content in [body.as_str(), "not JSON", "{}"] {
+        std::fs::write(&file, content).unwrap();
+        for arguments in [&["check", name][..], &["repair", name], &["repair", "--diff", name]] {
+            let out = antiphon(arguments, b"");
+            let errors = text(&out.stderr);
+            assert!(is_plain(&out.stderr), "{arguments:?} {content}: {errors:?}");
+            // Standard output of `repair` alone is the body.
+            if arguments.len() > 2 || arguments[0] == "check" {
+                assert!(
+                    is_plain(&out.stdout),
+                    "{arguments:?} {content}: {:?}",
+                    text(&out.stdout)
+                );
+            }
+        }
+    }
+    let out = antiphon(&["check", "no\u{1b}[31mfile"], b"");
+    assert!(is_plain(&out.stderr), "{:?}", text(&out.stderr));
+    // Letters that turn the text around them may stand in a body as they are.
+    let turned = body.replace("go on", "go \u{202e}on \\\"quoted\\\"");
+    let out = antiphon(&["repair", "--diff"], turned.as_bytes());
+    let lines = text(&out.stdout);
+    assert!(is_plain(&out.stdout), "{lines:?}");
+    assert!(lines.contains("go \\u{202e}on \\\"quoted\\\""), "{lines}");
+}
