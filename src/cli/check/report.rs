@@ -52,7 +52,7 @@ fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], paint
     };
     let kind = match bodies {
         [body] => match &body.origin {
-            BodyOrigin::Transcript { agent, .. } => format!("{}, {agent} transcript", body.wire),
+            BodyOrigin::Transcript { source, .. } => format!("{}, {}", body.wire, source.label()),
             _ => body.wire.to_string(),
         },
         bodies => format!("{} bodies", bodies.len()),
@@ -120,7 +120,7 @@ fn body_document(name: &str, body: &CheckedBody) -> Value {
         "file": name,
         "line": line,
         "wire": body.wire.to_string(),
-        "transcript": matches!(body.origin, BodyOrigin::Transcript { .. }),
+        "transcript": matches!(&body.origin, BodyOrigin::Transcript { source, .. } if source.is_agent()),
         "findings": located_document(&body.findings, body),
         "notes": located_document(&body.notes, body),
         "error": null,
