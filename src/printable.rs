@@ -14,6 +14,19 @@ pub(crate) fn printable_text(text: &str) -> String {
     out
 }
 
+/// Returns a text on one line with its blanks and backslashes as they are: prose, or JSON with escapes of its own.
+pub(crate) fn printable_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\r' | '\t' => out.push(' '),
+            '\\' => out.push(letter),
+            _ => push_escaped(&mut out, letter),
+        }
+    }
+    out
+}
+
 /// Returns a name of at most 80 characters. A longer one loses its middle, because ids often differ at their ends.
 pub(crate) fn printable_name(name: &[u8]) -> String {
     escape_name(name, NAME_CHARS_MAX)
@@ -21,10 +34,14 @@ pub(crate) fn printable_name(name: &[u8]) -> String {
 
 /// Returns a name for a log line: one word of at most 40 characters, and `-` for an empty name.
 pub(crate) fn printable_word(name: &[u8]) -> String {
-    if name.is_empty() {
+    to_word(escape_name(name, WORD_CHARS_MAX))
+}
+
+/// Returns a printable name as one word of a log line, like [`printable_word`], without escaping it twice.
+pub(crate) fn to_word(mut text: String) -> String {
+    if text.is_empty() {
         return "-".to_owned();
     }
-    let mut text = escape_name(name, WORD_CHARS_MAX);
     // A line separates its columns by spaces, and the calls in a field by commas: a name must not add one.
     if text.contains([' ', ',']) {
         text = text.replace(' ', "\\u{20}").replace(',', "\\u{2c}");
@@ -100,6 +117,18 @@ mod tests {
     }
 
     #[test]
+    fn lines_keep_their_blanks_and_backslashes() {
+        for (line, shown) in [
+            ("{\"a\": \"b\\n\\\"\"}", "{\"a\": \"b\\n\\\"\"}"),
+            ("a\nb\tc\r\n", "a b c  "),
+            ("a\u{1b}[31m\u{202e}", "a\\u{1b}[31m\\u{202e}"),
+            ("größe 图 — …", "größe 图 — …"),
+        ] {
+            assert_eq!(printable_line(line), shown);
+        }
+    }
+
+    #[test]
     fn long_names_lose_their_middle() {
         let long = [&[b'a'; 100][..], &[b'z'; 100]].concat();
         let shown = printable_name(&long);
@@ -123,6 +152,8 @@ mod tests {
         ] {
             assert_eq!(printable_word(name), shown);
         }
+        assert_eq!(to_word(printable_name(b"a\x1bb c")), "a\\u{1b}b\\u{20}c");
+        assert_eq!(to_word(String::new()), "-");
         let escaped = printable_word(&[b' '; 40]);
         assert_eq!(escaped.chars().count(), WORD_CHARS_MAX);
     }

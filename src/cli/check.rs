@@ -1,5 +1,6 @@
 //! `antiphon check`: reports what breaks the pairing rules in request bodies and transcripts, offline.
 
+mod checked;
 mod report;
 
 use std::{
@@ -10,14 +11,15 @@ use std::{
 
 use serde_json::{Value, json};
 
+use self::checked::{CheckedBody, CheckedFile};
 use crate::{
     cli::{
         EXIT_USAGE,
-        input::{self, BodyInput, BodyOrigin, InputError},
+        findings::add_in_order,
+        input::{self, BodyInput, InputError},
         output::{OutputFormat, write_document},
         style::Painter,
     },
-    conversation::Finding,
     repair::{self, RepairPolicy},
     wire::Wire,
 };
@@ -46,43 +48,6 @@ pub(super) struct Args {
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
-}
-
-/// Result for one file.
-struct CheckedFile {
-    name: String,
-    verdict: Result<Vec<CheckedBody>, InputError>,
-}
-
-/// The faults of one body.
-struct CheckedBody {
-    wire: Wire,
-    origin: BodyOrigin,
-    findings: Vec<Finding>,
-    /// Faults that only some servers of the format refuse. They never count for the exit code.
-    notes: Vec<Finding>,
-}
-
-impl CheckedBody {
-    /// Returns the place of a finding in the file.
-    fn place_of(&self, finding: &Finding) -> String {
-        let path = self.wire.format.finding_path(finding);
-        match &self.origin {
-            BodyOrigin::WholeFile => path,
-            BodyOrigin::Line(line) => format!("line {line}: {path}"),
-            // The messages of a transcript have no place of their own in the file.
-            BodyOrigin::Transcript { .. } => self.line_of(finding).map_or(path, |line| format!("line {line}")),
-        }
-    }
-
-    /// Returns the line of a finding, if the body has lines.
-    fn line_of(&self, finding: &Finding) -> Option<usize> {
-        match &self.origin {
-            BodyOrigin::WholeFile => None,
-            BodyOrigin::Line(line) => Some(*line),
-            BodyOrigin::Transcript { lines, .. } => lines.get(finding.message).copied(),
-        }
-    }
 }
 
 /// Checks every file and reports the findings. Exits with the worst result of all files.
@@ -140,5 +105,3 @@ fn check_body(input: BodyInput) -> Result<CheckedBody, InputError> {
         notes,
     })
 }
-
-pub(super) use report::{add_in_order, findings_document};

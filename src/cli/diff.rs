@@ -10,6 +10,7 @@ use crate::{
         style::{Painter, TextStyle},
     },
     conversation::{Content, Conversation},
+    printable::{printable_line, printable_text},
     repair::Repaired,
     splice::Span,
     wire::Wire,
@@ -35,7 +36,8 @@ pub(super) fn write_diff(
     if lines.is_empty() {
         return Ok(());
     }
-    for head in [format!("--- {}", input.name), format!("+++ {} (repaired)", input.name)] {
+    let name = printable_text(&input.name);
+    for head in [format!("--- {name}"), format!("+++ {name} (repaired)")] {
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &head))?;
     }
     lines.iter().try_for_each(|line| match style_of_line(line) {
@@ -104,13 +106,10 @@ fn body_lines(conversation: &Conversation<'_>) -> Vec<String> {
     lines
 }
 
-/// Cuts a long line in the middle, and replaces control characters by blanks.
+/// Cuts a long line in the middle. Line breaks become blanks, and letters without a shape are escaped.
 fn shorten_line(line: &str) -> String {
     // A raw line break would split the line and break the diff.
-    let flat: String = line
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect();
+    let flat = printable_line(line);
     let length = flat.chars().count();
     if length <= LINE_MAX {
         return flat;

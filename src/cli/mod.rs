@@ -12,6 +12,7 @@ mod config_init;
 mod demo;
 mod diff;
 mod env;
+mod findings;
 mod healthcheck;
 mod help;
 mod http_get;

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     cli::{
-        check::{add_in_order, findings_document},
         diff,
+        findings::{add_in_order, findings_document},
         input::{self, BodyInput, InputError},
         output::{OutputFormat, write_document},
         style::Painter,
         success_if,
     },
     config::file::LeastName,
+    printable::printable_text,
     repair::{self, Applicability, OnForeignThinking, RepairPolicy, RepairReport, Repaired},
     wire::Wire,
 };
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         OutputFormat::Text => writeln!(
             io::stderr().lock(),
             "antiphon: {}: {}",
-            input.name,
+            printable_text(&input.name),
             report_summary(report)
         )?,
         OutputFormat::Json => write_document(&mut io::stderr().lock(), report_document(report, &input))?,

@@ -9,7 +9,7 @@ use crate::config::process_environment;
 pub(super) enum TextStyle {
     /// Headings.
     Bold,
-    /// What matters less.
+    /// Less important text.
     Dim,
     /// Faults, and what a diff removes.
     Red,

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::printable::printable_line;
+
 /// Columns of a line.
 const WIDTH: usize = 100;
 /// Columns before the text of a story.
@@ -124,12 +126,9 @@ impl Tell {
 }
 
 /// Returns lines of at most `width` letters, broken at blanks, and in longer words behind a comma. Control characters,
-/// which could move the cursor, are shown as blanks.
+/// which could move the cursor, are escaped.
 fn wrap_words(text: &str, width: usize) -> Vec<String> {
-    let plain: String = text
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect();
+    let plain = printable_line(text);
     let mut lines = vec![String::new()];
     for word in plain.split_whitespace().flat_map(|word| split_word(word, width)) {
         let used = lines.last().map_or(0, |line| line.chars().count());

@@ -6,10 +6,11 @@
 use std::time::{Duration, Instant};
 
 use super::ExchangeTimeouts;
-use crate::wire::watch::{Facts, OutputPhase};
+use crate::{
+    printable::printable_name,
+    wire::watch::{Facts, OutputPhase, ServerTool},
+};
 
-/// Bytes of a tool's name or id that are shown.
-const TOOL_TEXT_MAX: usize = 64;
 /// Heartbeats closer than this count as one: some servers send a comment and an event together.
 const HEARTBEAT_GAP_MIN: Duration = Duration::from_secs(1);
 /// Gaps between heartbeats that may pass without one.
@@ -99,7 +100,7 @@ pub enum TimeoutKind {
     Total,
 }
 
-/// The most recent running tool, safe to show: its texts are cut and printable, its age is limited.
+/// The most recent running tool, safe to show: its texts are escaped and shortened, its age is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningTool {
     /// The tool's name.
@@ -108,6 +109,18 @@ pub struct RunningTool {
     pub id: String,
     /// Time since its start was seen.
     pub age: Duration,
+}
+
+impl RunningTool {
+    /// Creates the form that can be shown of a tool.
+    fn from_tool(tool: &ServerTool, age: Duration) -> Self {
+        // The provider chose these texts. They end up in logs and in the client's error.
+        Self {
+            name: printable_name(tool.name.as_bytes()),
+            id: printable_name(tool.id.as_bytes()),
+            age,
+        }
+    }
 }
 
 /// The timeouts of one answer.
@@ -265,11 +278,8 @@ impl StreamTimeouts {
             .server_tools
             .latest_tool()
             .filter(|_| self.state.in_flight == InFlight::ServerTool)?;
-        Some(RunningTool {
-            name: printable_text(&tool.name),
-            id: printable_text(&tool.id),
-            age: now.saturating_duration_since(self.tool_started_at).min(TOOL_AGE_MAX),
-        })
+        let age = now.saturating_duration_since(self.tool_started_at).min(TOOL_AGE_MAX);
+        Some(RunningTool::from_tool(tool, age))
     }
 
     /// Returns the timeout for bytes; `None` if it does not apply. A stream without a rhythm of heartbeats may be silent
@@ -320,10 +330,19 @@ pub fn is_hurried(limit: Duration, budget: Option<Duration>) -> bool {
     within_budget(limit, budget) <= limit / 2
 }
 
-/// Returns a provider's text, cut and printable.
-fn printable_text(text: &str) -> String {
-    let letters = text.chars().take(TOOL_TEXT_MAX);
-    // The text ends up in logs and headers, where control characters could forge lines.
-    let plain = |letter: char| if letter.is_ascii_graphic() { letter } else { '_' };
-    letters.map(plain).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_tool_is_shown_escaped_and_short() {
+        let tool = ServerTool {
+            id: "ws_\u{202e}\n1".into(),
+            name: "größe ".repeat(100).into(),
+            ..ServerTool::default()
+        };
+        let shown = RunningTool::from_tool(&tool, Duration::ZERO);
+        assert_eq!(shown.id, "ws_\\u{202e}\\n1");
+        assert!(shown.name.starts_with("größe größe ") && shown.name.chars().count() == 80);
+    }
 }

@@ -6,6 +6,7 @@ use crate::{
         Format, Unreadable, Wire,
         interactions::{self, InteractionMarks},
         json::{self, Json, JsonKind},
+        openai_responses::is_item_type,
     },
 };
 
@@ -77,6 +78,19 @@ pub fn plainly_other_format(body: &[u8], wire: Wire) -> Option<&'static str> {
         (None, None, Some(_)) => Some(Format::Gemini.api_name()),
         _ => None,
     }
+}
+
+/// Returns `true` for a value with the marks of a message: a role, Gemini's parts, or the type of an item of Responses.
+pub fn is_message(json: Json<'_>, value: Span) -> bool {
+    if json.kind(value) != JsonKind::Object {
+        return false;
+    }
+    if let Some(parts) = json.member(value, "parts") {
+        // Parts with types are those of a user interface, and no format of a provider.
+        let mut parts = json.elements(parts).into_iter();
+        return !parts.any(|part| json.string_member(part, "type").is_some());
+    }
+    json.string_member(value, "role").is_some() || is_item_type(&json.member_text(value, "type"))
 }
 
 /// Returns the name of a known format that is not read.

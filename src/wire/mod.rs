@@ -39,7 +39,7 @@ pub mod watch;
 pub(crate) use call_faults::{bad_result_name, declared_names, find_call_fault, judged_name};
 pub use content::CONTENT_DEPTH_MAX;
 pub(crate) use content::{media_label, user_media};
-pub use detect::{Undetected, detect_wire, plainly_other_format};
+pub use detect::{Undetected, detect_wire, is_message, plainly_other_format};
 pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
 pub(crate) use format::AnsweredCall;

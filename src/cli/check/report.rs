@@ -4,25 +4,19 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::{CheckedBody, CheckedFile};
+use super::checked::{CheckedBody, CheckedFile};
 use crate::{
     cli::{
+        findings::findings_document,
         input::BodyOrigin,
         style::{Painter, TextStyle},
     },
     conversation::Finding,
-    wire::Wire,
+    printable::{printable_name, printable_text},
 };
 
 /// Words before a fault that only some servers refuse.
 const NOTE_LEAD: &str = "note: some servers refuse this: ";
-
-/// Adds findings in document order.
-pub(in crate::cli) fn add_in_order(findings: &mut Vec<Finding>, more: Vec<Finding>) {
-    findings.extend(more);
-    // The sort is stable, so the findings of one message keep their order.
-    findings.sort_by_key(|finding| finding.message);
-}
 
 /// Writes the result of one file as text.
 pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter) -> io::Result<()> {
@@ -32,9 +26,10 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
         Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
     };
     // A person reads the name once. A program finds it on each line.
-    let name = if painter.is_for_people() { "" } else { &file.name };
+    let shown = printable_text(&file.name);
+    let name = if painter.is_for_people() { "" } else { &shown };
     if painter.is_for_people() {
-        writeln!(out, "{}", painter.paint(TextStyle::Bold, &file.name))?;
+        writeln!(out, "{}", painter.paint(TextStyle::Bold, &shown))?;
     }
     for body in bodies {
         for finding in &body.findings {
@@ -57,7 +52,7 @@ fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], paint
     };
     let kind = match bodies {
         [body] => match &body.origin {
-            BodyOrigin::Transcript { agent, .. } => format!("{}, {agent} transcript", body.wire),
+            BodyOrigin::Transcript { source, .. } => format!("{}, {}", body.wire, source.label()),
             _ => body.wire.to_string(),
         },
         bodies => format!("{} bodies", bodies.len()),
@@ -87,7 +82,7 @@ fn write_finding(
     let id = if finding.id.is_empty() {
         String::new()
     } else {
-        format!(" ({})", finding.id)
+        format!(" ({})", printable_name(finding.id.as_bytes()))
     };
     let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
     let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
@@ -125,7 +120,7 @@ fn body_document(name: &str, body: &CheckedBody) -> Value {
         "file": name,
         "line": line,
         "wire": body.wire.to_string(),
-        "transcript": matches!(body.origin, BodyOrigin::Transcript { .. }),
+        "transcript": matches!(&body.origin, BodyOrigin::Transcript { source, .. } if source.is_agent()),
         "findings": located_document(&body.findings, body),
         "notes": located_document(&body.notes, body),
         "error": null,
@@ -139,20 +134,4 @@ fn located_document(findings: &[Finding], body: &CheckedBody) -> Value {
         document["line"] = json!(body.line_of(finding));
     }
     documents
-}
-
-/// Returns findings as JSON. `check`, `repair` and the answers of strict mode use the same keys.
-pub(in crate::cli) fn findings_document(findings: &[Finding], wire: Wire) -> Value {
-    let document = |finding: &Finding| {
-        json!({
-            "kind": finding.kind.code(),
-            "place": wire.format.finding_path(finding),
-            "message": finding.message,
-            "part": finding.part,
-            "id": finding.id,
-            "detail": finding.detail,
-            "explanation": finding.kind.explanation(),
-        })
-    };
-    findings.iter().map(document).collect()
 }

@@ -1,6 +1,9 @@
 //! Input of `check` and `repair`: request bodies from files or standard input, and their wire format.
 
+mod bodies;
 mod faults;
+mod origin;
+mod text_lines;
 mod transcripts;
 
 use std::{
@@ -11,13 +14,20 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::wire::{Unreadable, Wire, detect_wire, json, plainly_other_format};
+use self::text_lines::TextLine;
+use crate::{
+    printable::printable_text,
+    wire::{
+        Unreadable, Wire, detect_wire,
+        json::{self, Json},
+        plainly_other_format,
+    },
+};
+
+pub(super) use self::origin::BodyOrigin;
 
 /// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-
-/// Name of the agent whose transcripts are in Anthropic's format.
-const CLAUDE_CODE: &str = "Claude Code's";
 
 /// Error for an input that cannot be checked. Exit code 2.
 ///
@@ -25,7 +35,7 @@ const CLAUDE_CODE: &str = "Claude Code's";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     /// The file cannot be read.
-    #[error("{name}: {cause}")]
+    #[error("{}: {cause}", printable_text(name))]
     Io {
         /// Name of the file.
         name: String,
@@ -33,15 +43,23 @@ pub(super) enum InputError {
         cause: io::Error,
     },
     /// The text is not JSON.
-    #[error("{name}: not JSON: {fault}")]
+    #[error("{}: not JSON: {fault}", printable_text(name))]
     NotJson {
         /// Name of the file.
         name: String,
         /// Place and likely cause.
         fault: String,
     },
+    /// A value is JSON, but neither a body nor a message.
+    #[error("{}: {fault}", printable_text(name))]
+    NotUnderstood {
+        /// Name of the file.
+        name: String,
+        /// Place and reason.
+        fault: String,
+    },
     /// The wire format could not be detected.
-    #[error("{name}: {cause} (name the format with --wire NAME)")]
+    #[error("{}: {cause} (name the format with --wire NAME)", printable_text(name))]
     Undetected {
         /// Name of the file.
         name: String,
@@ -49,7 +67,10 @@ pub(super) enum InputError {
         cause: crate::wire::Undetected,
     },
     /// The body has members that the named format never has.
-    #[error("{name}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)")]
+    #[error(
+        "{}: this is a {found} body, and --wire names {wire} (without --wire, the format is detected)",
+        printable_text(name)
+    )]
     OtherFormat {
         /// Name of the file.
         name: String,
@@ -59,7 +80,10 @@ pub(super) enum InputError {
         found: &'static str,
     },
     /// The body does not follow its format. The proxy would forward it unchanged.
-    #[error("{name}: unreadable as {wire}: {cause}; the proxy would forward it unchanged")]
+    #[error(
+        "{}: unreadable as {wire}: {cause}; the proxy would forward it unchanged",
+        printable_text(name)
+    )]
     Unreadable {
         /// Name of the file.
         name: String,
@@ -83,32 +107,6 @@ pub(super) struct BodyInput {
     pub(super) origin: BodyOrigin,
 }
 
-/// The part of a file that a body was taken from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BodyOrigin {
-    /// The whole file.
-    WholeFile,
-    /// One line of a file with a body on each.
-    Line(usize),
-    /// Many lines: the transcript of an agent. It has the line of each message.
-    Transcript {
-        /// Name of the agent.
-        agent: &'static str,
-        /// Line of each message, counted from 1.
-        lines: Vec<usize>,
-    },
-}
-
-impl BodyOrigin {
-    /// Returns the format of a transcript, which a short one would not tell.
-    fn known_wire(&self) -> Option<Wire> {
-        match self {
-            Self::Transcript { agent, .. } if *agent == CLAUDE_CODE => Some(Wire::ANTHROPIC),
-            _ => None,
-        }
-    }
-}
-
 /// Reads one body; `-` is standard input.
 pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, InputError> {
     let name = path.display().to_string();
@@ -120,17 +118,53 @@ pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, I
 pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<Vec<BodyInput>, InputError> {
     let name = path.display().to_string();
     let bytes = read_file(path, &name)?;
-    if json::validate(&bytes).is_ok() {
-        let body = transcripts::wrap_list(&bytes, wire).unwrap_or(bytes);
-        return Ok(vec![finish_body(name, body, wire, BodyOrigin::WholeFile)?]);
+    let found = if json::validate(&bytes).is_ok() {
+        read_value(&name, &bytes, wire)
+    } else {
+        match text_lines::split_lines(&bytes) {
+            Ok(lines) => read_lines(&name, &lines, wire),
+            Err(fault) => Err(InputError::NotJson {
+                name: name.clone(),
+                fault,
+            }),
+        }
+    };
+    found?
+        .into_iter()
+        .map(|(body, origin)| finish_body(name.clone(), body, wire, origin))
+        .collect()
+}
+
+/// Reads the bodies of a text that is one JSON value.
+fn read_value(name: &str, bytes: &Bytes, wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, InputError> {
+    let whole = || Ok(vec![(bytes.clone(), BodyOrigin::WholeFile)]);
+    let json = Json::new(bytes);
+    let Ok(root) = json.root_span() else { return whole() };
+    if let Some(wrapped) = bodies::wrap_list(json, root, wire) {
+        let wrapped = wrapped.map_err(|fault| InputError::NotUnderstood {
+            name: name.to_owned(),
+            fault,
+        })?;
+        return Ok(vec![(wrapped, BodyOrigin::WholeFile)]);
     }
-    match transcripts::read_lines(&bytes, wire) {
-        Ok(found) => found
-            .into_iter()
-            .map(|(body, origin)| finish_body(name.clone(), body, wire.or_else(|| origin.known_wire()), origin))
-            .collect(),
-        Err(fault) => Err(InputError::NotJson { name, fault }),
+    if bodies::is_body(json, root) {
+        return whole();
     }
+    // JSONL of a single line is one value too.
+    let line = TextLine { number: 1, json, root };
+    // A body without a history: the detection knows the reason, and `--wire` may override it.
+    read_lines(name, &[line], wire).or_else(|_| whole())
+}
+
+/// Reads the bodies of a text with one JSON value on each line.
+fn read_lines(name: &str, lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, InputError> {
+    if let Some(found) = transcripts::read_transcript(lines) {
+        return Ok(vec![found]);
+    }
+    bodies::read_bodies(lines, wire).map_err(|fault| InputError::NotUnderstood {
+        name: name.to_owned(),
+        fault,
+    })
 }
 
 /// Finds the format of a body, and refuses one that cannot be right.
@@ -146,7 +180,8 @@ fn finish_body(name: String, body: Bytes, wire: Option<Wire>, origin: BodyOrigin
         return Err(InputError::OtherFormat { name, wire, found });
     }
     // Otherwise `--wire` overrides the detection, since a broken body may look like another format.
-    match wire.map_or_else(|| detect_wire(&body), Ok) {
+    let known = wire.or_else(|| origin.known_wire());
+    match known.map_or_else(|| detect_wire(&body), Ok) {
         Ok(wire) => Ok(BodyInput {
             name,
             body,

@@ -10,6 +10,7 @@ use super::structure::StructureChange;
 use crate::{
     clock,
     conversation::Finding,
+    printable::printable_name,
     repair::{Action, Mode},
     telemetry::events::ExchangeEnded,
     wire::Format,
@@ -115,7 +116,7 @@ pub struct RepairEntry {
     pub outcome: &'static str,
     /// The status sent to the client.
     pub status: u16,
-    /// The first findings, 20 at most.
+    /// The first findings, 20 at most. Their ids are escaped and shortened.
     pub findings: Vec<Finding>,
     /// The number of all findings.
     pub finding_count: usize,
@@ -148,7 +149,7 @@ impl RepairEntry {
             },
             status: event.status,
             // Limited, because one broken history can have thousands of findings.
-            findings: findings.iter().take(FINDINGS_MAX).cloned().collect(),
+            findings: findings.iter().take(FINDINGS_MAX).map(shown_finding).collect(),
             finding_count: findings.len(),
             actions: actions.clone(),
             structure: None,
@@ -163,6 +164,18 @@ impl RepairEntry {
         // Calls that are not shown are missing: the structure contains only messages near findings.
         let named = blocks.filter_map(|block| Some((block.id.as_deref()?, block.tool.as_deref()?)));
         named.collect()
+    }
+}
+
+/// Returns a finding whose id can be kept and shown: the client chose it, and it may be as large as the body.
+fn shown_finding(finding: &Finding) -> Finding {
+    Finding {
+        kind: finding.kind,
+        message: finding.message,
+        part: finding.part,
+        id: printable_name(finding.id.as_bytes()),
+        within: finding.within.clone(),
+        detail: finding.detail,
     }
 }
 

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use crate::{
     clock,
     conversation::{Conversation, PartKind, Role},
+    printable::printable_name,
     splice::Segments,
     wire::{Wire, json::Json},
 };
@@ -24,8 +25,6 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const MESSAGES_MAX: usize = 40;
 /// Limit of shown blocks in one message.
 const BLOCKS_MAX: usize = 64;
-/// Limit of an id or a tool's name, in characters.
-const TEXT_CHARS_MAX: usize = 128;
 /// Neighbours that are shown on each side of a message with a finding or a change.
 const NEIGHBOURS: usize = 1;
 /// Timeout of the comparison of two bodies. After it the result is coarser.
@@ -277,12 +276,12 @@ impl<'a> FlatBody<'a> {
         let json = Json::new(body);
         let calls = self.conversation.parts.iter().filter_map(|part| {
             let id = match &part.kind {
-                PartKind::Call(call) => printable_text(&call.id),
-                PartKind::ServerCall(call) => printable_text(&call.id),
+                PartKind::Call(call) => shown_name(&call.id),
+                PartKind::ServerCall(call) => shown_name(&call.id),
                 _ => return None,
             };
             let name = (self.conversation.details)(body, part.span).name?;
-            Some((id?, printable_text(&json.decode_string(name))?))
+            Some((id?, shown_name(&json.decode_string(name))?))
         });
         calls.collect()
     }
@@ -299,23 +298,17 @@ const fn role_name(role: Role) -> &'static str {
 
 fn kind_and_id(kind: &PartKind<'_>) -> (&'static str, Option<String>) {
     match kind {
-        PartKind::Call(call) => ("call", printable_text(&call.id)),
-        PartKind::Result(result) => ("result", printable_text(&result.id)),
-        PartKind::ServerCall(call) => ("server_call", printable_text(&call.id)),
-        PartKind::ServerResult(id) => ("server_result", printable_text(id)),
+        PartKind::Call(call) => ("call", shown_name(&call.id)),
+        PartKind::Result(result) => ("result", shown_name(&result.id)),
+        PartKind::ServerCall(call) => ("server_call", shown_name(&call.id)),
+        PartKind::ServerResult(id) => ("server_result", shown_name(id)),
         PartKind::Thinking => ("thinking", None),
         PartKind::Compaction => ("compaction", None),
         PartKind::Other => ("other", None),
     }
 }
 
-/// Returns the start of an id or a name, without control characters; `None` if nothing is left.
-fn printable_text(bytes: &[u8]) -> Option<String> {
-    // Clients choose ids and names: control characters could disturb a terminal.
-    let text: String = String::from_utf8_lossy(bytes)
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .take(TEXT_CHARS_MAX)
-        .collect();
-    (!text.is_empty()).then_some(text)
+/// Returns an id or a name, escaped and shortened; `None` if it is empty.
+fn shown_name(name: &[u8]) -> Option<String> {
+    (!name.is_empty()).then(|| printable_name(name))
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use super::writer::EXCHANGE_TARGET;
 use crate::{
     conversation::{Finding, FindingKind},
-    printable::{printable_text, printable_word},
+    printable::{printable_text, printable_word, to_word},
     repair::{BROKEN_CALLS_MAX, RepairReport},
     telemetry::events::{ExchangeEnded, ExchangeTrace},
 };
@@ -44,8 +44,8 @@ macro_rules! exchange_event {
             calls = answer.map(|answer| answer.calls),
             server_tools = answer.map(|answer| answer.server_tools),
             profile = $event.profile.as_deref(),
-            tool = tool.map(|tool| printable_word(tool.name.as_bytes())),
-            tool_id = tool.map(|tool| printable_word(tool.id.as_bytes())),
+            tool = tool.map(|tool| to_word(tool.name.clone())),
+            tool_id = tool.map(|tool| to_word(tool.id.clone())),
             tool_ms = tool.map(|tool| millis(tool.age)),
             attempts, bytes_in, bytes_out,
             overhead_us = micros($event.overhead),

@@ -76,6 +76,23 @@ pub(super) const DEEPSEEK_TYPES: [&str; 9] = [
     "tool_search_output",
 ];
 
+/// The types of items that pair with nothing.
+const OTHER_TYPES: [&str; 13] = [
+    "code_interpreter_call",
+    "compaction",
+    "compaction_summary",
+    "compaction_trigger",
+    "file_search_call",
+    "image_generation_call",
+    "item_reference",
+    "local_shell_call_output",
+    "mcp_call",
+    "mcp_list_tools",
+    "message",
+    "reasoning",
+    "web_search_call",
+];
+
 const fn family(group: u8, kind: u8) -> CallFamily {
     CallFamily { group, kind }
 }
@@ -113,6 +130,12 @@ const CALL_KINDS: &[CallKind] = &[
         Unwritable(Legal),
     ),
 ];
+
+/// Returns `true` for the type of an item of a history.
+pub(in crate::wire) fn is_item_type(item: &[u8]) -> bool {
+    let is_other = OTHER_TYPES.iter().any(|kind| kind.as_bytes() == item);
+    is_other || call_kind(item).is_some() || result_kind(item).is_some()
+}
 
 /// Returns the kind of call whose items have the type `item`.
 pub(super) fn call_kind(item: &[u8]) -> Option<&'static CallKind> {

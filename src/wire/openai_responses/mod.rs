@@ -6,6 +6,7 @@ pub(crate) mod read;
 pub(crate) mod watch;
 pub(crate) mod write;
 
+pub(in crate::wire) use items::is_item_type;
 pub(crate) use read::read_body;
 
 use crate::{

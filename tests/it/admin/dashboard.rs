@@ -5,7 +5,9 @@ use std::{io::Read as _, time::Duration};
 use antiphon::{
     admin::{Readiness, admin_router},
     auth::{ClientTokens, TokenHash},
-    repair::Mode,
+    conversation::{Finding, FindingKind},
+    repair::{Mode, RepairReport},
+    telemetry::events::ExchangeEnded,
 };
 use axum::{Router, body::Body, http::StatusCode};
 use futures_util::StreamExt as _;
@@ -386,4 +388,56 @@ async fn a_sketch_shows_the_call_that_a_finding_is_about() {
             .map(|message| &message["blocks"][0]);
         assert_eq!(call.unwrap()["type"], "call", "{mode:?}: {repair}");
     }
+}
+
+/// A client chooses the ids of its calls. Hundreds of entries are kept, so an id of megabytes must not be kept whole.
+#[test]
+fn a_kept_finding_has_a_short_printable_id() {
+    let telemetry = telemetry();
+    let finding = Finding {
+        kind: FindingKind::Unanswered,
+        message: 3,
+        part: None,
+        id: format!("toolu\u{202e}\u{1b}[31m{}", "x".repeat(4 * 1024 * 1024)),
+        within: String::new(),
+        detail: None,
+    };
+    telemetry.record_exchange(&ExchangeEnded {
+        report: Some(RepairReport {
+            findings: vec![finding; 2],
+            ..RepairReport::default()
+        }),
+        ..ended()
+    });
+    let entries = telemetry.dashboard_feed().latest_repairs(1);
+    assert_eq!(entries[0].findings.len(), 2);
+    for finding in &entries[0].findings {
+        assert_eq!(finding.id.chars().count(), 80);
+        assert!(finding.id.starts_with("toolu\\u{202e}\\u{1b}[31mx"), "{}", finding.id);
+    }
+}
+
+/// Letters that turn the text around them are escaped in a sketch too, and the tool is still found by the id.
+#[tokio::test]
+async fn a_sketch_has_printable_ids_and_tools() {
+    let call = json!({"type": "tool_use", "id": "toolu_\u{202e}01A", "name": "r\u{2066}un", "input": {}});
+    let tools = json!([{"name": "r\u{2066}un", "input_schema": {"type": "object"}}]);
+    let messages = json!([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": "well?"},
+    ]);
+    let body = json!({"model": "m", "max_tokens": 9, "tools": tools, "messages": messages}).to_string();
+    let provider = Provider::start().await;
+    let (shared, app) = app::before(provider.address()).mode(Mode::Observe).start_shared().await;
+    let router = admin_router(admin_of(&shared, Readiness::new()));
+    let mut news = shared.telemetry.dashboard_feed().subscribe();
+    app.ask(post("/anthropic/v1/messages", &body)).await;
+    let page = next_repairs(&router, &mut news).await;
+    let repair = &page["repairs"][0];
+    let block = &repair["before"]["shown"][1]["blocks"][0];
+    let shown = (&json!("toolu_\\u{202e}01A"), &json!("r\\u{2066}un"));
+    assert_eq!((&block["id"], &block["tool"]), shown, "{repair}");
+    let finding = &repair["findings"][0];
+    assert_eq!((&finding["call_id"], &finding["tool"]), shown, "{repair}");
 }

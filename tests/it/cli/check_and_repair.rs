@@ -359,3 +359,219 @@ fn repair_applies_only_the_allowed_safety_classes() {
     assert_eq!(out.stdout, file(BROKEN));
     assert!(text(&out.stderr).contains("nothing applied"));
 }
+
+/// An unanswered call in a format that the file does not name is no clean bill, and nothing else is a list of messages.
+#[test]
+fn check_refuses_what_it_does_not_understand() {
+    let ui = r#"{"role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"input-available"}]}"#;
+    for (input, wanted) in [
+        (
+            "{\"timestamp\":1,\"text\":\"a\"}\n{\"timestamp\":2,\"text\":\"b\"}\n".to_owned(),
+            "-: line 1 is neither a request body nor a message: it has no `messages`, ",
+        ),
+        (
+            format!("{GO_ON}\n{{\"type\":\"tool_call\"}}\n"),
+            "-: line 2 is neither ",
+        ),
+        (
+            format!("{{\"messages\":[{GO_ON}]}}\n{{\"timestamp\":1}}\n"),
+            "-: line 2 is no request body: it has no `messages`, ",
+        ),
+        (
+            r#"[{"a":1}]"#.to_owned(),
+            "-: item 1 of the list is no message: it has no `role`, ",
+        ),
+        ("[1, 2]".to_owned(), "-: item 1 of the list is no message"),
+        (
+            format!("[{GO_ON},{{\"type\":\"text\",\"text\":\"t\"}}]"),
+            "-: item 2 of the list is no message",
+        ),
+        (
+            format!("[{{\"messages\":[{GO_ON},{CALL}]}}]"),
+            "-: item 1 of the list is no message",
+        ),
+        (format!("[{GO_ON},{ui}]"), "-: item 2 of the list is no message"),
+    ] {
+        for arguments in [&["check"][..], &["check", "--wire", "anthropic"]] {
+            let out = antiphon(arguments, input.as_bytes());
+            let (lines, errors) = (text(&out.stdout), text(&out.stderr));
+            assert_eq!(out.status.code(), Some(2), "{arguments:?} {input}: {lines}{errors}");
+            assert!(errors.starts_with(&format!("antiphon: {wanted}")), "{input}: {errors}");
+        }
+    }
+}
+
+/// The messages of another format than `--wire` names would be read as messages without calls.
+#[test]
+fn check_compares_a_list_with_the_named_format() {
+    let item = r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}"#;
+    let content = r#"{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}"#;
+    for (list, wire, found) in [
+        (format!("[{GO_ON},{item}]"), "anthropic", "a Responses body"),
+        (format!("{content}\n{content}"), "openai-chat", "a generateContent body"),
+        (format!("[{GO_ON},{CALL},{GO_ON}]"), "gemini", "a Messages body"),
+    ] {
+        let out = antiphon(&["check", "--wire", wire], list.as_bytes());
+        assert_eq!(out.status.code(), Some(2), "{list}: {}", text(&out.stdout));
+        let wanted = format!("-: this is {found}, and --wire names {wire} ");
+        assert!(text(&out.stderr).contains(&wanted), "{list}: {}", text(&out.stderr));
+    }
+    let out = antiphon(
+        &["check", "--wire", "openai-responses"],
+        format!("[{GO_ON}]").as_bytes(),
+    );
+    assert_eq!(
+        text(&out.stdout),
+        "-: every tool call has its result (openai-responses)\n"
+    );
+}
+
+#[test]
+fn check_unwraps_the_lines_of_batch_files() {
+    let body = format!("{{\"messages\":[{GO_ON},{CALL},{GO_ON}]}}");
+    let openai = format!(r#"{{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{body}}}"#);
+    let anthropic = format!(r#"{{"custom_id":"a","params":{body}}}"#);
+    let bedrock = format!(r#"{{"recordId":"a","modelInput":{body}}}"#);
+    let call = r#"{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}"#;
+    let says = r#"{"role":"user","parts":[{"text":"go"}]}"#;
+    let gemini = format!(r#"{{"key":"a","request":{{"contents":[{says},{call},{says}]}}}}"#);
+    let healthy = format!(r#"{{"custom_id":"b","params":{{"messages":[{GO_ON}]}}}}"#);
+    for (line, place) in [
+        (openai, "messages[1].content[0]"),
+        (anthropic, "messages[1].content[0]"),
+        (bedrock, "messages[1].content[0]"),
+        (gemini, "request.contents[1].parts[0]"),
+    ] {
+        let out = antiphon(&["check"], format!("{healthy}\n{line}\n").as_bytes());
+        let wanted = format!("-: line 2: {place}: unanswered: ");
+        let lines = text(&out.stdout);
+        assert!(lines.starts_with(&wanted), "{line}: {lines}{}", text(&out.stderr));
+        assert_eq!(out.status.code(), Some(1), "{line}");
+        // A batch of one request is a single JSON value.
+        let out = antiphon(&["check"], line.as_bytes());
+        let (lines, errors) = (text(&out.stdout), text(&out.stderr));
+        assert!(
+            lines.contains(&format!("{place}: unanswered: ")),
+            "{line}: {lines}{errors}"
+        );
+    }
+}
+
+/// A custom tool's call has a member `input`, which is no history.
+#[test]
+fn check_reads_lines_with_calls_of_custom_tools() {
+    let says = r#"{"type":"message","role":"user","content":"go"}"#;
+    let call = r#"{"type":"custom_tool_call","call_id":"c1","name":"f","input":"text"}"#;
+    let result = r#"{"type":"custom_tool_call_output","call_id":"c1","output":"done"}"#;
+    let out = antiphon(&["check"], format!("{says}\n{call}\n{says}\n").as_bytes());
+    let wanted = "-: line 2: unanswered: ";
+    assert!(
+        text(&out.stdout).starts_with(wanted),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+    let out = antiphon(&["check"], format!("{says}\n{call}\n{result}\n").as_bytes());
+    assert_eq!(
+        text(&out.stdout),
+        "-: every tool call has its result (openai-responses, one message on each line)\n"
+    );
+    // The result of a call that is not there: one line is a list of messages too.
+    let out = antiphon(&["check"], result.as_bytes());
+    assert!(
+        text(&out.stdout).starts_with("-: line 1: orphan"),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+}
+
+/// A list of messages has no agent.
+#[test]
+fn check_names_the_kind_of_a_file() {
+    let messages = format!("{GO_ON}\n{GO_ON}\n");
+    let out = antiphon(&["check"], messages.as_bytes());
+    assert_eq!(
+        text(&out.stdout),
+        "-: every tool call has its result (openai-chat, one message on each line)\n"
+    );
+    let agent = line("user", "u1", "null", GO_ON);
+    for (input, is_transcript) in [(messages, false), (format!("{agent}\n{agent}\n"), true)] {
+        let out = antiphon(&["check", "--output", "json"], input.as_bytes());
+        let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(document["files"][0]["transcript"], is_transcript, "{input}");
+    }
+}
+
+/// The walk back from a lost line begins at its place in the file, which a line without a message has too.
+#[test]
+fn check_finds_open_calls_behind_a_lost_line() {
+    let user = |uuid: &str, parent: &str| line("user", uuid, parent, GO_ON);
+    for kind in ["attachment", "system", "progress"] {
+        let lines = [
+            user("a", "null"),
+            line("assistant", "b", "\"a\"", CALL),
+            // The line `c` between them is lost.
+            format!(r#"{{"type":"{kind}","uuid":"d","parentUuid":"c"}}"#),
+            user("e", "\"d\""),
+        ];
+        let out = antiphon(&["check"], lines.join("\n").as_bytes());
+        assert_eq!(
+            text(&out.stdout),
+            "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
+             -: 1 finding (anthropic, Claude Code's transcript)\n",
+            "{kind}: {}",
+            text(&out.stderr)
+        );
+    }
+}
+
+/// Ids and file names come from others: they must not move the cursor, change colours or add lines.
+#[test]
+fn names_in_the_output_are_escaped() {
+    let odd = r"toolu\u001b[31mRED\n\u202e";
+    let body = format!("{{\"messages\":[{GO_ON},{CALL},{GO_ON}]}}").replace("toolu_01", odd);
+    let out = antiphon(&["check"], body.as_bytes());
+    let lines = text(&out.stdout);
+    assert!(lines.contains("(toolu\\u{1b}[31mRED\\n\\u{202e})\n"), "{lines:?}");
+    // The id itself is a fault as well.
+    assert_eq!(lines.lines().count(), 3, "{lines:?}");
+    // A name of megabytes is no help for anybody.
+    let long = body.replace("RED", &"R".repeat(100_000));
+    assert!(antiphon(&["check"], long.as_bytes()).stdout.len() < 1000);
+    // JSON has the id as it is.
+    let out = antiphon(&["check", "--output", "json"], body.as_bytes());
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(
+        document["files"][0]["findings"][0]["id"],
+        "toolu\u{1b}[31mRED\n\u{202e}"
+    );
+
+    let file = scratch("a\u{1b}[31m\n\u{202e}b.json");
+    let name = file.to_str().unwrap();
+    let is_plain = |bytes: &[u8]| !text(bytes).contains(['\u{1b}', '\u{202e}']) && !text(bytes).contains("\n\u{202e}");
+    for content in [body.as_str(), "not JSON", "{}"] {
+        std::fs::write(&file, content).unwrap();
+        for arguments in [&["check", name][..], &["repair", name], &["repair", "--diff", name]] {
+            let out = antiphon(arguments, b"");
+            let errors = text(&out.stderr);
+            assert!(is_plain(&out.stderr), "{arguments:?} {content}: {errors:?}");
+            // Standard output of `repair` alone is the body.
+            if arguments.len() > 2 || arguments[0] == "check" {
+                assert!(
+                    is_plain(&out.stdout),
+                    "{arguments:?} {content}: {:?}",
+                    text(&out.stdout)
+                );
+            }
+        }
+    }
+    let out = antiphon(&["check", "no\u{1b}[31mfile"], b"");
+    assert!(is_plain(&out.stderr), "{:?}", text(&out.stderr));
+    // Letters that turn the text around them may stand in a body as they are.
+    let turned = body.replace("go on", "go \u{202e}on \\\"quoted\\\"");
+    let out = antiphon(&["repair", "--diff"], turned.as_bytes());
+    let lines = text(&out.stdout);
+    assert!(is_plain(&out.stdout), "{lines:?}");
+    assert!(lines.contains("go \\u{202e}on \\\"quoted\\\""), "{lines}");
+}

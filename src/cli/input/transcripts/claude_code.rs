@@ -1,18 +1,24 @@
 //! The conversation of Claude Code's transcript: one line for each block, linked to the line before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
-use super::TextLine;
 use crate::{
-    cli::input::{BodyOrigin, CLAUDE_CODE},
+    cli::input::{
+        origin::{BodyOrigin, TranscriptSource},
+        text_lines::TextLine,
+    },
     wire::json::JsonKind,
 };
 
 /// A line that belongs to the conversation.
 struct ChainedLine<'a> {
     line: TextLine<'a>,
+    /// Place among all lines of the file.
+    place: usize,
+    /// Id of the line. Empty if it has none.
+    uuid: String,
     is_assistant: bool,
     /// Id of the answer. All blocks of one answer have the same.
     message_id: String,
@@ -23,36 +29,47 @@ struct ChainedLine<'a> {
 struct PutTogether {
     number: usize,
     role: &'static str,
-    message_id: String,
     /// Content as JSON, without the brackets of a list.
     contents: Vec<Vec<u8>>,
     is_list: bool,
 }
 
+/// The messages so far, and the place of each answer among them.
+#[derive(Default)]
+struct MessageList {
+    messages: Vec<PutTogether>,
+    /// Places of answers with blocks, by their ids: a file has too many messages to search them for each line.
+    answers: HashMap<String, usize>,
+}
+
 /// Puts the messages together that Claude Code would send next.
 pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
-    let chain = present_branch(lines);
-    let mut messages: Vec<PutTogether> = Vec::new();
-    for chained in lines.iter().filter_map(|line| chained_line(*line)) {
-        // Lines without an id are from tools that copy transcripts: all of them count.
-        let id = chained.line.text("uuid");
-        if id.is_empty() || chain.contains(&id) {
-            add_message(&mut messages, &chained);
-        }
-    }
-    let texts: Vec<Vec<u8>> = messages.iter().map(message_json).collect();
+    let chained: Vec<ChainedLine<'_>> = lines
+        .iter()
+        .enumerate()
+        .filter_map(|(place, line)| chained_line(place, *line))
+        .collect();
+    let mut branch = present_branch(lines, &chained);
+    add_parallel_calls(&chained, &mut branch);
+    let mut list = MessageList::default();
+    // Lines without an id are from tools that copy transcripts: all of them count.
+    let sent = chained
+        .iter()
+        .filter(|chained| chained.uuid.is_empty() || branch.contains(&chained.uuid));
+    sent.for_each(|chained| list.add_line(chained));
+    let texts: Vec<Vec<u8>> = list.messages.iter().map(message_json).collect();
     let mut body = b"{\"messages\":[".to_vec();
     body.extend(texts.join(&b','));
     body.extend(b"]}");
     let origin = BodyOrigin::Transcript {
-        agent: CLAUDE_CODE,
-        lines: messages.iter().map(|message| message.number).collect(),
+        source: TranscriptSource::ClaudeCode,
+        lines: list.messages.iter().map(|message| message.number).collect(),
     };
     (body.into(), origin)
 }
 
 /// Reads a line of the main conversation. `None` for subagents, events, and messages that are only shown.
-fn chained_line(line: TextLine<'_>) -> Option<ChainedLine<'_>> {
+fn chained_line(place: usize, line: TextLine<'_>) -> Option<ChainedLine<'_>> {
     let kind = line.text("type");
     let is_true = |name: &str| {
         let member = line.json.member(line.root, name);
@@ -67,6 +84,8 @@ fn chained_line(line: TextLine<'_>) -> Option<ChainedLine<'_>> {
     let message = line.json.member(line.root, "message")?;
     Some(ChainedLine {
         line,
+        place,
+        uuid: line.text("uuid"),
         is_assistant: kind == "assistant",
         message_id: String::from_utf8_lossy(&line.json.member_text(message, "id")).into_owned(),
         parent: line.text("parentUuid"),
@@ -74,48 +93,54 @@ fn chained_line(line: TextLine<'_>) -> Option<ChainedLine<'_>> {
 }
 
 /// Returns the ids of the lines from the last message back to the start or the last compaction.
-fn present_branch(lines: &[TextLine<'_>]) -> BTreeSet<String> {
-    let parents: BTreeMap<String, String> = lines
+fn present_branch(lines: &[TextLine<'_>], chained: &[ChainedLine<'_>]) -> HashSet<String> {
+    // The place and the parent of each line, by its id. Lines without a message are links too.
+    let links: HashMap<String, (usize, String)> = lines
         .iter()
-        .map(|line| (line.text("uuid"), line.text("parentUuid")))
+        .enumerate()
+        .map(|(place, line)| (line.text("uuid"), (place, line.text("parentUuid"))))
         .collect();
-    let messages: Vec<String> = lines
-        .iter()
-        .filter_map(|line| chained_line(*line))
-        .map(|chained| chained.line.text("uuid"))
-        .collect();
-    let mut at = messages.last().cloned().unwrap_or_default();
-    let mut branch = BTreeSet::new();
+    let mut at = chained.last().map(|last| last.uuid.clone()).unwrap_or_default();
+    let mut branch = HashSet::new();
     // A line that was seen ends the walk: a damaged file may have a circle.
     while !at.is_empty() && branch.insert(at.clone()) {
-        let parent = parents.get(&at).cloned().unwrap_or_default();
-        let is_lost = !parent.is_empty() && !parents.contains_key(&parent);
+        let (place, parent) = links.get(&at).cloned().unwrap_or_default();
+        let is_lost = !parent.is_empty() && !links.contains_key(&parent);
         // Behind a lost line the message before it goes on: what is lost must not hide what it leaves open.
-        let before = || messages.iter().take_while(|id| **id != at).last().cloned();
-        at = if is_lost { before().unwrap_or_default() } else { parent };
+        at = if is_lost {
+            message_before(chained, place)
+        } else {
+            parent
+        };
     }
-    add_parallel_calls(lines, &mut branch);
     branch
 }
 
+/// Returns the id of the last message before a place in the file. Empty if there is none.
+fn message_before(chained: &[ChainedLine<'_>], place: usize) -> String {
+    // The lines are in the order of the file, so their places can be searched by halves.
+    let count = chained.partition_point(|chained| chained.place < place);
+    let before = count.checked_sub(1).and_then(|last| chained.get(last));
+    before.map(|before| before.uuid.clone()).unwrap_or_default()
+}
+
 /// Adds the blocks of answers and the results that stand beside the branch: parallel calls branch off.
-fn add_parallel_calls(lines: &[TextLine<'_>], branch: &mut BTreeSet<String>) {
-    let (mut answers, mut calls) = (BTreeSet::new(), BTreeSet::new());
+fn add_parallel_calls<'a>(lines: &'a [ChainedLine<'_>], branch: &mut HashSet<String>) {
+    let (mut answers, mut calls): (HashSet<&'a str>, HashSet<&'a str>) = (HashSet::new(), HashSet::new());
     // Parents stand before their children, so one pass in the order of the file is enough.
-    for chained in lines.iter().filter_map(|line| chained_line(*line)) {
-        let id = chained.line.text("uuid");
+    for chained in lines {
         let is_beside = if chained.is_assistant {
-            answers.contains(&chained.message_id)
+            answers.contains(chained.message_id.as_str())
         } else {
-            calls.contains(&chained.parent) && has_results(&chained)
+            calls.contains(chained.parent.as_str()) && has_results(chained)
         };
         if is_beside {
-            branch.insert(id.clone());
+            branch.insert(chained.uuid.clone());
         }
-        if chained.is_assistant && branch.contains(&id) {
-            calls.insert(id);
+        if chained.is_assistant && branch.contains(&chained.uuid) {
+            calls.insert(&chained.uuid);
             // Answers without an id cannot be told apart.
-            answers.extend(Some(chained.message_id).filter(|id| !id.is_empty()));
+            answers.extend(Some(chained.message_id.as_str()).filter(|id| !id.is_empty()));
         }
     }
 }
@@ -133,39 +158,41 @@ fn has_results(chained: &ChainedLine<'_>) -> bool {
     })
 }
 
-/// Adds a line as a message, or to the message whose answer it continues.
-fn add_message(messages: &mut Vec<PutTogether>, chained: &ChainedLine<'_>) {
-    let TextLine { json, root, number } = chained.line;
-    let content = json
-        .member(root, "message")
-        .and_then(|message| json.member(message, "content"));
-    let Some(content) = content else { return };
-    let is_list = json.kind(content) == JsonKind::Array;
-    let text = json.bytes(content);
-    let text = if is_list {
-        let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
-        inner.unwrap_or_default().trim_ascii()
-    } else {
-        text
-    };
-    let same = |message: &&mut PutTogether| {
-        chained.is_assistant
-            && is_list
-            && message.is_list
-            && !chained.message_id.is_empty()
-            && message.message_id == chained.message_id
-    };
-    if let Some(answer) = messages.iter_mut().rev().find(same) {
-        answer.contents.push(text.to_vec());
-        return;
+impl MessageList {
+    /// Adds a line as a message, or to the message whose answer it continues.
+    fn add_line(&mut self, chained: &ChainedLine<'_>) {
+        let TextLine { json, root, number } = chained.line;
+        let content = json
+            .member(root, "message")
+            .and_then(|message| json.member(message, "content"));
+        let Some(content) = content else { return };
+        let is_list = json.kind(content) == JsonKind::Array;
+        let text = json.bytes(content);
+        let text = if is_list {
+            let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]"));
+            inner.unwrap_or_default().trim_ascii()
+        } else {
+            text
+        };
+        // Only blocks can be added to an answer, and only to one with an id.
+        let is_block = chained.is_assistant && is_list && !chained.message_id.is_empty();
+        if is_block {
+            let place = *self
+                .answers
+                .entry(chained.message_id.clone())
+                .or_insert(self.messages.len());
+            if let Some(answer) = self.messages.get_mut(place) {
+                answer.contents.push(text.to_vec());
+                return;
+            }
+        }
+        self.messages.push(PutTogether {
+            number,
+            role: if chained.is_assistant { "assistant" } else { "user" },
+            contents: vec![text.to_vec()],
+            is_list,
+        });
     }
-    messages.push(PutTogether {
-        number,
-        role: if chained.is_assistant { "assistant" } else { "user" },
-        message_id: chained.message_id.clone(),
-        contents: vec![text.to_vec()],
-        is_list,
-    });
 }
 
 /// Writes a message as JSON.
@@ -184,4 +211,32 @@ fn message_json(message: &PutTogether) -> Vec<u8> {
     text.extend(content);
     text.extend(if message.is_list { &b"]}"[..] } else { b"}" });
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::cli::input::text_lines::split_lines;
+
+    /// The file of a long session has some 100,000 lines. If each one searched all others, this would take minutes.
+    #[test]
+    fn long_files_are_read_in_steps_that_grow_with_their_lines() {
+        const LINES: usize = 60_000;
+        let mut text = String::new();
+        for number in 0..LINES {
+            // Every answer has an id of its own, and every line names one that is lost.
+            let _ = writeln!(
+                text,
+                r#"{{"type":"assistant","uuid":"a{number}","parentUuid":"lost{number}","message":{{"id":"m{number}","content":[{{"type":"text","text":"t"}}]}}}}"#
+            );
+        }
+        let lines = split_lines(text.as_bytes()).unwrap();
+        let (_, origin) = conversation(&lines);
+        let BodyOrigin::Transcript { lines, .. } = origin else {
+            panic!("a transcript");
+        };
+        assert_eq!(lines, (1..=LINES).collect::<Vec<_>>());
+    }
 }

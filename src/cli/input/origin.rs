@@ -1,0 +1,65 @@
+//! The origin of a body that `check` reads: its place in the file, and the writer of the file.
+
+use crate::wire::Wire;
+
+/// The part of a file that a body was taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum BodyOrigin {
+    /// The whole file.
+    WholeFile,
+    /// One line of a file with a body on each.
+    Line(usize),
+    /// Many lines, each with one message or a part of one.
+    Transcript {
+        /// The kind of the file.
+        source: TranscriptSource,
+        /// Line of each message, counted from 1.
+        lines: Vec<usize>,
+    },
+}
+
+impl BodyOrigin {
+    /// Returns the format that the kind of the file fixes. `None` if only the body shows it.
+    pub(super) fn known_wire(&self) -> Option<Wire> {
+        match self {
+            Self::Transcript { source, .. } => source.wire(),
+            Self::WholeFile | Self::Line(_) => None,
+        }
+    }
+}
+
+/// A kind of file with one message, or a part of one, on each line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum TranscriptSource {
+    /// Claude Code's transcript.
+    ClaudeCode,
+    /// Codex's transcript.
+    Codex,
+    /// A list of messages, which no agent has marked as its own.
+    Messages,
+}
+
+impl TranscriptSource {
+    /// Returns the format of the messages, which a short file would not tell. `None` if it depends on the file.
+    const fn wire(self) -> Option<Wire> {
+        match self {
+            Self::ClaudeCode => Some(Wire::ANTHROPIC),
+            Self::Codex => Some(Wire::OPENAI_RESPONSES),
+            Self::Messages => None,
+        }
+    }
+
+    /// Returns the words for the kind of file.
+    pub(in crate::cli) const fn label(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "Claude Code's transcript",
+            Self::Codex => "Codex's transcript",
+            Self::Messages => "one message on each line",
+        }
+    }
+
+    /// Returns `true` for a transcript of an agent.
+    pub(in crate::cli) const fn is_agent(self) -> bool {
+        matches!(self, Self::ClaudeCode | Self::Codex)
+    }
+}
