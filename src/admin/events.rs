@@ -15,7 +15,7 @@ use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::{
     sync::broadcast,
-    time::{Interval, MissedTickBehavior, interval},
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep_until},
 };
 
 use super::{
@@ -34,6 +34,8 @@ use crate::{
 const EVENT_STREAMS_MAX: usize = 32;
 /// Time between two ticks.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// Delay after which a stream sends changed profiles. Many may change at once, and are sent together.
+const PROFILES_DELAY: Duration = Duration::from_millis(50);
 /// Time between two keep-alive comments, which stop proxies from closing an idle stream.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after which a page reconnects to a stream that ended.
@@ -80,6 +82,8 @@ struct AdminEventStream {
     ticks: Interval,
     updates: broadcast::Receiver<DashboardUpdate>,
     sent: SentParts,
+    /// The time at which changed profiles are sent; `None` if they have not changed.
+    profiles_due: Option<Instant>,
     /// Events to send before the next wait.
     queued: VecDeque<Event>,
     /// The slot, freed when the client disconnects.
@@ -112,6 +116,7 @@ pub(super) async fn stream_events(
         updates: parts.telemetry.dashboard_feed().subscribe(),
         ticks,
         sent: SentParts::default(),
+        profiles_due: None,
         queued: VecDeque::from([Event::default().retry(RECONNECT_DELAY)]),
         parts,
         subscribers: listeners,
@@ -140,6 +145,10 @@ impl AdminEventStream {
                     self.queued.push_back(self.tick_event());
                     self.queue_parts();
                 }
+                () = sleep_until(self.profiles_due.unwrap_or_else(clock::now)), if self.profiles_due.is_some() => {
+                    self.profiles_due = None;
+                    self.queue_parts();
+                }
                 update = self.updates.recv() => match update {
                     Ok(DashboardUpdate::Repair(entry)) => {
                         // Without the structure, which may be large: a page requests it when a user opens the repair.
@@ -149,7 +158,10 @@ impl AdminEventStream {
                         self.queued.push_back(json_event("failure", &failures::failure_view(&entry)));
                     }
                     // An operator who cleared a cooldown looks at the page now.
-                    Ok(DashboardUpdate::Profiles) => self.queue_parts(),
+                    Ok(DashboardUpdate::Profiles) => {
+                        self.subscribers.parts.forget_parts();
+                        self.profiles_due.get_or_insert_with(|| clock::now() + PROFILES_DELAY);
+                    }
                     // The next tick brings the counts and the list.
                     Ok(DashboardUpdate::LateResult(_)) => {}
                     // The client was too slow and missed news. This event makes the page load the lists again.

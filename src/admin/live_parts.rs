@@ -97,6 +97,11 @@ impl LiveParts {
         })
     }
 
+    /// Drops the rendered parts, because they may show what has just changed as it was before.
+    pub(super) fn forget_parts(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).parts = None;
+    }
+
     /// Returns the events that bring a stream up to date.
     pub(super) fn changed_parts(&self, state: &AdminState, sent: &mut SentParts) -> Vec<(&'static str, Value)> {
         let (parts, lanes) = self.rendered_parts(state);

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 import { chromium } from "playwright-core";
 
-/** Where screenshots go. */
+/** The folder of the screenshots. */
 export const PICTURES = fileURLToPath(new URL("../../target/browser/", import.meta.url));
 
 /** The Chromium of this machine, or `null`. */

@@ -17,7 +17,7 @@ const iso = (ms) => new Date(ms).toISOString();
 const hex = (random, length) => Array.from({ length }, () => "0123456789abcdef"[Math.floor(random() * 16)]).join("");
 const pick = (random, items) => items[Math.floor(random() * items.length)];
 
-/** How often something is seen in five seconds, by series and label. */
+/** The counts of five seconds on average, by series and label. */
 const RATES = {
   requests: { anthropic: 9, openai_chat: 4, openai_responses: 2.5, gemini: 0.8, bedrock: 0.4, none: 0.6 },
   repaired_requests: { anthropic: 0.6, openai_chat: 0.4, openai_responses: 0.1 },
@@ -133,7 +133,7 @@ const TOOLS = ["bash", "str_replace_based_edit_tool", "read_file", "run_tests", 
 const MODELS = { anthropic: ["claude-sonnet-4-5", "claude-opus-4-5"], openai: ["gpt-5", "gpt-5-mini"] };
 const CLIENTS = ["claude-cli/2.0.14", "codex_cli_rs/0.47.0", "opencode/0.15.3", "OpenAI/Python", null];
 
-/** Who sent a request, and to what. */
+/** The names of a request: its model, its client and its token. */
 function who(random, upstream, hostile) {
   if (hostile) return { model: HOSTILE, client: HOSTILE, token: HOSTILE };
   return { model: pick(random, MODELS[upstream] ?? ["gemini-3-pro"]), client: pick(random, CLIENTS), token: pick(random, ["team-a", "ci", null]) };
@@ -261,7 +261,7 @@ const EXPLANATIONS = {
   running: "no service has posted the result yet",
   overdue: "the deadline of the tool has passed, and no service has posted the result",
   no_call: "no such call is recorded yet",
-  unsettled_match: "it cannot be told yet whose result it is; this settles by itself within seconds",
+  unsettled_match: "the owner of the result is not certain yet; this settles by itself within seconds",
   conflict: "the call has another result already; the first one stays",
   unclaimed: "the result was parked, and no call claimed it in time",
 };

@@ -1,13 +1,17 @@
-// What must hold wherever the page is served: each takes a browser and a place with traffic.
+// Checks that must hold wherever the page is served: each takes a browser and a place with traffic.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+
+import ts from "typescript";
 
 import { PICTURES, live, open } from "./browser.mjs";
 import { HOSTILE } from "./data.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const CONTRACT = fileURLToPath(new URL("../../src/admin/page/contract.d.ts", import.meta.url));
 /** Bytes of the page on the wire, and of all of its files at rest. */
 const WIRE_LIMIT = 72 * 1024;
 const LIMIT = 200 * 1024;
@@ -57,12 +61,12 @@ export async function repairsOpen(browser, place) {
   await button.click();
   assert.equal(await button.getAttribute("aria-expanded"), "true");
   assert.equal(new URL(page.url()).hash, `#repair=${key}`);
-  await line.locator(".sketch").nth(1).waitFor();
+  await line.locator(".structure").nth(1).waitFor();
   const words = await line.locator(".explained").innerText();
   for (const wanted of ["What was wrong", "What was done", "Before", "After", "user", "assistant", "new"]) {
     assert.ok(words.includes(wanted), `an open repair says “${wanted}”:\n${words}`);
   }
-  assert.ok((await line.locator(".block.new").count()) > 0, "a block of the second sketch is marked as new");
+  assert.ok((await line.locator(".block.new").count()) > 0, "a block of the second structure is marked as new");
 
   await button.focus();
   await page.keyboard.press("Enter");
@@ -75,7 +79,7 @@ export async function repairsOpen(browser, place) {
 
   const linked = await open(browser, place.url, { hash: `#repair=${encodeURIComponent(key)}` });
   await linked.page.locator(`#repairs > li[data-key="${key}"] .repair[aria-expanded=true]`).waitFor();
-  await linked.page.locator(".sketch").first().waitFor();
+  await linked.page.locator(".structure").first().waitFor();
   assert.deepEqual(linked.faults, []);
   await linked.close();
 }
@@ -127,7 +131,7 @@ export async function namesAreShown(browser, place) {
   await place.traffic();
   const { page, faults, close } = await open(browser, place.url);
   await live(page);
-  const table = page.locator(".chart", { hasText: "Who and what" });
+  const table = page.locator(".chart", { hasText: "Traffic by name" });
   for (const [kind, wanted] of [["Client", "claude-cli"], ["Model", "claude-sonnet-4-5"], ["Upstream", "anthropic"]]) {
     await table.locator("label", { hasText: kind }).click();
     await table.getByText(wanted, { exact: true }).first().waitFor();
@@ -152,7 +156,7 @@ export async function everythingIsInReach(browser, place) {
   const { page, close } = await open(browser, place.url, { look: "narrow" });
   await live(page);
   await page.locator(".repair", { hasText: "Unanswered" }).first().click();
-  await page.locator(".sketch").first().waitFor();
+  await page.locator(".structure").first().waitFor();
   assert.equal(await page.locator("[title]").count(), 0);
   const low = await page.evaluate(() =>
     [...document.querySelectorAll("button, summary, a, input, label:has(input)")]
@@ -183,7 +187,7 @@ export async function longHistoriesAreCut(browser, place) {
     const gaps = page.locator(".gap").filter({ hasText: /^… [\d,]+ messages …$/ });
     if ((await gaps.count()) > 0) return close();
   }
-  throw new Error("no sketch leaves messages out");
+  throw new Error("no structure leaves messages out");
 }
 
 export async function hostileNamesStayText(browser, place) {
@@ -230,7 +234,7 @@ export async function looks(browser, place) {
     await fits(page);
     await page.screenshot({ path: `${PICTURES}${place.name}-${look}.png`, fullPage: true });
     await page.locator(".repair").first().click();
-    await page.locator(".sketch").first().waitFor();
+    await page.locator(".structure").first().waitFor();
     await page.locator(".astable summary").first().click();
     await accessible(page);
     await fits(page);
@@ -304,7 +308,7 @@ export async function smallAndStrict(browser, place) {
   const sent = (await Promise.all(wire)).reduce((sum, { responseBodySize }) => sum + responseBodySize, 0);
   if (place.name === "proxy") {
     assert.ok(sent <= WIRE_LIMIT, `${sent} bytes on the wire are more than ${WIRE_LIMIT}`);
-    // What has the hash of its content in its address is not asked for again. Only the page itself is, and it is the same.
+    // Files with the hash of their content in their address are not asked for again. Only the page itself is, and it is the same.
     await page.reload();
     await live(page);
     const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter(({ name, transferSize }) => name.includes("/assets/") && transferSize > 0).map(({ name }) => name));
@@ -312,4 +316,78 @@ export async function smallAndStrict(browser, place) {
   }
   await context.close();
   return `${total} bytes in ${sizes.size} files, ${sent} on the wire`;
+}
+
+/** The names of all series that the page draws: the type checker lets it ask for no other. */
+function seriesOfThePage() {
+  const program = ts.createProgram([CONTRACT], { noEmit: true, types: [] });
+  const all = [];
+  const visit = (node) => {
+    if (ts.isTypeAliasDeclaration(node) && node.name.text === "SeriesName") all.push(...program.getTypeChecker().getTypeAtLocation(node.name).types.map(({ value }) => value));
+    ts.forEachChild(node, visit);
+  };
+  visit(program.getSourceFile(CONTRACT));
+  return all;
+}
+
+/** Each series that the page draws is in the answer, once there is something to count. */
+export async function everySeriesExists(_, place) {
+  const wanted = seriesOfThePage();
+  assert.ok(wanted.length >= 17 && wanted.includes("duration_p99_us"), `${wanted}`);
+  await place.traffic();
+  await place.late();
+  await place.trouble();
+  const missing = async () => {
+    const { series } = await (await fetch(`${place.url}/admin/v1/series`)).json();
+    return wanted.filter((wanted) => !series.some(({ name }) => name === wanted));
+  };
+  await until(missing, (names) => names.length === 0, "series that are not answered");
+}
+
+/** The events of the feed, one after the other. */
+async function* events(url, signal) {
+  const answer = await fetch(`${url}/admin/v1/events`, { signal });
+  let rest = "";
+  for await (const chunk of answer.body.pipeThrough(new TextDecoderStream())) {
+    const texts = (rest + chunk).split("\n\n");
+    rest = texts.pop();
+    for (const text of texts) {
+      const [, event, data] = /^event: ?(.*)\ndata: ?(.*)$/m.exec(text) ?? [];
+      if (event) yield { event, data: JSON.parse(data) };
+    }
+  }
+}
+
+/** A cooldown that an operator ends is told at once, however fresh the parts are that the feed has rendered. */
+export async function clearedProfilesComeAtOnce(_, place) {
+  if (!place.limit) return "no cooldown starts here";
+  const ended = new AbortController();
+  const feed = events(place.url, ended.signal);
+  const next = async (wanted) => {
+    for (;;) {
+      const { value, done } = await feed.next();
+      if (done) throw new Error("the feed ended");
+      if (wanted(value)) return value;
+    }
+  };
+  const isTick = ({ event }) => event === "tick";
+  const isReady = (ready) => ({ event, data }) => event === "profiles" && data.profiles.every(({ state }) => state === "ready") === ready;
+  try {
+    // A slow machine may be late once.
+    for (let tries = 0; tries < 8; tries++) {
+      await place.limit();
+      await next(isReady(false));
+      // The second tick renders the parts anew.
+      await next(isTick);
+      await next(isTick);
+      const answer = await fetch(`${place.url}/admin/v1/profiles/keyed/main/clear`, { method: "POST" });
+      assert.equal(answer.status, 204);
+      const first = await next((event) => isTick(event) || isReady(true)(event));
+      if (!isTick(first)) return;
+      await next(isReady(true));
+    }
+    throw new Error("the tick comes first");
+  } finally {
+    ended.abort();
+  }
 }

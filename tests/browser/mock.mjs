@@ -39,6 +39,7 @@ export class Mock {
     this.told = new Map();
     this.ticks = 0;
     this.asked = [];
+    this.holds = [];
     this.server = http.createServer((request, response) => this.answer(request, response).catch((error) => response.destroy(error)));
   }
 
@@ -124,10 +125,26 @@ export class Mock {
     for (const feed of this.feeds) feed.write(`event: ${event}\ndata: ${JSON.stringify(body)}\n\n`);
   }
 
+  /** Holds the answer to the next request that has this text in its line. `came` resolves with the request, and `release` lets it go on. */
+  hold(text) {
+    const hold = { text };
+    const came = new Promise((resolve) => (hold.came = resolve));
+    hold.released = new Promise((resolve) => (hold.release = resolve));
+    this.holds.push(hold);
+    return { came, release: hold.release };
+  }
+
   async answer(request, response) {
     const url = new URL(request.url, "http://mock");
     response.setHeader("content-security-policy", POLICY);
-    this.asked.push(`${request.method} ${url.pathname}${/\/(late\/results|sessions)$/.test(url.pathname) ? url.search : ""}`);
+    const line = `${request.method} ${url.pathname}${/\/(late\/results|sessions)$/.test(url.pathname) ? url.search : ""}`;
+    this.asked.push(line);
+    const held = this.holds.findIndex(({ text }) => line.includes(text));
+    if (held >= 0) {
+      const [{ came, released }] = this.holds.splice(held, 1);
+      came();
+      await released;
+    }
     if (!url.pathname.startsWith("/admin/v1/")) return this.file(url.pathname, response);
     if (this.scenario === "hang") return;
     if (this.scenario === "token" && request.headers.authorization !== "Bearer sesame") return refuse(response, 401, "unauthorized", "a token is needed");

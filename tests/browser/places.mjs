@@ -1,6 +1,7 @@
-// Where the page is served: by the mock, or by the proxy itself with traffic through it. Both are driven alike:
-// `traffic()` sends a few requests of which two are broken and one fails, `hostile()` one whose tool has markup for a name, and `late()`
-// posts a result for a call that waits, and one for a call that nobody knows.
+// Places that serve the page: the mock, or the proxy itself with traffic through it. Both are driven alike:
+// `traffic()` sends a few requests of which two are broken and one fails, `hostile()` one whose tool has markup for a name, `late()`
+// posts a result for a call that waits, and one for a call that nobody knows, and `trouble()` has a stream stall and a lane go on
+// without the result of its call. `limit()` starts the cooldown of the profile `main` of the upstream `keyed`; the mock has none.
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,7 +31,7 @@ export async function mocked(scenario) {
     mock.repair();
     mock.fail();
   };
-  return { url, mock, traffic, hostile, late: async () => {}, stop: () => mock.stop() };
+  return { url, mock, traffic, hostile, late: async () => {}, trouble: async () => {}, stop: () => mock.stop() };
 }
 
 /** The binary, before a provider of our own. */
@@ -40,7 +41,10 @@ export async function served(binary) {
   const [port, admin] = await free(2);
   const target = `http://127.0.0.1:${upstream.port}`;
   const config = join(home, "antiphon.toml");
-  writeFileSync(config, `[services.runner]\ntoken = "sha256:${createHash("sha256").update(TOKEN).digest("hex")}"\nprincipals = ["*"]\ntools = ["*"]\n`);
+  const service = `[services.runner]\ntoken = "sha256:${createHash("sha256").update(TOKEN).digest("hex")}"\nprincipals = ["*"]\ntools = ["*"]\n`;
+  const keyed = `[upstreams.keyed]\nkind = "anthropic"\nurl = "${target}"\n[[upstreams.keyed.profiles]]\nname = "main"\napi_key = "sk-test"\n`;
+  // A stream that stalls must not take minutes.
+  writeFileSync(config, `[timeouts]\nidle = "2s"\n${service}${keyed}`);
   const options = ["serve", "-c", config, "--listen", `127.0.0.1:${port}`, "--admin-listen", `127.0.0.1:${admin}`];
   for (const name of ["anthropic", "openai"]) options.push("--upstream", `${name}=${target}`);
   const env = { PATH: process.env.PATH, HOME: home, XDG_STATE_HOME: home };
@@ -58,7 +62,7 @@ export async function served(binary) {
     rmSync(home, { recursive: true, force: true });
     if (code !== 0) throw new Error(`the proxy ended with ${code}:\n${said}`);
   };
-  return { url, traffic: () => traffic(base), hostile: () => send(`${base}/anthropic/v1/messages`, unanswered(HOSTILE, "toolu_hostile")), late: () => late(base), stop };
+  return { url, traffic: () => traffic(base), hostile: () => send(`${base}/anthropic/v1/messages`, unanswered(HOSTILE, "toolu_hostile")), late: () => late(base), trouble: () => trouble(base), limit: () => limit(base), stop };
 }
 
 /** Free ports of this machine. */
@@ -123,6 +127,24 @@ async function late(base) {
     const answer = await fetch(`${base}/ledger/v1/calls/${call}/result`, { method: "POST", headers, body: JSON.stringify({ content: "the film" }) });
     if (answer.status !== wanted) throw new Error(`the post answered ${answer.status}: ${await answer.text()}`);
   }
+}
+
+/** A stream that stalls, and a lane that goes on without the result of its call. */
+async function trouble(base) {
+  const url = `${base}/anthropic/v1/messages`;
+  await send(url, { model: "hangs", max_tokens: 64, stream: true, messages: [{ role: "user", content: "Well?" }] }).catch(() => {});
+  const body = { model: "claude-sonnet-4-5", max_tokens: 64, tools: [{ name: "bash", input_schema: { type: "object" } }], messages: [{ role: "user", content: "Look around." }] };
+  const { content } = JSON.parse(await send(url, body, "goes-on"));
+  await send(url, { ...body, messages: [...body.messages, { role: "assistant", content }, { role: "user", content: "Never mind." }] }, "goes-on");
+}
+
+/** A request that its profile was not to make: the cooldown has begun when this returns. */
+async function limit(base) {
+  const headers = { "content-type": "application/json", "anthropic-version": "2023-06-01" };
+  const body = JSON.stringify({ model: "limited", max_tokens: 64, messages: [{ role: "user", content: "Again." }] });
+  const answer = await fetch(`${base}/keyed/v1/messages`, { method: "POST", headers, body });
+  await answer.text();
+  if (answer.status !== 429) throw new Error(`the limit answered ${answer.status}`);
 }
 
 let sent = 0;

@@ -1,4 +1,5 @@
 // A provider that is none: it answers Messages and Chat Completions with a word, or with a call of the first tool it is offered.
+// The model `fails` has no credit, `limited` was asked too often, and a stream of `hangs` begins and never goes on.
 
 import http from "node:http";
 
@@ -34,6 +35,24 @@ export async function provider() {
     if (body.model === "fails") {
       const error = { type: "error", error: { type: "invalid_request_error", message: "the test wants a failure" } };
       response.writeHead(402, { "content-type": "application/json" }).end(JSON.stringify(error));
+      return;
+    }
+    if (body.model === "limited") {
+      const error = { type: "error", error: { type: "rate_limit_error", message: "the test wants a cooldown" } };
+      response.writeHead(429, { "content-type": "application/json", "retry-after": "120" }).end(JSON.stringify(error));
+      return;
+    }
+    if (body.model === "hangs") {
+      const message = { ...messages(body), content: [], stop_reason: null };
+      const begun = [
+        { type: "message_start", message },
+        { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+        { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Well" } },
+      ];
+      response.setHeader("content-type", "text/event-stream");
+      for (const event of begun) response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+      // Whoever waits for ever would hide that the proxy does.
+      setTimeout(() => response.destroy(), 30_000).unref();
       return;
     }
     const answer = request.url.includes("/messages") ? messages(body) : chat(body);

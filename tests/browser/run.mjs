@@ -16,7 +16,7 @@ import * as states from "./states.mjs";
 
 const { values, positionals } = parseArgs({ options: { binary: { type: "string" } }, allowPositionals: true });
 
-const LIVE = ["countersMove", "failuresComeFirst", "tilesLead", "namesAreShown", "everythingIsInReach", "repairsOpen", "longHistoriesAreCut", "hostileNamesStayText", "looks", "lateResultsSayWhy", "everythingIsReached", "smallAndStrict"];
+const LIVE = ["countersMove", "failuresComeFirst", "tilesLead", "namesAreShown", "everythingIsInReach", "repairsOpen", "longHistoriesAreCut", "hostileNamesStayText", "looks", "lateResultsSayWhy", "everythingIsReached", "smallAndStrict", "everySeriesExists", "clearedProfilesComeAtOnce"];
 
 const chromium = findChromium();
 if (!chromium) {

@@ -115,7 +115,7 @@ export const refusedReloadIsLoud = (browser) =>
     await accessible(page);
   });
 
-export const restsAreCleared = (browser) =>
+export const cooldownsAreCleared = (browser) =>
   at(browser, "live", {}, async (page, mock) => {
     await live(page);
     const team = page.locator("#profiles > li", { hasText: "team" });
@@ -134,6 +134,133 @@ export const restsAreCleared = (browser) =>
     await team.getByText("Ready").waitFor();
     assert.ok(mock.asked.includes("POST /admin/v1/profiles/anthropic/team/clear"));
   });
+
+/** Scripts for a page whose timer jumps by `window.ahead` milliseconds, or whose clock is off by some. */
+const timerAhead = () => {
+  const now = performance.now.bind(performance);
+  window.ahead = 0;
+  performance.now = () => now() + window.ahead;
+};
+const clockOff = (ms) => {
+  const Real = Date;
+  window.Date = class extends Real {
+    constructor(...parts) {
+      super(...(parts.length === 0 ? [Real.now() + ms] : parts));
+    }
+    static now() {
+      return Real.now() + ms;
+    }
+  };
+};
+
+/** Opens the page anew, with a script that runs before its own. */
+async function reopened(page, mock, script, argument) {
+  await page.addInitScript(script, argument);
+  await page.goto(`http://127.0.0.1:${mock.port}/`);
+}
+
+/** On a busy proxy the lanes change all the time. That must not keep the page from the lists that are not shown. */
+export const busyLanesLeaveTheCounts = (browser) =>
+  at(browser, "live", {}, async (page, mock) => {
+    await reopened(page, mock, timerAhead);
+    await live(page);
+    await page.locator("#late-lists label", { hasText: "Refused 2" }).waitFor();
+    const change = setInterval(() => (mock.lanes[0].forks += 1), 200);
+    try {
+      const reads = (state) => mock.asked.filter((line) => line.includes(`state=${state}`)).length;
+      const after = async (ms, state, why) => {
+        const before = reads(state);
+        await page.evaluate((ms) => (window.ahead += ms), ms);
+        await until(async () => reads(state), (now) => now > before, why);
+      };
+      // A change is not forgotten because the lists were read just before it.
+      mock.outstanding = 9;
+      await page.getByText("9 waiting for delivery").waitFor();
+      await after(11_000, "evidence", "all lists are read soon after a change");
+      for (let i = 0; i < 5; i++) await after(11_000, "waiting", "the shown list is read as the lanes change");
+      await after(11_000, "evidence", "all lists are read once a minute");
+    } finally {
+      clearInterval(change);
+    }
+  });
+
+/** An answer that comes late does not take back what was asked for since. */
+export const olderLateListsAreDropped = (browser) =>
+  at(browser, "live", {}, async (page, mock) => {
+    await reopened(page, mock, timerAhead);
+    await live(page);
+    await page.locator("#late-lists label", { hasText: "Refused 2" }).waitFor();
+    const held = mock.hold("state=waiting&limit=5");
+    await page.evaluate(() => (window.ahead += 61_000));
+    await held.came;
+    await page.locator("#late-more").click();
+    await lateRows(page).nth(7).waitFor();
+    const asked = mock.asked.length;
+    held.release();
+    // The first list goes on to its second page, and all others are read behind it.
+    await until(async () => mock.asked.slice(asked), (lines) => lines.some((line) => line.includes("state=evidence")), "the other lists are read");
+    assert.equal(await lateRows(page).count(), 8, "the rows that were asked for since stay");
+  });
+
+export const searchKeepsWhatIsShown = (browser) =>
+  at(browser, "crowd", {}, async (page, mock) => {
+    await live(page);
+    const [lanes, more] = [page.locator("#sessions-busy > li, #sessions-idle > li"), page.locator("#sessions-more")];
+    const shown = (many) => more.getByText(`(${many} of `).waitFor();
+    const searches = () => mock.asked.filter((line) => line.includes("text=claude-cli"));
+    const unlike = async () => {
+      const keys = await lanes.evaluateAll((all) => all.map(({ dataset }) => dataset.key));
+      return [keys.length, new Set(keys).size];
+    };
+    await page.locator("#sessions-filter").fill("claude-cli");
+    await shown(200);
+    await more.click();
+    await shown(400);
+    const change = setInterval(() => (mock.lanes[0].forks += 1), 200);
+    try {
+      // The lanes change: as many are asked for as are shown.
+      const asked = searches().length;
+      const again = await until(async () => searches().slice(asked), (lines) => lines.length > 0, "found lanes are looked up again");
+      assert.match(again[0], /limit=400/);
+      assert.deepEqual(await unlike(), [400, 400]);
+      // More is asked for while that goes on: the older answer comes last, and is dropped.
+      const held = mock.hold("limit=400");
+      await held.came;
+      await more.click();
+      await shown(600);
+      held.release();
+      // No answer has more than 500. What is shown stays.
+      const last = searches().length;
+      await new Promise((resolve) => setTimeout(resolve, 4_000));
+      assert.equal(searches().length, last);
+      assert.deepEqual(await unlike(), [600, 600]);
+    } finally {
+      clearInterval(change);
+    }
+  });
+
+/** Ages and marks follow the proxy's clock, with a feed and without. */
+export const clocksMayDiffer = async (browser) => {
+  for (const scenario of ["live", "full"]) {
+    for (const minutes of [3, -3]) {
+      await at(browser, scenario, refusals("503"), async (page, mock) => {
+        await reopened(page, mock, clockOff, minutes * 60_000);
+        await page.locator(`#live[data-state=${scenario === "live" ? "live" : "polling"}]`).waitFor();
+        const over = page.locator("#sessions-busy .call.over");
+        await over.first().waitFor();
+        await page.locator("#headline").getByText("1 overdue").waitFor();
+        assert.equal(await over.count(), 1, "as many are marked as the headline says");
+        const age = await over.locator(".age").textContent();
+        assert.match(age, /^(4\d|5\d) s of 30 s$/, `${minutes} minutes off, with ${scenario}: ${age}`);
+        if (scenario !== "live") return;
+        // A call that becomes overdue is marked, although the lane does not change.
+        const lane = mock.lanes.find(({ open_calls }) => open_calls.length === 1);
+        Object.assign(lane.open_calls[0], { since: new Date(Date.now() - 27_900).toISOString(), max_duration_seconds: 30 });
+        await until(() => over.count(), (marked) => marked === 2, "calls that are marked");
+      });
+    }
+  }
+};
 
 export const unknownRepairIsSaid = (browser) =>
   at(browser, "live", { hash: "#repair=gone", ...refusals("404") }, async (page) => {
@@ -215,7 +342,7 @@ export const withoutServicesNothingIsRead = (browser) =>
 /** The ticks of the axis of a latency, as uPlot is given them. */
 export const everyTickHasItsText = (browser) =>
   at(browser, "live", {}, async (page, mock) => {
-    // What the axes of a canvas say is not in the page: the texts that are drawn are.
+    // The texts of a canvas are not in the page. The calls that draw them are seen.
     await page.addInitScript(() => {
       window.drawn = [];
       const draw = CanvasRenderingContext2D.prototype.fillText;
@@ -299,7 +426,7 @@ export const failuresWithoutClients = (browser) =>
     await accessible(page);
   });
 
-/** Where nothing happens, nothing is asked for and nothing moves. */
+/** Nothing is asked for and nothing moves while nothing happens. */
 export const restIsRest = (browser) =>
   at(browser, "calm", { motion: true }, async (page, mock) => {
     await live(page);

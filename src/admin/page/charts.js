@@ -1,5 +1,5 @@
 // @ts-check
-// What happened over time: a chart, its legend with figures, and a table of the same for whoever wants no picture.
+// The charts over time: each with a legend of figures, and a table of the same for whoever wants no picture.
 
 import { choices, fill, h, say, the } from "./dom.js";
 import { capital, clock, count, micros, word } from "./format.js";
@@ -10,7 +10,7 @@ import { Plot } from "./plot.js";
 /**
  * @typedef {object} View one thing that a chart can show
  * @property {string} label
- * @property {string[]} names the series: bars stack the labels of one, lines take each as a line
+ * @property {Api.SeriesName[]} names the series: bars stack the labels of one, lines take each as a line
  * @property {"bars" | "lines"} shape
  * @property {string[]} known labels in the order of their colours; others follow
  */
@@ -25,7 +25,7 @@ export const WHYS = ["stream_dropped", "went_on", "silent", "closed"];
 
 /**
  * @param {string} label
- * @param {string} name
+ * @param {Api.SeriesName} name
  * @param {string[]} known
  * @returns {View}
  */
@@ -34,7 +34,7 @@ const bars = (label, name, known) => ({ label, names: [name], shape: "bars", kno
 /**
  * The middle and the worst of a latency.
  * @param {string} label
- * @param {string} name
+ * @param {Api.LatencyName} name
  * @returns {View}
  */
 const lines = (label, name) => ({ label, names: [`${name}_p50_us`, `${name}_p99_us`], shape: "lines", known: [] });
@@ -181,7 +181,7 @@ class Chart {
 	}
 }
 
-/** Who was the cause, in figures. */
+/** The table of failures and stalls by the side that caused them. */
 class Sides {
 	constructor() {
 		this.body = h("tbody");
@@ -201,7 +201,7 @@ class Sides {
 	 */
 	draw(hour, { seconds, width, label }) {
 		say(this.note, `last ${label}`);
-		const of = (/** @type {string} */ name) => {
+		const of = (/** @type {Api.SeriesName} */ name) => {
 			const { rows } = hour.bars(name, seconds, width);
 			return (/** @type {string} */ side) => sum(rows.get(side) ?? []);
 		};
@@ -220,11 +220,11 @@ export class Charts {
 	constructor(hour) {
 		this.hour = hour;
 		this.range = { ...RANGES[0], seconds: 300 };
-		/** Whether the reader chose the range: until then it follows the uptime. */
+		/** True once the reader has chosen the range: until then it follows the uptime. */
 		this.chosen = false;
 		const draw = () => this.draw();
 		this.all = [...CHARTS.map(({ title, views }) => new Chart(title, views, draw)), new Sides()];
-		/** Where the table of names goes: the last place of the grid. */
+		/** The place of the table of names: the last of the grid. */
 		this.last = h("section", { class: "panel chart names" });
 		fill(the("charts"), ...this.all.map((chart) => chart.element), this.last);
 		this.usage = new Usage(this.last);

@@ -1,4 +1,4 @@
-// What the admin API answers with, for the type checker alone: this file is not served.
+// The answers of the admin API, for the type checker alone: this file is not served.
 
 declare namespace Api {
   type Counts = Record<string, number>;
@@ -14,6 +14,11 @@ declare namespace Api {
     config: { path: string | null; loaded_at: string; reloads: number; last_error: string | null };
     log_level: string;
   }
+
+  /** The counts and latencies that this page draws. A test finds each of these series in the answer of the proxy. */
+  type CountName = "requests" | "repaired_requests" | "failures" | "stalls" | "repairs" | "findings" | "tokens" | "late" | "detached";
+  type LatencyName = "overhead_healthy" | "overhead_repaired" | "first_byte" | "duration";
+  type SeriesName = CountName | `${LatencyName}_p50_us` | `${LatencyName}_p99_us`;
 
   interface Series {
     step_seconds: number;
@@ -136,7 +141,7 @@ declare namespace Api {
     next: string | null;
   }
 
-  /** What the feed says of the first lanes: those that are new or changed, and those that left. */
+  /** News of the first lanes: those that are new or changed, and those that left. */
   interface SessionsChange extends LaneTotals {
     changed: Lane[];
     gone: string[];

@@ -1,5 +1,5 @@
 // @ts-check
-// Recent failures: what failed just now, by whose fault, where, and the id to look it up in the log.
+// Recent failures: code, side, place, and the id by which each is found in the log.
 
 import { choices, copier, h, keyed, name, say, the } from "./dom.js";
 import { capital, count, counted, duration, shortId, when, word } from "./format.js";

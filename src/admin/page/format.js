@@ -8,6 +8,25 @@ const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-di
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
+/** A message that says so much less than those before is not late: the server's clock was set back. */
+const SET_BACK_MS = 2_000;
+
+/** The server's time when `performance.now()` was zero. @type {number | null} */
+let origin = null;
+
+/**
+ * Takes the server's time from a message that has just arrived: the browser's clock may be minutes off.
+ * @param {number} at milliseconds since 1970
+ */
+export function takeTime(at) {
+	const found = at - performance.now();
+	// A message may arrive late, but never early: the greatest is the nearest.
+	if (origin === null || found > origin || found < origin - SET_BACK_MS) origin = found;
+}
+
+/** The present by the server's clock, in milliseconds since 1970; by the browser's until the server has told its own. */
+export const now = () => (origin === null ? Date.now() : origin + performance.now());
+
 /** @param {number} n */
 export const count = (n) => (Math.abs(n) < 100_000 ? whole.format(n) : short.format(n));
 
@@ -70,7 +89,7 @@ export const clock = (at) => timeOfDay.format(moment(at));
  */
 export function when(at) {
 	const date = moment(at);
-	const today = date.toDateString() === new Date().toDateString();
+	const today = date.toDateString() === new Date(now()).toDateString();
 	return today ? timeOfDay.format(date) : `${day.format(date)}, ${timeOfDay.format(date)}`;
 }
 
@@ -104,8 +123,6 @@ const words = /** @type {Record<string, string>} */ ({
 	went_on: "client continued",
 	silent: "client inactive",
 	closed: "session closed",
-	input: "input",
-	output: "output",
 	rate_limit: "rate limit",
 	client_gone: "client disconnected",
 	client_gave_up: "client gave up",

@@ -1,12 +1,10 @@
 // @ts-check
-// Who this is and how it is: the header, the banners below it, and the row of figures.
+// The top of the page: the state of the feed, the facts of the process, the banners below them, and the first steps.
 
 import { copier, copy, fill, h, keyed, name, say, the } from "./dom.js";
-import { count, counted, dateTime, duration, micros, share, tokens, uptime } from "./format.js";
+import { count, counted, dateTime, uptime } from "./format.js";
 
-/** @typedef {import("./hour.js").Hour} Hour */
-
-/** What the feed is, in a word. */
+/** The states of the feed, each in a word. */
 const STATES = { loading: "Connecting", live: "Live", polling: "Polling", lost: "Disconnected", token: "Token needed" };
 
 /** @param {keyof typeof STATES} state */
@@ -98,129 +96,6 @@ export class Facts {
  * @param {...import("./dom.js").Child} values
  */
 const fact = (term, ...values) => h("div", {}, h("dt", {}, term), h("dd", {}, ...values));
-
-/** The time over which failures are told. */
-const FAILURES_S = 900;
-/** Of a hundred requests so many failures say "look", and so many "act". */
-const LOOK_PERCENT = 0.5;
-const ACT_PERCENT = 2;
-
-/**
- * A figure that leads to the section with its details.
- * @param {string} label
- * @param {string} section
- */
-function tile(label, section) {
-	const value = h("dd", { class: "value" }, "–");
-	const note = h("dd", { class: "note" });
-	const link = h("a", { href: `#${section}`, click: (event) => lead(event, section) }, label);
-	return { element: h("div", {}, h("dt", {}, link), value, note), value, note };
-}
-
-/**
- * Goes to a section without a change of the address, which may name an open repair.
- * @param {Event} event
- * @param {string} section
- */
-function lead(event, section) {
-	event.preventDefault();
-	const title = the(section);
-	title.scrollIntoView({ block: "start" });
-	title.focus({ preventScroll: true });
-}
-
-/** The row of figures: what an operator looks at first. Amber means "look", red "act". */
-export class Headline {
-	constructor() {
-		this.requests = tile("Requests per minute", "time-title");
-		this.failed = tile("Failures, 15 min", "failures-title");
-		this.repaired = tile("Requests repaired", "repairs-title");
-		this.provider = tile("Provider’s first byte, p50 / p99", "time-title");
-		this.latency = tile("Added latency, p50 / p99", "time-title");
-		this.tokens = tile("Tokens per minute", "time-title");
-		this.calls = tile("Tool calls in flight", "sessions-title");
-		this.resting = tile("Profiles not ready", "profiles-title");
-		this.breakers = tile("Breakers not closed", "breakers-title");
-		this.late = tile("Late results waiting", "late-title");
-		const all = [this.requests, this.failed, this.repaired, this.provider, this.latency, this.tokens, this.calls, this.resting, this.breakers, this.late];
-		fill(the("headline"), ...all.map(({ element }) => element));
-	}
-
-	/** @param {Hour} hour */
-	hour(hour) {
-		const all = hour.total("requests", 3600);
-		say(this.requests.value, count(hour.total("requests", 60)));
-		say(this.requests.note, `${count(all)} in the last hour`);
-		this.failures(hour);
-		const readable = hour.total("requests", 3600, ["none"]);
-		const repaired = hour.total("repaired_requests", 3600);
-		say(this.repaired.value, share(repaired, readable));
-		say(this.repaired.note, `${count(repaired)} of ${count(readable)} in the last hour`);
-		const pair = (/** @type {string} */ of) => {
-			const [p50, p99] = [hour.newest(`${of}_p50_us`, 60), hour.newest(`${of}_p99_us`, 60)];
-			return p50 === null ? null : `${micros(p50)} / ${micros(p99)}`;
-		};
-		const [first, whole, healthy, mended] = ["first_byte", "duration", "overhead_healthy", "overhead_repaired"].map(pair);
-		const none = "no request in the last minute";
-		say(this.provider.value, first ?? "–");
-		say(this.provider.note, whole === null ? none : `whole answer ${whole}`);
-		say(this.latency.value, healthy ?? mended ?? "–");
-		say(this.latency.note, healthy ? (mended ? `healthy; repaired ${mended}` : "healthy requests") : mended ? "repaired requests" : none);
-		const [input, output] = ["input", "output"].map((of) => hour.total("tokens", 60, [of === "input" ? "output" : "input"]));
-		say(this.tokens.value, tokens(input + output));
-		say(this.tokens.note, `${tokens(input)} in, ${tokens(output)} out`);
-	}
-
-	/** @param {Hour} hour */
-	failures(hour) {
-		const requests = hour.total("requests", FAILURES_S);
-		const failures = hour.total("failures", FAILURES_S, ["client"]);
-		const clients = hour.total("failures", FAILURES_S) - failures;
-		const percent = requests === 0 ? 0 : (100 * failures) / requests;
-		say(this.failed.value, share(failures, requests));
-		say(this.failed.note, `${count(failures)} of ${count(requests)}${clients > 0 ? `, and ${count(clients)} by clients` : ""}`);
-		mark(this.failed.element, percent > ACT_PERCENT ? "act" : percent >= LOOK_PERCENT ? "look" : "");
-	}
-
-	/** @param {Api.Tick} tick */
-	tick({ open_calls, lanes, streams_active, overdue_calls }) {
-		say(this.calls.value, count(open_calls));
-		say(this.calls.note, overdue_calls > 0 ? `${count(overdue_calls)} overdue, ${counted(lanes, "lane")}` : `${counted(lanes, "lane")}, ${counted(streams_active, "stream")} open`);
-		mark(this.calls.element, overdue_calls > 0 ? "look" : "");
-	}
-
-	/** @param {Api.Profiles} answer */
-	profiles({ profiles, breakers }) {
-		const resting = profiles.filter(({ state }) => state !== "ready");
-		// With one profile left an upstream still works. With none it does not.
-		const dark = resting.some(({ upstream }) => profiles.every((profile) => profile.upstream !== upstream || profile.state !== "ready"));
-		say(this.resting.value, count(resting.length));
-		say(this.resting.note, profiles.length === 0 ? "none configured" : dark ? "an upstream has none left" : `of ${counted(profiles.length, "profile")}`);
-		mark(this.resting.element, dark ? "act" : resting.length > 0 ? "look" : "");
-		const broken = breakers.filter(({ state }) => state !== "closed");
-		const open = broken.filter(({ state, for_all }) => state === "open" && for_all);
-		say(this.breakers.value, count(broken.length));
-		const [first] = open.length > 0 ? open : broken;
-		say(this.breakers.note, first ? `${first.upstream}${first.model === null ? "" : `, ${first.model}`}` : breakers.length === 0 ? "none so far" : `of ${count(breakers.length)}, all closed`);
-		mark(this.breakers.element, open.length > 0 ? "act" : broken.length > 0 ? "look" : "");
-	}
-
-	/** @param {Api.Late} late */
-	lates({ outstanding, events }) {
-		say(this.late.value, count(outstanding));
-		say(this.late.note, `${count(events.delivered ?? 0)} delivered since the start`);
-	}
-}
-
-/**
- * Marks a tile: the words say the same as the colour.
- * @param {HTMLElement} element
- * @param {"look" | "act" | ""} what
- */
-function mark(element, what) {
-	element.classList.toggle("attention", what === "look");
-	element.classList.toggle("alarm", what === "act");
-}
 
 /** The lines that point each kind of client here. @param {string} at */
 const setup = (at) => [`export ANTHROPIC_BASE_URL=http://${at}/anthropic`, `export OPENAI_BASE_URL=http://${at}/openai/v1`, `export GOOGLE_GEMINI_BASE_URL=http://${at}/gemini`];

@@ -1,6 +1,8 @@
 // @ts-check
 // The last hour, a point each five seconds, kept up by the ticks of the feed.
 
+import { now } from "./format.js";
+
 /** @typedef {(number | null)[]} Values */
 
 const POINTS = 720;
@@ -12,7 +14,7 @@ const POINTS = 720;
  */
 const nothing = (series) => (series.endsWith("_us") ? null : 0);
 
-/** What was seen in the last hour. */
+/** The last hour, point by point. */
 export class Hour {
 	constructor() {
 		this.step = 5;
@@ -89,14 +91,14 @@ export class Hour {
 		return labels;
 	}
 
-	/** When the running point ends, in unix seconds. */
+	/** The end of the running point, in unix seconds. */
 	end() {
-		return (this.at.at(-1) ?? Math.floor(Date.now() / 1000)) + this.step;
+		return (this.at.at(-1) ?? Math.floor(now() / 1000)) + this.step;
 	}
 
 	/**
-	 * How many in the last seconds, all labels together but those left out.
-	 * @param {string} name
+	 * The count of the last seconds, all labels together but those left out.
+	 * @param {Api.SeriesName} name
 	 * @param {number} seconds
 	 * @param {string[]} [without]
 	 */
@@ -112,7 +114,7 @@ export class Hour {
 
 	/**
 	 * The newest value of the last seconds that is one, of a series with one label.
-	 * @param {string} name
+	 * @param {Api.SeriesName} name
 	 * @param {number} seconds
 	 */
 	newest(name, seconds) {
@@ -124,7 +126,7 @@ export class Hour {
 
 	/**
 	 * The last `seconds` in bars of `width` seconds each, whose edges stand still while time goes on.
-	 * @param {string} name
+	 * @param {Api.SeriesName} name
 	 * @param {number} seconds
 	 * @param {number} width
 	 * @returns {{at: number[], rows: Map<string, Values>}}

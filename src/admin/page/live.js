@@ -26,7 +26,7 @@ export class Feed {
 		this.wait = FIRST_WAIT_MS;
 		this.timer = 0;
 		this.hidden = 0;
-		/** Whether all feeds were in use the last time. */
+		/** True if all feeds were in use the last time. */
 		this.isFull = false;
 		/** @type {AbortController | null} */
 		this.open = null;

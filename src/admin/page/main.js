@@ -5,7 +5,9 @@ import { Refused, get, keepToken } from "./api.js";
 import { Charts } from "./charts.js";
 import { say, the } from "./dom.js";
 import { Failures } from "./failures.js";
-import { Facts, Headline, notice, state, welcome } from "./header.js";
+import { takeTime } from "./format.js";
+import { Facts, notice, state, welcome } from "./header.js";
+import { Headline } from "./headline.js";
 import { Hour } from "./hour.js";
 import { showLate } from "./late.js";
 import { Feed } from "./live.js";
@@ -16,7 +18,7 @@ import { Waiting } from "./waiting.js";
 
 /** Without a feed, all is asked for so often. */
 const POLL_MS = 5_000;
-/** The ledger is read again at most so often after a change, and at least so often: other processes may share it. */
+/** A list of the ledger is read again at most so often after a change, and at least so often: other processes may share it. */
 const LEDGER_SOON_MS = 10_000;
 const LEDGER_SELDOM_MS = 60_000;
 
@@ -31,15 +33,19 @@ const profiles = new Profiles(async () => takeProfiles(await get("profiles")));
 const waiting = new Waiting(quietly);
 const feed = new Feed({ opened, event, lost, unauthorized });
 
-/** Whether anything ever went through. */
+/** True once any request went through the proxy. */
 let used = false;
-/** Whether a profile needs a look before anything went through. */
-let resting = false;
+/** True if a profile is not ready: that needs a look even before any request. */
+let notReady = false;
 let live = false;
 let polls = 0;
-let ledgerAt = -LEDGER_SELDOM_MS;
+/** The times at which the shown list of the ledger, and all lists, were last read. */
+let shownReadAt = -LEDGER_SELDOM_MS;
+let allReadAt = -LEDGER_SELDOM_MS;
+/** True if late results changed after all lists were last read. */
+let lateChanged = false;
 
-/** What the feed sends as it changes, each as its path returns it. */
+/** The parts that the feed sends as they change, each as its path returns it. */
 const parts = {
 	status: takeStatus,
 	profiles: takeProfiles,
@@ -50,24 +56,26 @@ const parts = {
 
 /** @param {Api.Status} status */
 function takeStatus(status) {
+	takeTime(Date.parse(status.started_at) + status.uptime_seconds * 1000);
 	facts.take(status);
 	charts.follow(facts.uptime());
-	welcome(facts.status, live && !used && !resting);
+	welcome(facts.status, live && !used && !notReady);
 }
 
 /** @param {Api.Profiles} answer */
 function takeProfiles(answer) {
-	resting = answer.profiles.some(({ state }) => state !== "ready");
+	notReady = answer.profiles.some(({ state }) => state !== "ready");
 	profiles.load(answer);
-	headline.profiles(answer);
+	headline.showProfiles(answer);
 }
 
 /** @param {Api.Late} answer */
 function takeLate(answer) {
 	showLate(answer);
-	headline.lates(answer);
+	headline.showLate(answer);
 	waiting.take(answer);
-	if (live) readLedger(LEDGER_SOON_MS, () => waiting.loadAll());
+	lateChanged = true;
+	if (live) readAllLists();
 }
 
 /** @param {Api.SessionsChange} change */
@@ -75,18 +83,22 @@ function takeSessions(change) {
 	used ||= change.lanes > 0;
 	sessions.take(change);
 	// Calls come and go: that is in the list that is shown, if at all.
-	if (live) readLedger(LEDGER_SOON_MS, () => waiting.load());
+	if (live) readShownList();
 }
 
-/**
- * Reads lists of results again, unless that was done just now.
- * @param {number} afterMs
- * @param {() => Promise<void>} read
- */
-function readLedger(afterMs, read) {
-	if (document.hidden || performance.now() - ledgerAt < afterMs) return;
-	ledgerAt = performance.now();
-	quietly(read());
+/** Reads the shown list of results again, unless that was done just now. */
+function readShownList() {
+	if (document.hidden || performance.now() - shownReadAt < LEDGER_SOON_MS) return;
+	shownReadAt = performance.now();
+	quietly(waiting.load());
+}
+
+/** Reads every list of results again, for their counts: soon after a change, else seldom. */
+function readAllLists() {
+	if (document.hidden || performance.now() - allReadAt < (lateChanged ? LEDGER_SOON_MS : LEDGER_SELDOM_MS)) return;
+	shownReadAt = allReadAt = performance.now();
+	lateChanged = false;
+	quietly(waiting.loadAll());
 }
 
 async function loadSeries() {
@@ -114,7 +126,7 @@ async function loadParts() {
 	]);
 	sessions.reset();
 	takeSessions({ ...page, changed: page.latest, gone: [] });
-	headline.tick({ ...page, streams_active: facts.status?.streams_active ?? 0 });
+	headline.showTick({ ...page, streams_active: facts.status?.streams_active ?? 0 });
 }
 
 async function opened() {
@@ -140,9 +152,9 @@ function shown(how) {
 
 function draw() {
 	used ||= hour.total("requests", 3600) > 0;
-	headline.hour(hour);
+	headline.showHour(hour);
 	// Before the charts: what is hidden has no width.
-	welcome(facts.status, live && !used && !resting);
+	welcome(facts.status, live && !used && !notReady);
 	charts.draw();
 }
 
@@ -164,13 +176,14 @@ function event(event, data) {
 
 /** @param {Api.Tick} data */
 function tick(data) {
+	takeTime(data.at * 1000);
 	if (document.hidden) return;
-	headline.tick(data);
+	headline.showTick(data);
 	facts.tick();
 	charts.follow(facts.uptime());
 	profiles.tick();
 	sessions.tick();
-	readLedger(LEDGER_SELDOM_MS, () => waiting.loadAll());
+	readAllLists();
 	const what = hour.tick(data);
 	if (what === "gap") quietly(loadSeries());
 	else if (what === "changed") draw();

@@ -1,11 +1,10 @@
 // @ts-check
-// Profiles and breakers: which serve, which rest, why and for how long; and the button that ends a rest.
+// Profiles and breakers: their states and cooldowns with causes and ends, and the button that ends cooldowns.
 
 import { ask } from "./api.js";
 import { announce, fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, counted, duration, when, word } from "./format.js";
 import { notice } from "./header.js";
-
 
 const SIGNS = /** @type {Record<string, string>} */ ({ ready: "●", cooling: "◐", disabled: "✕", closed: "●", half_open: "◐", open: "✕" });
 
@@ -24,8 +23,8 @@ export class Profiles {
 		the("profiles").hidden = profiles.length === 0;
 		the("profiles-empty").hidden = profiles.length > 0;
 		say(the("profiles-empty"), "No profiles: clients bring their own credentials.");
-		const resting = profiles.filter(({ state }) => state !== "ready").length;
-		say(the("profiles-note"), profiles.length === 0 ? "" : resting === 0 ? "all ready" : `${resting} of ${profiles.length} not ready`);
+		const notReady = profiles.filter(({ state }) => state !== "ready").length;
+		say(the("profiles-note"), profiles.length === 0 ? "" : notReady === 0 ? "all ready" : `${notReady} of ${profiles.length} not ready`);
 		const open = breakers.filter(({ state }) => state !== "closed").length;
 		say(the("breakers-note"), breakers.length === 0 ? "" : open === 0 ? `${counted(breakers.length, "breaker")}, all closed` : `${open} of ${breakers.length} not closed`);
 		fill(the("breakers"), ...broken(breakers));
@@ -45,9 +44,9 @@ export class Profiles {
 	 */
 	update(element, profile) {
 		const { upstream, profile: label, state, organisation, rests, credential } = profile;
-		// What counts down is written by `tick`: the rest stays as it is, and so does the focus.
+		// The time left is written by `tick`: all else stays as it is, and so does the focus.
 		const failure = credential?.last_failure ?? null;
-		const now = JSON.stringify([state, organisation, failure, rests.map(({ seconds_left: _, ...rest }) => rest)]);
+		const now = JSON.stringify([state, organisation, failure, rests.map(({ seconds_left: _, ...stable }) => stable)]);
 		const left = rests.map(({ seconds_left }) => seconds_left);
 		if (element.dataset.shown !== now) {
 			element.dataset.shown = now;
@@ -61,14 +60,14 @@ export class Profiles {
 					h("span", { class: `state ${state}` }, h("span", { "aria-hidden": true }, SIGNS[state] ?? "·"), ` ${capital(word(state))}`),
 					state !== "ready" || rests.length > 0 ? clear : null,
 				),
-				rests.length > 0 && h("ul", { class: "rests" }, ...rests.map(rest)),
+				rests.length > 0 && h("ul", { class: "cooldowns" }, ...rests.map(cooldown)),
 				credential && failure !== null && h("p", { class: "breakernote" }, `${credential.source} failed: ${word(failure)}`),
 			);
 		}
 		element.querySelectorAll(".left").forEach((place, i) => place.setAttribute("data-left", String(left[i] ?? "")));
 	}
 
-	/** Counts the rests down. */
+	/** Counts the cooldowns down. */
 	tick() {
 		const gone = (performance.now() - this.since) / 1000;
 		for (const place of the("profiles").querySelectorAll(".left")) {
@@ -99,7 +98,7 @@ export class Profiles {
 const of = ({ upstream, profile }) => JSON.stringify([upstream, profile]);
 
 /** @param {Api.Rest} rest */
-function rest({ reason, model, disables, shared, evidence, since }) {
+function cooldown({ reason, model, disables, shared, evidence, since }) {
 	const whose = model === "" ? h("span", {}, "for requests that name no model") : model !== null && h("span", {}, "for ", name(model, "mono"));
 	// The status and the known name alone: the provider's own words may contain a client's.
 	const cause = evidence !== null && h("span", { class: "quiet" }, `${evidence.status} ${evidence.statement}`, evidence.path !== null && [" on ", h("span", { class: "mono" }, evidence.path)]);

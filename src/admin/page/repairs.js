@@ -1,20 +1,19 @@
 // @ts-check
-// Recent repairs: a line each, which opens to what was wrong, what was done, and the shape before and after.
+// Recent repairs: a line each, which opens to what was wrong, what was done, and the structure before and after.
 
 import { Refused, get } from "./api.js";
 import { copier, fill, h, keyed, name, say, the } from "./dom.js";
 import { capital, count, counted, when, word } from "./format.js";
-import { sketches } from "./sketch.js";
-
+import { structures } from "./structure.js";
 
 const KEPT = 50;
-/** The shape of a repair is there a moment after the news. */
+/** The structure of a repair is there a moment after the news. */
 const SOON_MS = 500;
 const ASKED = 8;
 /** So many at first: a list beside the others, or above them. */
 const SHOWN = matchMedia("(max-width: 660px)").matches ? 5 : 12;
 
-/** What became of the request; the sign says it without the colour. */
+/** The outcomes of a request, each with a sign that says it without the colour. */
 const OUTCOMES = /** @type {Record<string, string>} */ ({ repaired: "✓", rejected: "✕", observed: "◦" });
 
 /** The list of repairs. */
@@ -25,7 +24,7 @@ export class Repairs {
 		/** @type {Api.Repair[]} those that came while one was open: the lines do not move under a reader */
 		this.newer = [];
 		/** @type {Api.Repair | null} opened by its address, and older than what is shown */
-		this.guest = null;
+		this.olderRepair = null;
 		this.kept = 0;
 		this.limit = SHOWN;
 		/** @type {string | null} */
@@ -61,7 +60,7 @@ export class Repairs {
 		list.unshift(repair);
 		list.splice(KEPT);
 		this.draw();
-		// Where more come than can be asked for, the next load of all has them.
+		// If more come than can be asked for, the next load of all has them.
 		if (repair.sketched || this.unknown.length >= ASKED) return;
 		if (this.unknown.push(repair) === 1) setTimeout(() => this.learn(), SOON_MS);
 	}
@@ -81,7 +80,7 @@ export class Repairs {
 
 	draw() {
 		let shown = this.all.slice(0, this.limit);
-		const opened = this.open === null ? undefined : (this.all.find(({ id }) => id === this.open) ?? this.guest);
+		const opened = this.open === null ? undefined : (this.all.find(({ id }) => id === this.open) ?? this.olderRepair);
 		if (opened && !shown.includes(opened)) shown = [...shown, opened];
 		keyed(the("repairs"), shown, ({ id }) => id, (repair) => this.line(repair), write);
 		the("repairs-empty").hidden = shown.length > 0;
@@ -125,7 +124,7 @@ export class Repairs {
 	close() {
 		const was = this.open;
 		this.open = null;
-		this.guest = null;
+		this.olderRepair = null;
 		the("repairs-missing").hidden = true;
 		const element = was === null ? null : this.element(was);
 		if (!element) return;
@@ -172,7 +171,7 @@ export class Repairs {
 		if (id === null) return this.draw();
 		if (!this.all.some((repair) => repair.id === id)) {
 			try {
-				this.guest = await get(`repairs/${encodeURIComponent(id)}`);
+				this.olderRepair = await get(`repairs/${encodeURIComponent(id)}`);
 			} catch (error) {
 				const lost = the("repairs-missing");
 				lost.hidden = false;
@@ -190,7 +189,7 @@ export class Repairs {
 }
 
 /**
- * What a line says; its tool may become known later.
+ * Writes the words of a line, of which the tool may become known later.
  * @param {HTMLElement} element
  * @param {Api.Repair} repair
  */
@@ -199,7 +198,7 @@ function write(element, repair) {
 }
 
 /**
- * Asks for the whole of a repair: news of it come without its shape, and before its tools are known.
+ * Asks for the whole of a repair: news of it come without its structure, and before its tools are known.
  * @param {Api.Repair} repair
  */
 async function learn(repair) {
@@ -221,7 +220,7 @@ function wanted() {
 }
 
 /**
- * The model says more than its format does.
+ * The upstream of a repair, or its model: that says more than the format does.
  * @param {Api.Repair} repair
  */
 function where({ upstream, model, format }) {
@@ -230,7 +229,7 @@ function where({ upstream, model, format }) {
 }
 
 /**
- * What was found and what was done about it, in one line.
+ * The findings and the actions in one line.
  * @param {Api.Repair} repair
  */
 function gist({ findings, finding_count, actions }) {
@@ -273,7 +272,7 @@ function explanation(repair) {
 			h("section", {}, h("h4", {}, "What was wrong"), h("ul", {}, ...found)),
 			h("section", {}, h("h4", {}, "What was done"), h("ul", {}, ...done)),
 		),
-		repair.sketched && !repair.before ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the structure…") : sketches(repair.before, repair.after, findings),
+		repair.sketched && !repair.before ? h("p", { class: "quiet", "aria-busy": "true" }, "Loading the structure…") : structures(repair.before, repair.after, findings),
 		h(
 			"dl",
 			{ class: "facts" },

@@ -3,9 +3,11 @@
 
 import { get } from "./api.js";
 import { announce, cut, fill, h, keyed, name, say, the } from "./dom.js";
-import { count, counted, duration } from "./format.js";
+import { count, counted, duration, now, when } from "./format.js";
 
 const PAGE = 200;
+/** The most lanes that one answer can have. */
+const MOST = 500;
 /** Calls of one lane that are drawn; the rest is counted. */
 const CALLS = 12;
 /** Typing pauses for so long before a search. */
@@ -13,7 +15,7 @@ const TYPED_MS = 250;
 /** Found lanes are looked up again so often, if something changed. */
 const AGAIN_MS = 2_000;
 
-/** What the marks of lanes and calls mean. Those that are on the page are explained below the list. */
+/** The meanings of the marks of lanes and calls. Those that are on the page are explained below the list. */
 const MARKS = /** @type {Record<string, string>} */ ({
 	overdue: "longer than the limit for this tool",
 	detached: "no client waits for this call; its result may still arrive",
@@ -32,10 +34,16 @@ export class Sessions {
 		this.first = new Map();
 		/** @type {Api.Lane[]} lanes that were asked for: as they were then */
 		this.asked = [];
-		/** @type {string | null} where those go on */
+		/** @type {string | null} the cursor of those that follow */
 		this.next = null;
-		/** How many lanes there are of those that were asked for. */
+		/** The number of lanes that the last question selects, shown or not. */
 		this.found = 0;
+		/** Counts the questions: only the answer to the newest is shown. */
+		this.asks = 0;
+		this.isAsking = false;
+		/** @type {Api.Lane[]} the lanes with calls in flight, as they were drawn */
+		this.busy = [];
+		this.overdue = 0;
 		/** @type {Api.LaneTotals | null} */
 		this.totals = null;
 		this.text = "";
@@ -61,7 +69,9 @@ export class Sessions {
 		this.totals = totals;
 		for (const lane of gone) this.first.delete(lane);
 		for (const lane of changed) this.first.set(lane.lane, lane);
-		if (this.text !== "" && performance.now() - this.askedAt > AGAIN_MS) this.quietly(this.ask(false));
+		const isDue = !this.isAsking && performance.now() - this.askedAt > AGAIN_MS;
+		// Whoever opened more lanes than one answer has keeps them as they were found.
+		if (this.text !== "" && isDue && this.asked.length <= MOST) this.quietly(this.ask(false));
 		this.draw();
 	}
 
@@ -69,16 +79,23 @@ export class Sessions {
 	search(text) {
 		if (text === this.text) return;
 		this.text = text;
-		[this.asked, this.next, this.found] = [[], null, 0];
+		this.forget();
 		if (text === "" && !this.showsIdle) this.draw();
 		else this.quietly(this.ask(false));
 	}
 
 	fold() {
 		this.showsIdle = !this.showsIdle;
-		[this.asked, this.next] = [[], null];
+		this.forget();
 		if (this.showsIdle) this.quietly(this.ask(false));
 		else this.draw();
+	}
+
+	/** Drops the lanes that were asked for, and the answers that are still to come. */
+	forget() {
+		this.asks += 1;
+		this.isAsking = false;
+		[this.asked, this.next, this.found] = [[], null, 0];
 	}
 
 	async more() {
@@ -86,8 +103,7 @@ export class Sessions {
 		const button = the("sessions-more");
 		button.setAttribute("aria-busy", "true");
 		try {
-			await this.ask(true);
-			announce(`${counted(this.asked.length - before, "more lane")} shown`);
+			if (await this.ask(true)) announce(`${counted(this.asked.length - before, "more lane")} shown`);
 		} catch (error) {
 			announce(String(error));
 			throw error;
@@ -97,22 +113,33 @@ export class Sessions {
 	}
 
 	/**
-	 * Asks for lanes: those that the text finds, or the idle ones.
+	 * Asks for lanes that the text finds, or for idle ones: for as many as are shown, or for those behind them.
 	 * @param {boolean} further those behind the ones that are there
+	 * @returns {Promise<boolean>} false if something else was asked before the answer came
 	 */
 	async ask(further) {
+		const ask = ++this.asks;
+		this.isAsking = true;
 		this.askedAt = performance.now();
-		const text = this.text;
-		const query = new URLSearchParams({ limit: String(PAGE) });
-		if (text !== "") query.set("text", text);
+		const limit = further ? PAGE : Math.min(MOST, Math.max(PAGE, this.asked.length));
+		const query = new URLSearchParams({ limit: String(limit) });
+		if (this.text !== "") query.set("text", this.text);
 		else query.set("busy", "false");
 		if (further && this.next !== null) query.set("after", this.next);
-		const answer = /** @type {Api.Sessions} */ (await get(`sessions?${query}`));
-		if (text !== this.text) return;
-		this.asked = further ? [...this.asked, ...answer.latest] : answer.latest;
+		let answer;
+		try {
+			answer = /** @type {Api.Sessions} */ (await get(`sessions?${query}`));
+		} finally {
+			if (ask === this.asks) this.isAsking = false;
+		}
+		if (ask !== this.asks) return false;
+		// Lanes change their places between two answers: one may be in both.
+		const all = [...(further ? this.asked : []), ...answer.latest];
+		this.asked = [...new Map(all.map((lane) => [lane.lane, lane])).values()];
 		[this.next, this.found] = [answer.next, answer.found];
 		this.totals = answer;
 		this.draw();
+		return true;
 	}
 
 	/** The lanes to show, the worst first. */
@@ -122,13 +149,14 @@ export class Sessions {
 		const seconds = (/** @type {Api.Lane} */ lane) => Math.max(...lane.open_calls.map(({ since }) => ago(since)));
 		busy.sort((a, b) => Number(isOverdue(b)) - Number(isOverdue(a)) || seconds(b) - seconds(a));
 		const idle = this.text !== "" || this.showsIdle ? this.asked.filter((lane) => lane.open_calls.length === 0) : [];
-		return { busy, idle: [...new Map(idle.map((lane) => [lane.lane, lane])).values()] };
+		return { busy, idle };
 	}
 
 	draw() {
 		if (!this.totals) return;
 		const { lanes, with_open_calls, open_calls, pinned } = this.totals;
 		const { busy, idle } = this.shown();
+		[this.busy, this.overdue] = [busy, overdue(busy)];
 		const flight = open_calls > 0 ? `${counted(open_calls, "call")} in flight in ${count(with_open_calls)} of ` : "";
 		const pins = pinned > 0 ? `, ${count(pinned)} pinned to a profile` : "";
 		say(the("sessions-note"), lanes === 0 ? "" : `${flight}${counted(lanes, "lane")}${pins}`);
@@ -176,17 +204,21 @@ export class Sessions {
 		);
 	}
 
-	/** Counts the calls in flight up. */
+	/** Counts the calls in flight up, and marks those that have become overdue. */
 	tick() {
+		if (overdue(this.busy) !== this.overdue) this.draw();
 		for (const lane of the("sessions-busy").children) count_lane(/** @type {HTMLElement} */ (lane));
 	}
 }
 
 /** Seconds since a time of the API. @param {string} at */
-const ago = (at) => Math.max(0, (Date.now() - new Date(at).getTime()) / 1000);
+const ago = (at) => Math.max(0, (now() - new Date(at).getTime()) / 1000);
 
 /** @param {Api.OpenCall} call */
 const over = ({ since, max_duration_seconds: most }) => most !== null && ago(since) > most;
+
+/** The number of overdue calls. @param {Api.Lane[]} lanes */
+const overdue = (lanes) => lanes.reduce((sum, { open_calls }) => sum + open_calls.filter(over).length, 0);
 
 /** @param {Api.Lane} lane */
 const isOverdue = (lane) => lane.open_calls.some(over);
@@ -198,7 +230,7 @@ const make = (update) => (/** @type {Api.Lane} */ lane) => {
 	return element;
 };
 
-/** What an element shows, so that it is built anew only if that is something else. @type {WeakMap<HTMLElement, string>} */
+/** The content of each element, so that it is built anew only if that changes. @type {WeakMap<HTMLElement, string>} */
 const built = new WeakMap();
 
 /**
@@ -206,12 +238,12 @@ const built = new WeakMap();
  * @param {Api.Lane} lane
  */
 function row(element, lane) {
-	const { idle_seconds: _, open_calls, seen_at, ...rest } = lane;
-	const stable = open_calls.map(({ seconds: _, ...call }) => [call, over({ ...call, seconds: 0 })]);
-	const now = JSON.stringify([rest, stable]);
+	const { idle_seconds: _, open_calls, seen_at, ...stable } = lane;
+	const stableCalls = open_calls.map(({ seconds: _, ...call }) => [call, over({ ...call, seconds: 0 })]);
+	const wanted = JSON.stringify([stable, stableCalls]);
 	element.dataset.seen = seen_at;
-	if (built.get(element) === now) return;
-	built.set(element, now);
+	if (built.get(element) === wanted) return;
+	built.set(element, wanted);
 	const calls = open_calls.slice(0, CALLS).map(bar);
 	if (open_calls.length > CALLS) calls.push(h("li", { class: "quiet" }, `and ${counted(open_calls.length - CALLS, "more call")}`));
 	fill(element, who(lane), h("ul", { class: "calls" }, ...calls));
@@ -225,7 +257,7 @@ function count_lane(lane) {
 	for (const call of lane.querySelectorAll(".call")) count_up(/** @type {HTMLElement} */ (call));
 }
 
-/** Who a lane is: client and model first, since nobody knows a hash. @param {Api.Lane} lane */
+/** The names of a lane: client and model first, since nobody knows a hash. @param {Api.Lane} lane */
 function who(lane) {
 	const { client, model, token, upstream, profile, first_seen_at, stalled, forks, repeated_calls } = lane;
 	const marks = [
@@ -239,7 +271,7 @@ function who(lane) {
 		h("strong", {}, client === null ? "unnamed client" : name(client, "")),
 		model !== null && name(model, "mono"),
 		h("span", { class: "quiet" }, ...list([token !== null && h("span", {}, "token ", name(token, "")), upstream !== null && name(upstream, ""), profile !== null && name(profile, "profile")])),
-		h("span", { class: "quiet" }, cut(lane.lane, lane.lane.slice(0, 12), "mono lane"), ` · since ${duration(ago(first_seen_at))}`),
+		h("span", { class: "quiet" }, cut(lane.lane, lane.lane.slice(0, 12), "mono lane"), ` · since ${when(first_seen_at)}`),
 		lane.open_calls.length > 0 && h("span", { class: "seen quiet" }),
 		marks.some(Boolean) && h("span", { class: "marks" }, ...marks),
 	);
@@ -278,10 +310,10 @@ function count_up(call) {
  * @param {Api.Lane} lane
  */
 function card(element, lane) {
-	const { idle_seconds: _, seen_at: __, ...rest } = lane;
-	const now = JSON.stringify(rest);
-	if (built.get(element) !== now) {
-		built.set(element, now);
+	const { idle_seconds: _, seen_at: __, ...stable } = lane;
+	const wanted = JSON.stringify(stable);
+	if (built.get(element) !== wanted) {
+		built.set(element, wanted);
 		fill(element, who(lane), h("span", { class: "age" }));
 	}
 	say(/** @type {Element} */ (element.querySelector(":scope > .age")), `idle ${duration(ago(lane.seen_at))}`);

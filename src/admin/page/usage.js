@@ -1,5 +1,5 @@
 // @ts-check
-// Who sent how much, and to what: requests, failures, repairs and tokens of the last minutes, by name.
+// Traffic by name: requests, failures, repairs and tokens of the last minutes, by model, client, token or upstream.
 
 import { choices, fill, h, name, say, the } from "./dom.js";
 import { count, duration, tokens } from "./format.js";
@@ -10,7 +10,7 @@ const KINDS = [
 	{ value: "tokens", label: "Token" },
 	{ value: "upstreams", label: "Upstream" },
 ];
-/** What stands for a name that is missing, and for the names beyond those that are counted. */
+/** The words for a name that is missing, and for the names beyond those that are counted. */
 const NAMELESS = /** @type {Record<string, string>} */ ({ models: "no model", clients: "no name", tokens: "no client token", upstreams: "no upstream" });
 
 /** The table of names. */
@@ -33,7 +33,7 @@ export class Usage {
 		this.table = h("table", { class: "sides" }, h("caption", { class: "vh" }, "Traffic by name"), h("thead", {}, head), this.body);
 		fill(
 			place,
-			h("div", { class: "charthead" }, h("div", {}, h("h3", {}, "Who and what"), this.note), toggle),
+			h("div", { class: "charthead" }, h("div", {}, h("h3", {}, "Traffic by name"), this.note), toggle),
 			h("div", { class: "tablebox usage", tabindex: 0, role: "region", "aria-label": "Traffic by name" }, this.table, this.empty),
 		);
 	}

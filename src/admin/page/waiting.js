@@ -1,9 +1,9 @@
 // @ts-check
-// What waits, for whom and why: a list of calls and results for each state, read from the ledger.
+// Late results one by one: a list of calls and results for each state, with callers and reasons, read from the ledger.
 
 import { Refused, get } from "./api.js";
 import { announce, choices, cut, fill, h, keyed, name, say, the } from "./dom.js";
-import { capital, clock, count, counted, dateTime, duration, shortId } from "./format.js";
+import { capital, clock, count, counted, dateTime, duration, now, shortId } from "./format.js";
 
 /** Rows at first, and the most that the API returns. */
 const FIRST = 5;
@@ -33,6 +33,8 @@ export class Waiting {
 		this.used = true;
 		/** @type {Map<string, Api.LateResults>} */
 		this.pages = new Map();
+		/** @type {Map<string, number>} the number of questions for each list: only the answer to the newest is shown */
+		this.asks = new Map();
 		/** The problem of the last reading, if it failed. */
 		this.problem = "";
 		choices(the("late-lists"), LISTS, (value) => this.choose(value));
@@ -85,6 +87,9 @@ export class Waiting {
 	 */
 	async read(state, limit, most) {
 		if (!this.used) return;
+		const ask = (this.asks.get(state) ?? 0) + 1;
+		this.asks.set(state, ask);
+		const isNewest = () => this.asks.get(state) === ask;
 		/** @type {Api.LateResult[]} */
 		const results = [];
 		/** @type {string | null} */
@@ -93,6 +98,7 @@ export class Waiting {
 			for (let pages = 0; pages < most; pages++) {
 				const behind = next === null ? "" : `&after=${encodeURIComponent(next)}`;
 				const page = /** @type {Api.LateResults} */ (await get(`late/results?state=${state}&limit=${limit - results.length}${behind}`));
+				if (!isNewest()) return;
 				results.push(...page.results);
 				next = page.next;
 				if (next === null || results.length >= limit) break;
@@ -101,7 +107,8 @@ export class Waiting {
 			this.problem = "";
 		} catch (error) {
 			if (!(error instanceof Refused) || error.status === 401) throw error;
-			// What is known stays. Without any answer the page says so elsewhere.
+			if (!isNewest()) return;
+			// The rows that are known stay. Without any answer the page says so elsewhere.
 			if (error.status > 0) this.problem = error.message;
 		}
 	}
@@ -152,10 +159,10 @@ function make(result) {
  * @param {Api.LateResult} result
  */
 function write(element, result) {
-	const { age_seconds, ...rest } = result;
-	const now = JSON.stringify(rest);
-	if (element.dataset.shown !== now) {
-		element.dataset.shown = now;
+	const { age_seconds, ...stable } = result;
+	const wanted = JSON.stringify(stable);
+	if (element.dataset.shown !== wanted) {
+		element.dataset.shown = wanted;
 		const { call_id, tool, caller, caller_name, session, service, state, reason, explanation, until, bytes } = result;
 		const whose = caller_name ?? caller;
 		const id = cut(call_id, shortId(call_id));
@@ -200,4 +207,4 @@ const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${(bytes /
  * The time alone if it is within a day.
  * @param {string} until
  */
-const end = (until) => ((new Date(until).getTime() - Date.now()) / 1000 < DAY_S ? clock(until) : dateTime(until).split(",")[0]);
+const end = (until) => ((new Date(until).getTime() - now()) / 1000 < DAY_S ? clock(until) : dateTime(until).split(",")[0]);

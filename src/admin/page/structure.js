@@ -1,11 +1,10 @@
 // @ts-check
-// The shape of a conversation before and after its repair: roles, kinds of blocks, ids and tools. No content is there to show.
+// The structure of a conversation before and after its repair: roles, kinds of blocks, ids and tools, and no content.
 
 import { cut, h, name } from "./dom.js";
 import { counted, shortId, word } from "./format.js";
 
-
-/** What a kind of block is called, and its sign: a call asks to the right, a result comes back. */
+/** The name of each kind of block, and its sign: a call asks to the right, a result comes back. */
 const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
 	call: { sign: "→", text: "call" },
 	result: { sign: "←", text: "result" },
@@ -17,14 +16,14 @@ const KINDS = /** @type {Record<string, {sign: string, text: string}>} */ ({
 });
 
 /**
- * Both shapes side by side.
+ * Both structures side by side.
  * @param {Api.Sketch | null | undefined} before
  * @param {Api.Sketch | null | undefined} after
  * @param {Api.Finding[]} findings marked where they were found
  */
-export function sketches(before, after, findings) {
+export function structures(before, after, findings) {
 	if (!before && !after) return h("p", { class: "quiet" }, "The structure of this request is not available.");
-	const both = h("div", { class: "sketches" }, before && side("Before", before, findings, after), after && side("After", after, []));
+	const both = h("div", { class: "structures" }, before && side("Before", before, findings, after), after && side("After", after, []));
 	// The two halves of a pair are shown together when one is pointed at.
 	const light = (/** @type {Event} */ event) => {
 		const block = event.target instanceof Element ? event.target.closest("[data-pair]") : null;
@@ -38,15 +37,15 @@ export function sketches(before, after, findings) {
 
 /**
  * @param {string} title
- * @param {Api.Sketch} sketch
+ * @param {Api.Sketch} structure
  * @param {Api.Finding[]} findings
- * @param {Api.Sketch | null} [then] the shape that followed
+ * @param {Api.Sketch | null} [then] the structure that followed
  */
-function side(title, sketch, findings, then) {
+function side(title, structure, findings, then) {
 	const came = new Set(then?.shown.flatMap(({ blocks }) => blocks.map((block) => block.new && block.id)));
 	const rows = [];
 	let next = 0;
-	for (const { index, role, blocks } of sketch.shown) {
+	for (const { index, role, blocks } of structure.shown) {
 		if (index > next) rows.push(left_out(index - next));
 		next = index + 1;
 		const found = findings.filter(({ message }) => message === index);
@@ -60,11 +59,11 @@ function side(title, sketch, findings, then) {
 			),
 		);
 	}
-	if (sketch.messages > next) rows.push(left_out(sketch.messages - next));
+	if (structure.messages > next) rows.push(left_out(structure.messages - next));
 	return h(
 		"section",
-		{ class: "sketch" },
-		h("h4", {}, title, " ", h("span", { class: "quiet" }, counted(sketch.messages, "message"))),
+		{ class: "structure" },
+		h("h4", {}, title, " ", h("span", { class: "quiet" }, counted(structure.messages, "message"))),
 		h("ol", { class: "messages" }, ...rows),
 	);
 }
