@@ -227,7 +227,10 @@ async fn the_description_is_for_allowed_hosts_and_reads_only() {
     let admin = process.admin.to_string();
     let mut told_json = told.json();
     let upstreams = told_json.as_object_mut().unwrap().remove("upstreams").unwrap();
-    assert!(upstreams.as_array().unwrap().contains(&json!("anthropic")), "{upstreams}");
+    assert!(
+        upstreams.as_array().unwrap().contains(&json!("anthropic")),
+        "{upstreams}"
+    );
     assert_eq!(
         told_json,
         json!({"server": "antiphon", "version": 1, "admin_listen": admin})
@@ -308,6 +311,7 @@ async fn a_running_proxy_without_a_wanted_upstream_is_not_used() {
     command.env("ANTIPHON_UPSTREAM", "chatgpt=https://chatgpt.example/backend-api/codex");
     let mut running = Running::new(command);
     assert_ne!(address(&running.line().await), process.data);
+    drop(running.child.stdin.take());
     let (_, err) = running.end().await;
     let reason = format!(
         "antiphon: the running proxy at http://{} has no upstream chatgpt, so another one starts\n",
