@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::VariableLookup;
 
-/// Name of the configuration file at its default paths.
-const CONFIG_NAME: &str = "antiphon/antiphon.toml";
+/// Name of the configuration file in the user's folder, below a folder of its own.
+const CONFIG_NAME: &str = "antiphon.toml";
 /// Configuration of the whole machine.
 const SYSTEM_CONFIG: &str = "/etc/antiphon/antiphon.toml";
 
@@ -34,7 +34,7 @@ pub fn default_ledger_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
 
 /// Returns the default path of the user's configuration file. `None` without a home directory.
 pub fn user_config_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
-    config_directory(variable, PLATFORM).map(|folder| folder.join(Path::new(CONFIG_NAME)))
+    config_directory(variable, PLATFORM).map(|folder| folder.join("antiphon").join(CONFIG_NAME))
 }
 
 /// Returns the configuration file at a default path: the user's, else that of the machine. `None` if neither exists.
