@@ -1,7 +1,7 @@
 //! The command line. Each subcommand has a file or a folder with its arguments and its `run`.
 //!
 //! Data goes to stdout, messages to stderr. Exit codes: 0 done or no findings, 1 findings or a failure at run time,
-//! 2 wrong usage, bad configuration or unreadable input, 130 on a second SIGINT.
+//! 2 wrong usage, bad configuration or unreadable input, 130 or 143 on a second SIGINT or SIGTERM.
 
 pub mod banner;
 mod check;
@@ -45,8 +45,10 @@ use input::InputError;
 
 /// Exit code for wrong usage, bad configuration or unreadable input.
 const EXIT_USAGE: u8 = 2;
-/// Exit code after a second SIGINT.
+/// Exit code if the second signal that asked the process to end was SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
+/// Exit code if it was SIGTERM.
+const EXIT_TERMINATED: u8 = 143;
 
 const ABOUT: &str = "A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer";
 
@@ -55,7 +57,8 @@ Exit codes:
   0    done, or nothing found
   1    findings, or a failure at run time
   2    wrong usage, bad configuration or unreadable input
-  130  stopped at once by a second SIGINT
+  130  stopped at once by a second signal: Ctrl-C
+  143  stopped at once by a second signal: SIGTERM
 `antiphon run` exits with the exit code of its command.";
 
 #[derive(Debug, Parser)]

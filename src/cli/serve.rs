@@ -15,7 +15,7 @@ use clap::ArgAction;
 use tokio::runtime::Builder;
 
 use super::{
-    EXIT_INTERRUPTED, banner, notify,
+    EXIT_INTERRUPTED, EXIT_TERMINATED, banner, notify,
     reload::Reloader,
     signals::{ReceivedSignal, Signals},
 };
@@ -26,7 +26,7 @@ use crate::{
     telemetry::{self, LogControl},
 };
 
-/// Time for the runtime to stop after the drain, or after a second SIGINT.
+/// Time for the runtime to stop after the drain, or after a second signal.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Text below the flags in the help.
@@ -40,7 +40,7 @@ ANTIPHON_LEDGER_STORE (ledger.store: sqlite or memory), ANTIPHON_LEDGER_PATH (le
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
-SIGTERM or Ctrl-C lets running exchanges finish first; a second Ctrl-C stops at once.
+SIGTERM or Ctrl-C lets running exchanges finish first; a second one stops at once.
 A configuration file at a default path is refused if other users may write it or its folder; a file named with -c may
 have any permissions.
 
@@ -48,7 +48,8 @@ Exit codes:
   0    stopped as asked
   1    a failure at run time
   2    wrong usage, bad configuration, a taken port or an unusable ledger
-  130  stopped at once by a second SIGINT";
+  130  stopped at once by a second signal: Ctrl-C
+  143  stopped at once by a second signal: SIGTERM";
 
 /// Arguments of `antiphon serve`.
 #[derive(Debug, clap::Args)]
@@ -179,15 +180,27 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     // The admin listener answers during the drain, so readiness fails from its very start.
     launched.readiness.start_drain();
     notify::send_stopping();
-    tracing::info!("draining; press Ctrl-C again to stop at once");
+    tracing::info!("draining; a second SIGTERM or Ctrl-C stops at once");
     tokio::select! {
         () = running.drain() => {
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         }
-        () = signals.wait_for_interrupt() => {
+        code = wait_for_second_stop(&mut signals) => {
             tracing::warn!("stopped at once; running exchanges were cut");
-            Ok(ExitCode::from(EXIT_INTERRUPTED))
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+/// Waits for a second signal that asks the process to end, during the drain. Returns the exit code that tells which.
+async fn wait_for_second_stop(signals: &mut Signals) -> u8 {
+    loop {
+        match signals.next().await {
+            ReceivedSignal::Interrupt => return EXIT_INTERRUPTED,
+            ReceivedSignal::Terminate => return EXIT_TERMINATED,
+            // The configuration of a proxy that drains does not matter any more.
+            ReceivedSignal::HangUp => {}
         }
     }
 }

@@ -31,9 +31,4 @@ impl UnixSignals {
             _ = self.hang_up.recv() => ReceivedSignal::HangUp,
         }
     }
-
-    /// Waits for the next SIGINT.
-    pub(in crate::cli) async fn wait_for_interrupt(&mut self) {
-        self.interrupt.recv().await;
-    }
 }

@@ -34,9 +34,4 @@ impl WindowsSignals {
             _ = self.shutdown.recv() => ReceivedSignal::Terminate,
         }
     }
-
-    /// Waits for the next Ctrl-C.
-    pub(in crate::cli) async fn wait_for_interrupt(&mut self) {
-        self.interrupt.recv().await;
-    }
 }

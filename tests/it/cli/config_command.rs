@@ -326,7 +326,14 @@ fn the_log_line_of_an_exchange_is_written_at_its_end() {
 }
 
 #[test]
-fn a_second_interrupt_exits_at_once_with_130() {
+fn a_second_signal_exits_at_once_and_its_code_tells_which() {
+    for (first, second, code) in [("INT", "INT", 130), ("TERM", "INT", 130), ("TERM", "TERM", 143), ("INT", "TERM", 143)] {
+        assert_eq!(code_after_signals(first, second), Some(code), "{first}, {second}");
+    }
+}
+
+/// Returns the exit code of a proxy that gets two signals while an exchange waits for its provider.
+fn code_after_signals(first: &str, second: &str) -> Option<i32> {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = format!("silent=http://{}", silent.local_addr().unwrap());
     let mut serving = Serving::start(&[("ANTIPHON_UPSTREAM", &upstream)]);
@@ -335,14 +342,14 @@ fn a_second_interrupt_exits_at_once_with_130() {
         .write_all(b"GET /silent/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     let _held = silent.accept().unwrap();
-    serving.signal("INT");
+    serving.signal(first);
     while let Some(line) = next_line(&mut serving.lines) {
         if line["message"].as_str().unwrap_or_default().starts_with("draining") {
             break;
         }
     }
-    serving.signal("INT");
-    assert_eq!(serving.child.wait().unwrap().code(), Some(130));
+    serving.signal(second);
+    serving.child.wait().unwrap().code()
 }
 
 #[test]
