@@ -218,7 +218,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     };
     let stopping = tasks.stop_signal();
     let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
-    let drain_timeout = parts.server.drain_timeout;
+    let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
     let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
@@ -232,6 +232,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         data,
         admin,
         tasks,
+        drain_delay,
         drain_timeout,
         background_work,
         proxy,
@@ -249,6 +250,7 @@ pub struct RunningProxy {
     /// Address of the admin listener.
     pub admin: SocketAddr,
     tasks: Tasks,
+    drain_delay: Duration,
     drain_timeout: Duration,
     background_work: RunningBackgroundWork,
     proxy: Proxy,
@@ -289,8 +291,13 @@ impl RunningProxy {
         Ok(())
     }
 
-    /// Stops accepting, waits for running exchanges up to the drain timeout, and cuts the rest.
+    /// Accepts connections for the drain delay, waits for running exchanges up to the drain timeout, and cuts the rest.
+    ///
+    /// Readiness has ended before: load balancers that notice it late may still send requests during the delay.
     pub async fn drain(self) {
+        if !self.drain_delay.is_zero() {
+            tokio::time::sleep(self.drain_delay).await;
+        }
         let cut = self.tasks.drain(self.drain_timeout).await;
         if cut > 0 {
             tracing::warn!(connections = cut, "drain timeout: the remaining connections were cut");

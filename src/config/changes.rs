@@ -5,12 +5,13 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 13] = [
+const RESTART_ONLY: [&str; 14] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
     "server.connections_max",
     "server.header_timeout",
+    "server.drain_delay",
     "server.drain_timeout",
     "timeouts.client_stall",
     "ledger",

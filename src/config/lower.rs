@@ -228,6 +228,7 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
         connections_max: file.connections_max,
         header_timeout: lowering.duration_or_report("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
         client_stall: timeouts::lower_client_stall(lowering),
+        drain_delay: lowering.duration_or_report("server.drain_delay", &file.drain_delay, Duration::ZERO),
         drain_timeout: lowering.duration_or_report("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
     }
 }

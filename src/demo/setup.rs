@@ -167,6 +167,7 @@ pub(super) async fn serve_provider(
         connections_max: 256,
         header_timeout: Duration::from_secs(30),
         client_stall: Duration::from_secs(30),
+        drain_delay: Duration::ZERO,
         drain_timeout: DRAIN,
     };
     let provider = provider.clone();

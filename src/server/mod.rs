@@ -51,7 +51,9 @@ pub struct ServerSettings {
     pub header_timeout: Duration,
     /// Timeout for a client that reads nothing of its answer.
     pub client_stall: Duration,
-    /// Time for running exchanges to finish after SIGTERM.
+    /// Time after SIGTERM in which new connections are still accepted, so that load balancers can notice first.
+    pub drain_delay: Duration,
+    /// Time for running exchanges to finish after that.
     pub drain_timeout: Duration,
 }
 

@@ -102,6 +102,7 @@ pub fn towards(authority: &str) -> Builder {
             connections_max: 1000,
             header_timeout: long,
             client_stall: long,
+            drain_delay: Duration::ZERO,
             drain_timeout: long,
         },
     }

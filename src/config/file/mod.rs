@@ -98,7 +98,9 @@ section! {
         pub header_timeout: String = "30s".into(),
         /// Timeout for silence of a client in the middle of its request body.
         pub upload_idle_timeout: String = "30s".into(),
-        /// Time for running exchanges to finish after SIGTERM. The proxy then cuts the rest.
+        /// Time after SIGTERM in which new connections are still accepted, while `/readyz` fails already.
+        pub drain_delay: String = "0s".into(),
+        /// Time for running exchanges to finish, after SIGTERM and `drain_delay`. The proxy then cuts the rest.
         pub drain_timeout: String = "30s".into(),
         /// Interval at which the files of profiles' keys are read again for changes. `0s` turns it off.
         pub secret_poll: String = "10s".into(),

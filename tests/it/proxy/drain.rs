@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     app::{before, post},
-    wire::{SSE, Upstream, chunk, spawn},
+    wire::{Client, SSE, Upstream, chunk, spawn},
 };
 
 async fn streaming(gate: Arc<Notify>) -> Upstream {
@@ -45,6 +45,28 @@ async fn a_running_stream_may_finish() {
     let rest = String::from_utf8(client.rest().await).unwrap();
     assert!(rest.contains("data: 2\n\n") && rest.ends_with("0\r\n\r\n"), "{rest}");
     drained.await.unwrap();
+}
+
+/// A load balancer that notices the end late still sends requests, which must not fail.
+#[tokio::test]
+async fn new_connections_are_served_during_the_drain_delay() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address)
+        .with(|builder| builder.server.drain_delay = Duration::from_secs(3600))
+        .start()
+        .await;
+    let mut idle = app.client().await;
+    let address = app.running.data;
+    let drained = spawn(app.running.drain());
+    for _ in 0..3 {
+        let mut late = Client::connect(address).await;
+        late.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
+        assert_eq!(late.response().await.status(), 200);
+    }
+    idle.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
+    assert_eq!(idle.response().await.status(), 200);
+    assert!(!drained.is_finished());
+    drained.abort();
 }
 
 #[tokio::test]
