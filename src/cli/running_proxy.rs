@@ -1,11 +1,12 @@
 //! Finds out if a proxy runs at an address, without a trace in its log and its counts.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use http::Uri;
 use serde_json::Value;
 
 use super::{banner::reachable_address, http_get};
+use crate::provider::Upstream;
 
 /// Timeout of the request that finds out if a proxy is running.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -17,15 +18,22 @@ const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct RunningProxyInfo {
     /// Address of the dashboard, at which this machine reaches it. `None` if the proxy does not tell it.
     pub(super) admin: Option<SocketAddr>,
-    /// Names of its upstreams. `None` if the proxy does not tell them.
-    pub(super) upstreams: Option<Vec<String>>,
+    /// Fingerprints of its upstreams by name. `None` if the proxy does not tell them.
+    pub(super) upstreams: Option<HashMap<String, String>>,
 }
 
 impl RunningProxyInfo {
-    /// Returns the first of these upstreams that the proxy lacks.
-    pub(super) fn lacking_upstream<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    /// Returns the name of the first upstream of `wanted` that the proxy lacks, or has with other settings.
+    ///
+    /// One that is also in `built_in` needs only its name: nobody has asked for its settings.
+    pub(super) fn lacking_upstream<'u>(&self, wanted: &'u [Upstream], built_in: &[Upstream]) -> Option<&'u str> {
         let known = self.upstreams.as_ref()?;
-        names.find(|name| known.iter().all(|known| known != name))
+        let is_there = |upstream: &&Upstream| match known.get(&upstream.name) {
+            Some(fingerprint) => built_in.contains(upstream) || *fingerprint == upstream.fingerprint(),
+            None => false,
+        };
+        let lacking = wanted.iter().find(|upstream| !is_there(upstream))?;
+        Some(&lacking.name)
     }
 }
 

@@ -46,6 +46,17 @@ pub struct Upstream {
     pub mode: Mode,
 }
 
+impl Upstream {
+    /// Returns a short hash of API, URL and mode, by which two processes compare their upstreams.
+    pub fn fingerprint(&self) -> String {
+        let text = format!(
+            "{:?} {}://{}{} {:?}",
+            self.kind, self.scheme, self.authority, self.base_path, self.mode
+        );
+        blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+    }
+}
+
 /// The reason for which a request has no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RouteError {
@@ -118,9 +129,10 @@ impl Routes {
         })
     }
 
-    /// Returns the name of every upstream.
-    pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
-        self.upstreams.iter().map(|upstream| upstream.name.as_str())
+    /// Returns name and fingerprint of every upstream.
+    pub fn fingerprints(&self) -> impl Iterator<Item = (&str, String)> {
+        let upstreams = self.upstreams.iter();
+        upstreams.map(|upstream| (upstream.name.as_str(), upstream.fingerprint()))
     }
 
     /// Returns name and base URL of every upstream, for a client that reaches the proxy at `host` (`name:port`).

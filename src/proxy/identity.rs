@@ -2,6 +2,8 @@
 //!
 //! It is no exchange: a look at the port must leave nothing in log, metrics and dashboard.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use http::{
     HeaderName, HeaderValue, Method, Request, Response,
@@ -31,7 +33,7 @@ pub(super) fn describe_proxy(path: &DataPath, request: &Request<BoxedBody>) -> O
         .admin_listen
         .filter(|_| is_local)
         .map(|address| address.to_string());
-    let upstreams: Vec<&str> = path.routes.upstream_names().collect();
+    let upstreams: HashMap<&str, String> = path.routes.fingerprints().collect();
     let body = serde_json::json!({
         "server": "antiphon", "version": 1, "admin_listen": admin, "upstreams": upstreams,
     });

@@ -134,7 +134,7 @@ const CLIENTS: [KnownClient; 9] = [
     ),
     from_file(
         "hermes",
-        "hermes reads the variables with --provider openai-api only; else put provider: openai-api and \
+        "hermes reads the variables only with --provider openai-api. Without it, put provider: openai-api and \
          base_url: {openai} under model: in ~/.hermes/config.yaml",
     ),
     from_file(

@@ -120,7 +120,7 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
         say(&proxy.describe_place());
         known.missing_setting.iter().for_each(|line| say(line));
         if known.needs_lasting_proxy && proxy.own.is_some() {
-            say("this setting needs a proxy that stays: start `antiphon` first, in another terminal");
+            say("this setting needs a proxy that stays: start one first, in another terminal, with these options");
         }
     }
     warn_of_overridden(&variables, &flags.upstreams);
@@ -178,15 +178,18 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
     let at = banner::reachable_address(loaded.config.server.listen);
     let found = if has_settings { None } else { find_proxy(at).await };
-    // An upstream of a variable or a default file may be one that the running proxy does not have.
-    let wanted = || loaded.config.upstreams.iter().map(|upstream| upstream.name.as_str());
-    let lacking = found.as_ref().and_then(|found| found.lacking_upstream(wanted()));
-    if let Some(name) = lacking {
+    // A variable or a default file may name an upstream that the running proxy lacks, or has with another URL.
+    let built_in = config::load_config(&Flags::default(), &|_| None)?.config.upstreams;
+    let lacking = found
+        .as_ref()
+        .and_then(|found| found.lacking_upstream(&loaded.config.upstreams, &built_in));
+    if let Some(name) = lacking.filter(|_| flags.verbosity >= 0) {
         say(&format!(
-            "the running proxy at http://{at} has no upstream {name}, so another one starts"
+            "the running proxy at http://{at} has no such upstream {name}, so another one starts"
         ));
     }
-    if let Some(found) = found.filter(|_| lacking.is_none()) {
+    let is_other_running = lacking.is_some();
+    if let Some(found) = found.filter(|_| !is_other_running) {
         let before = match found.admin {
             Some(admin) => TrafficCounts::of_running_proxy(admin).await,
             None => None,
@@ -199,7 +202,7 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
             default_config: None,
         });
     }
-    let launched = start_proxy(loaded, flags, log).await?;
+    let launched = start_proxy(loaded, flags, log, is_other_running).await?;
     Ok(UsedProxy {
         at: banner::reachable_address(launched.running.data),
         admin: Some(banner::reachable_address(launched.running.admin)),
@@ -291,17 +294,22 @@ fn no_request_lines(program: &str, known: &AppliedSettings) -> Vec<String> {
         .collect()
 }
 
-/// Starts a proxy, on free ports unless the flags give an address.
-async fn start_proxy(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> anyhow::Result<LaunchedProxy> {
+/// Starts a proxy, on free ports unless the flags give an address. With `is_taken`, another proxy has that address.
+async fn start_proxy(
+    loaded: LoadedConfig,
+    flags: &Flags,
+    log: LogControl,
+    is_taken: bool,
+) -> anyhow::Result<LaunchedProxy> {
     let path = config::config_path(flags, &process_environment).map(|(path, _)| path.display().to_string());
     let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
     let mut config = loaded.config;
     // The configured ports may be taken by another proxy that must not stop this command.
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    if flags.listen.is_none() {
+    if flags.listen.is_none() || is_taken {
         config.server.listen = free;
     }
-    if flags.admin_listen.is_none() {
+    if flags.admin_listen.is_none() || is_taken {
         config.admin_listen = free;
     }
     // The user waits at the prompt until the drain ends.

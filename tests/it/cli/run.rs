@@ -227,8 +227,9 @@ async fn the_description_is_for_allowed_hosts_and_reads_only() {
     let admin = process.admin.to_string();
     let mut told_json = told.json();
     let upstreams = told_json.as_object_mut().unwrap().remove("upstreams").unwrap();
+    let fingerprint = upstreams["anthropic"].as_str().unwrap();
     assert!(
-        upstreams.as_array().unwrap().contains(&json!("anthropic")),
+        fingerprint.len() == 16 && !upstreams.to_string().contains("127.0.0.1"),
         "{upstreams}"
     );
     assert_eq!(
@@ -279,7 +280,7 @@ async fn known_commands_get_what_they_need() {
     assert_eq!(code, Some(0));
     // The setting stays in a file, so it must not name the port of this command's own proxy.
     assert!(
-        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("start `antiphon` first"),
+        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("needs a proxy that stays"),
         "{err}"
     );
     assert!(
@@ -307,17 +308,27 @@ async fn another_program_on_the_port_gets_no_traffic() {
 async fn a_running_proxy_without_a_wanted_upstream_is_not_used() {
     let provider = Provider::start().await;
     let process = stories::install(&provider).start().await;
-    let mut command = run(process.data, &["--", "sh", "-c", PRINT_AND_WAIT]);
-    command.env("ANTIPHON_UPSTREAM", "chatgpt=https://chatgpt.example/backend-api/codex");
-    let mut running = Running::new(command);
-    assert_ne!(address(&running.line().await), process.data);
-    drop(running.child.stdin.take());
-    let (_, err) = running.end().await;
-    let reason = format!(
-        "antiphon: the running proxy at http://{} has no upstream chatgpt, so another one starts\n",
-        process.data
-    );
-    assert!(err.contains(&reason), "{err}");
+    let listen = process.data.to_string();
+    let command = ["--", "sh", "-c", PRINT_AND_WAIT];
+    // A built-in name with another URL is another upstream: the key is for that host.
+    for upstream in [
+        "chatgpt=https://chatgpt.example/codex",
+        "openai=https://gateway.example",
+    ] {
+        for flags in [&[][..], &["--listen", &listen]] {
+            let mut command = run(process.data, &[flags, &command].concat());
+            command.env("ANTIPHON_UPSTREAM", upstream);
+            let mut running = Running::new(command);
+            assert_ne!(address(&running.line().await), process.data, "{upstream}");
+            drop(running.child.stdin.take());
+            let (_, err) = running.end().await;
+            let (name, _) = upstream.split_once('=').unwrap();
+            let reason = format!(
+                "antiphon: the running proxy at http://{listen} has no such upstream {name}, so another one starts\n"
+            );
+            assert!(err.contains(&reason), "{err}");
+        }
+    }
 }
 
 #[tokio::test]
