@@ -20,7 +20,7 @@ pub enum Undetected {
     #[error("this looks like a {0} body, a format that this version does not support")]
     Unsupported(&'static str),
     /// A body without the history of any format.
-    #[error("no `messages`, `input` or `contents` in this body; name its format with --wire if it has one")]
+    #[error("no `messages`, `input` or `contents` in this body")]
     NoHistory,
 }
 

@@ -18,12 +18,14 @@ use crate::{
 
 /// Keys of the histories of all formats.
 const HISTORY_KEYS: [&str; 3] = ["messages", "input", "contents"];
+/// Keys that replace the history: the provider has it.
+const REMOTE_KEYS: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 /// Members of a line of a batch file that contain its body: at OpenAI, at Anthropic, and at Bedrock.
 const BATCH_KEYS: [&str; 3] = ["body", "params", "modelInput"];
 /// The members that are missing in a value that is no body.
 const NO_HISTORY: &str = "it has no `messages`, `input` or `contents` with a history";
-/// The members that are missing in a value that is no message.
-const NO_MESSAGE: &str = "no `role`, no `parts`, and no `type` of an item";
+/// The members of which a message has at least one.
+const NO_MESSAGE: &str = "no `role`, no `parts`, and no `type` of a known item";
 
 /// Reads the bodies of lines that no agent wrote. Returns the description of the first line that is not understood.
 pub(super) fn read_bodies(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, String> {
@@ -107,6 +109,10 @@ pub(super) fn is_body(json: Json<'_>, value: Span) -> bool {
     if let Some(input) = history("input") {
         // The input of a custom tool is a string too, but its item has a type.
         return json.kind(input) == JsonKind::String && !has_type;
+    }
+    // A body without a history of its own is healthy if the provider has it.
+    if !has_type && REMOTE_KEYS.iter().any(|key| json.member(value, key).is_some()) {
+        return true;
     }
     // Some bodies have their history deeper inside, such as those of Gemini's batch files.
     let has_history_key = HISTORY_KEYS.iter().any(|key| history(key).is_some());

@@ -152,8 +152,9 @@ fn read_value(name: &str, bytes: &Bytes, wire: Option<Wire>) -> Result<Vec<(Byte
     }
     // JSONL of a single line is one value too.
     let line = TextLine { number: 1, json, root };
-    // A body without a history: the detection knows the reason, and `--wire` may override it.
-    read_lines(name, &[line], wire).or_else(|_| whole())
+    let lines = read_lines(name, &[line], wire);
+    // Without `--wire` the detection knows the reason better. With it, such a value would pass as a healthy body.
+    lines.or_else(|fault| if wire.is_none() { whole() } else { Err(fault) })
 }
 
 /// Reads the bodies of a text with one JSON value on each line.

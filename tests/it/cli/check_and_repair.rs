@@ -526,6 +526,48 @@ fn check_finds_open_calls_behind_a_lost_line() {
     }
 }
 
+/// The output of `claude --output-format stream-json` has ids and no links, and names the call of a subagent.
+#[test]
+fn check_reads_a_stream_of_claude_code_in_the_order_of_its_lines() {
+    let sent = |kind: &str, uuid: &str, subagent: &str, message: &str| {
+        format!(r#"{{"type":"{kind}","uuid":"{uuid}","parent_tool_use_id":{subagent},"message":{message}}}"#)
+    };
+    let lines = [
+        sent("user", "a", "null", GO_ON),
+        sent("assistant", "b", "null", CALL),
+        sent("assistant", "c", "\"toolu_01\"", &CALL.replace("toolu_01", "toolu_02")),
+        sent("user", "d", "null", GO_ON),
+    ];
+    let out = antiphon(&["check"], lines.join("\n").as_bytes());
+    assert_eq!(
+        text(&out.stdout),
+        "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
+         -: 1 finding (anthropic, Claude Code's transcript)\n",
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+/// A value without any history is no healthy body, also if its format is named. One whose history the provider has is.
+#[test]
+fn check_tells_no_body_from_one_without_a_history_of_its_own() {
+    for wire in ["anthropic", "openai-responses"] {
+        for input in [
+            r#"{"foo":1}"#,
+            r#"{"type":"error","error":{"type":"api_error","message":"m"}}"#,
+        ] {
+            let out = antiphon(&["check", "--wire", wire], input.as_bytes());
+            assert_eq!(out.status.code(), Some(2), "{wire} {input}: {}", text(&out.stdout));
+        }
+    }
+    let remote = r#"{"model":"m","previous_response_id":"r"}"#;
+    let next = r#"{"model":"m","input":"hello"}"#;
+    for input in [remote.to_owned(), format!("{remote}\n{next}\n")] {
+        let out = antiphon(&["check", "--wire", "openai-responses"], input.as_bytes());
+        assert_eq!(out.status.code(), Some(0), "{input}: {}", text(&out.stderr));
+    }
+}
+
 /// Ids and file names come from others: they must not move the cursor, change colours or add lines.
 #[test]
 fn names_in_the_output_are_escaped() {

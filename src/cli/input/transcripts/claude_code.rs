@@ -52,10 +52,12 @@ pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
     let mut branch = present_branch(lines, &chained);
     add_parallel_calls(&chained, &mut branch);
     let mut list = MessageList::default();
+    // Without any link, as in the output of `--output-format stream-json`, the order of the lines is that of the messages.
+    let has_links = chained.iter().any(|chained| chained.line.has_member("parentUuid"));
     // Lines without an id are from tools that copy transcripts: all of them count.
     let sent = chained
         .iter()
-        .filter(|chained| chained.uuid.is_empty() || branch.contains(&chained.uuid));
+        .filter(|chained| !has_links || chained.uuid.is_empty() || branch.contains(&chained.uuid));
     sent.for_each(|chained| list.add_line(chained));
     let texts: Vec<Vec<u8>> = list.messages.iter().map(message_json).collect();
     let mut body = b"{\"messages\":[".to_vec();
@@ -78,7 +80,9 @@ fn chained_line(place: usize, line: TextLine<'_>) -> Option<ChainedLine<'_>> {
     let is_shown_only = ["isSidechain", "isApiErrorMessage", "isVisibleInTranscriptOnly"]
         .into_iter()
         .any(is_true);
-    if !matches!(kind.as_str(), "user" | "assistant") || is_shown_only {
+    // The output of a command names the call of a subagent in this member.
+    let is_of_subagent = !line.text("parent_tool_use_id").is_empty();
+    if !matches!(kind.as_str(), "user" | "assistant") || is_shown_only || is_of_subagent {
         return None;
     }
     let message = line.json.member(line.root, "message")?;
