@@ -66,8 +66,8 @@ enum ConfigAction {
     },
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
-    /// Make a token for a client, a tool service or the admin listener: standard output gets the token, which is shown
-    /// only once, and standard error its hash as lines for the configuration file, of which one is needed
+    /// Make a token for a client, a tool service or the admin listener. Standard output gets the token, which is shown
+    /// only once. Standard error gets its hash, in the lines of the configuration file for each use: copy one use
     Token {
         /// Name of the client or service
         #[arg(value_name = "NAME", value_parser = parse_client_name)]
@@ -211,8 +211,7 @@ fn token_lines(name: &str, hash: &TokenHash) -> String {
          # For a tool service that posts results:\n\
          #[services.{name:?}]\n\
          #token = \"{hash}\"\n\
-         # For the admin listener:\n\
-         #[server]\n\
+         # For the admin listener, below [server]:\n\
          #admin_token = \"{hash}\"\n"
     )
 }

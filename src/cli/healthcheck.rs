@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use http::{Uri, uri::Scheme};
 use serde_json::json;
 
@@ -73,7 +73,8 @@ fn ask_once(args: &Args) -> anyhow::Result<Uri> {
     let status = runtime
         .block_on(async { tokio::time::timeout(TIMEOUT, fetch_head(&url)).await })
         .unwrap_or_else(|_| Err(anyhow!("no answer within {} seconds", TIMEOUT.as_secs())))
-        .with_context(|| url.to_string())?
+        // As text: a broken pipe of the connection must not pass for one of standard output.
+        .map_err(|error| anyhow!("{url}: {error:#}"))?
         .status;
     if status.is_success() {
         Ok(url)

@@ -174,7 +174,7 @@ fn describe_causes(error: &anyhow::Error) -> String {
 
 /// Returns the kind of an error of standard output. `None` if it is another error.
 ///
-/// Errors of other files and of connections have a type or a context of their own around the one of the system.
+/// Commands turn errors of other files and of connections into types or texts of their own before they return them.
 fn output_error_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
     if let Some(result::ResultError::Output(error)) = error.downcast_ref() {
         return Some(error.kind());

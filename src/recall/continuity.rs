@@ -1,4 +1,4 @@
-//! What answers carried and providers want back: noted values, and the values that bodies were sent with.
+//! Values that answers carried and providers want back: those noted, and those that bodies were sent with.
 //!
 //! A noted value may be evicted. A value that was put back is pinned: it leaves memory only when it was not used for a
 //! day, since every later request of its conversation contains it. A full table takes no new pin instead.

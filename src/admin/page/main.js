@@ -98,7 +98,8 @@ function readAllLists() {
 	if (document.hidden || performance.now() - allReadAt < (lateChanged ? LEDGER_SOON_MS : LEDGER_SELDOM_MS)) return;
 	shownReadAt = allReadAt = performance.now();
 	lateChanged = false;
-	quietly(waiting.loadAll());
+	// A read that failed has seen nothing of the change.
+	quietly(waiting.loadAll().catch((error) => { lateChanged = true; throw error; }));
 }
 
 async function loadSeries() {

@@ -3,23 +3,23 @@
 use super::pending_pins::{CallAnswers, answers_not_again};
 use crate::proxy::late_results::LateResults;
 
-/// The answers of a plan, and whether they are pinned.
+/// The answers of a plan, with a mark if they may be pinned already.
 ///
 /// A plan or splice that fails behind the pinning must not leave them: the store never evicts a pin that waits for its
 /// provider.
 pub(super) struct NewPins<'r> {
     results: &'r LateResults,
     answers: CallAnswers,
-    is_pinned: bool,
+    may_be_pinned: bool,
 }
 
 impl<'r> NewPins<'r> {
-    /// Wraps the answers of a plan. With `is_pinned` they are about to be pinned.
-    pub(super) const fn new(results: &'r LateResults, answers: CallAnswers, is_pinned: bool) -> Self {
+    /// Wraps the answers of a plan. With `may_be_pinned` they are about to be pinned.
+    pub(super) const fn new(results: &'r LateResults, answers: CallAnswers, may_be_pinned: bool) -> Self {
         Self {
             results,
             answers,
-            is_pinned,
+            may_be_pinned,
         }
     }
 
@@ -30,7 +30,7 @@ impl<'r> NewPins<'r> {
 
     /// Replaces the answers by those of another plan. Rolls back those that it does not assign again.
     pub(super) fn replace_answers(&mut self, answers: CallAnswers) {
-        if self.is_pinned {
+        if self.may_be_pinned {
             let gone = answers_not_again(&self.answers.assigned, &answers.assigned);
             self.results.recall.roll_back_answers(self.results.pin_scope(), gone);
         }
@@ -46,7 +46,7 @@ impl<'r> NewPins<'r> {
 
 impl Drop for NewPins<'_> {
     fn drop(&mut self) {
-        if self.is_pinned {
+        if self.may_be_pinned {
             let scope = self.results.pin_scope();
             self.results.recall.roll_back_answers(scope, &self.answers.assigned);
         }

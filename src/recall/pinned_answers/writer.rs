@@ -98,8 +98,11 @@ async fn store_caller(handle: &Weak<AnswerStoreState>, callers: &Callers, caller
     };
     if let Some(store) = handle.upgrade() {
         store.pinned.lock_journal().end_caller(caller, failure.is_none());
-        if let Some(error) = &failure {
-            store.pinned.note_failure(error);
+        match &failure {
+            Some(error) => store.pinned.note_failure(error),
+            // Given up: a later process will not look for the pins of this caller.
+            None if !callers.is_known_stored(caller) => store.write_behind.count_lost(),
+            None => {}
         }
         store.pinned.written.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! What an answer carries that its provider wants back: reasoning, a thought signature, or a container.
+//! Values of an answer that its provider wants back: reasoning, a thought signature, or a container.
 //!
 //! All of it belongs to the first call of the answer. It is noted only if asked for, bounded, and never shown.
 

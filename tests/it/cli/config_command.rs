@@ -155,11 +155,13 @@ fn config_token_prints_a_token_and_a_config_line_for_each_use() {
     let uses = [
         format!("#[client_tokens]\n#\"ci.2\" = \"{hash}\"\n"),
         format!("#[services.\"ci.2\"]\n#token = \"{hash}\"\n"),
-        format!("#[server]\n#admin_token = \"{hash}\"\n"),
+        format!("#admin_token = \"{hash}\"\n"),
     ];
     for wanted in uses {
         assert!(lines.contains(&wanted), "{lines}");
-        let only = wanted.replace('#', "")
+        let table = if wanted.contains("admin") { "[server]\n" } else { "" };
+        let only = table.to_owned()
+            + &wanted.replace('#', "")
             + if wanted.contains("services") {
                 "principals = [\"*\"]\ntools = [\"*\"]\n"
             } else {
@@ -327,7 +329,12 @@ fn the_log_line_of_an_exchange_is_written_at_its_end() {
 
 #[test]
 fn a_second_signal_exits_at_once_and_its_code_tells_which() {
-    for (first, second, code) in [("INT", "INT", 130), ("TERM", "INT", 130), ("TERM", "TERM", 143), ("INT", "TERM", 143)] {
+    for (first, second, code) in [
+        ("INT", "INT", 130),
+        ("TERM", "INT", 130),
+        ("TERM", "TERM", 143),
+        ("INT", "TERM", 143),
+    ] {
         assert_eq!(code_after_signals(first, second), Some(code), "{first}, {second}");
     }
 }
