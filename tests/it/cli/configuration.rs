@@ -1129,7 +1129,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        12 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
+        13 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
         "{leaves:?}"
     );
 }
