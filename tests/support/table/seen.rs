@@ -100,12 +100,14 @@ fn code(error: &Value) -> String {
 }
 
 /// Returns a time as text: `@3` for seconds, `~0.5` for half a second plus the jitter of a retry.
+///
+/// Both within one timer tick of tokio, which is a millisecond.
 pub fn at(time: Duration) -> String {
     let (seconds, behind) = (time.as_secs(), time.subsec_millis());
     match behind {
         0 | 1 => format!("@{seconds}"),
         999 => format!("@{}", seconds + 1),
-        500..=820 => format!("~{seconds}.5"),
+        499..=820 => format!("~{seconds}.5"),
         _ => format!("@{time:?}"),
     }
 }
