@@ -120,7 +120,9 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
         say(&proxy.describe_place());
         known.missing_setting.iter().for_each(|line| say(line));
         if known.needs_lasting_proxy && proxy.own.is_some() {
-            say("this setting needs a proxy that stays: start one first, in another terminal, with these options");
+            say(
+                "this setting needs a proxy that keeps running: start `antiphon` in another terminal first, with the same options",
+            );
         }
     }
     warn_of_overridden(&variables, &flags.upstreams);
@@ -179,13 +181,16 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
     let at = banner::reachable_address(loaded.config.server.listen);
     let found = if has_settings { None } else { find_proxy(at).await };
     // A variable or a default file may name an upstream that the running proxy lacks, or has with another URL.
-    let built_in = config::load_config(&Flags::default(), &|_| None)?.config.upstreams;
-    let lacking = found
-        .as_ref()
-        .and_then(|found| found.lacking_upstream(&loaded.config.upstreams, &built_in));
+    let lacking = match &found {
+        Some(found) => {
+            let built_in = config::load_config(&Flags::default(), &|_| None)?.config.upstreams;
+            found.lacking_upstream(&loaded.config.upstreams, &built_in)
+        }
+        None => None,
+    };
     if let Some(name) = lacking.filter(|_| flags.verbosity >= 0) {
         say(&format!(
-            "the running proxy at http://{at} has no such upstream {name}, so another one starts"
+            "the running proxy at http://{at} has no upstream {name} with this URL, so another one starts"
         ));
     }
     let is_other_running = lacking.is_some();
@@ -312,7 +317,8 @@ async fn start_proxy(
     if flags.admin_listen.is_none() || is_taken {
         config.admin_listen = free;
     }
-    // The user waits at the prompt until the drain ends.
+    // The user waits at the prompt until the drain ends, and no load balancer has to notice it.
+    config.server.drain_delay = Duration::ZERO;
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
     let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory).await?;
     // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.

@@ -280,13 +280,22 @@ async fn known_commands_get_what_they_need() {
     assert_eq!(code, Some(0));
     // The setting stays in a file, so it must not name the port of this command's own proxy.
     assert!(
-        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("needs a proxy that stays"),
+        err.contains(&format!("-b http://{configured}/openai/v1")) && err.contains("needs a proxy that keeps running"),
         "{err}"
     );
     assert!(
         err.contains("cline reads no variable") && err.contains("/cline needs the setting above"),
         "{err}"
     );
+}
+
+/// The user waits at the prompt: the time for load balancers does not apply.
+#[tokio::test]
+async fn the_drain_delay_of_a_server_does_not_hold_a_command() {
+    let path = state::directory().join("antiphon.toml");
+    std::fs::write(&path, "[server]\ndrain_delay = \"1h\"\n").unwrap();
+    let running = Running::new(run(nowhere(), &["-q", "-c", path.to_str().unwrap(), "--", "true"]));
+    assert_eq!(running.end().await, (Some(0), String::new()));
 }
 
 #[tokio::test]
@@ -324,7 +333,7 @@ async fn a_running_proxy_without_a_wanted_upstream_is_not_used() {
             let (_, err) = running.end().await;
             let (name, _) = upstream.split_once('=').unwrap();
             let reason = format!(
-                "antiphon: the running proxy at http://{listen} has no such upstream {name}, so another one starts\n"
+                "antiphon: the running proxy at http://{listen} has no upstream {name} with this URL, so another one starts\n"
             );
             assert!(err.contains(&reason), "{err}");
         }
