@@ -9,16 +9,19 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 pub use launch::{ConfigSummary, LaunchedProxy, launch_proxy};
 pub use ledger_store::LedgerStore;
 
+use tokio::runtime::Handle;
+
 use crate::{
+    budget::{self, BodyMemory, Budgets},
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
     late::{LateSettings, LateStore, LateWorker},
     ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
-    proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
+    proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
-    server::{self, BindError, ServerSettings, Tasks},
+    server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
@@ -33,6 +36,10 @@ pub struct AppParts {
     pub routes: Routes,
     /// Settings of the data listener.
     pub server: ServerSettings,
+    /// Runtimes of the data path. The admin listener runs on the current one.
+    pub runtimes: RuntimeHandles,
+    /// Memory of request bodies.
+    pub body_memory: BodyMemory,
     /// Address of the admin listener.
     pub admin_listen: SocketAddr,
     /// Service of the admin listener.
@@ -190,12 +197,16 @@ fn record_connects(sender: &Sender, telemetry: &Telemetry) {
     sender.observe_connects(move |took| telemetry.record_connect(took));
 }
 
-/// Binds both listeners and starts serving.
+/// Binds both listeners and starts serving: clients on the data path's runtime, operators on the current one.
 pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
-    let tasks = Tasks::default();
+    let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
+    let tasks = Tasks::on_runtime(data_runtime.clone());
     // Both before anything is started, so that a port in use leaves nothing behind.
-    let data_listener = server::bind_listener(parts.server.listen).await?;
-    let admin_listener = server::bind_listener(parts.admin_listen).await?;
+    let data_listener = {
+        let _entered = data_runtime.enter();
+        server::bind_listener(parts.server.listen)?
+    };
+    let admin_listener = server::bind_listener(parts.admin_listen)?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
@@ -205,7 +216,9 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let telemetry = parts.shared.telemetry.clone();
     record_connects(&sender, &telemetry);
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
-    let background_work = parts.background_work.start(Tasks::default(), telemetry.clone());
+    let background_work = parts
+        .background_work
+        .start(Tasks::on_runtime(data_runtime), telemetry.clone());
     if let Some(exporter) = parts.traces {
         // A client of its own, since the last spans are sent after the data path has been drained.
         let collector = Sender::new(&parts.upstream, background_work.tasks.clone())?;
@@ -217,13 +230,25 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         admin: Some(admin),
     };
     let stopping = tasks.stop_signal();
-    let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
+    let budgets = Budgets {
+        work: parts.runtimes.heavy,
+        memory: parts.body_memory.clone(),
+    };
+    let network = ProxyNetwork {
+        sender,
+        bound,
+        budgets,
+        stopping,
+    };
+    let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
     let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
-    // A background task, so that the admin listener answers until the end and the drain can be watched.
-    tasks.spawn_background(async move {
+    tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
+    // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
+    // its own, so that it answers whatever the exchanges do.
+    tasks.spawn_background_on(&admin_runtime, async move {
         if let Err(error) = axum::serve(admin_listener, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }

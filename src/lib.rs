@@ -28,6 +28,7 @@
 //! | `late` | recorded calls, and the results that tool services post for them |
 //! | `recall` | pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
 //! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
+//! | `budget` | limits of processor time and memory that request bodies may use, shared fairly by clients |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
 //! | `ledger_api` | `/ledger/v1`: tool services post results, their owners read them |
@@ -105,6 +106,8 @@ pub mod admin;
 pub mod app;
 #[cfg(feature = "server")]
 pub mod auth;
+#[cfg(feature = "server")]
+pub mod budget;
 #[cfg(feature = "server")]
 pub mod callers;
 #[cfg(feature = "server")]

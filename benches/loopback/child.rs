@@ -33,6 +33,8 @@ pub struct Child {
     process: process::Child,
     /// Address of the listener.
     pub address: SocketAddr,
+    /// Address of the admin listener, if it has one.
+    pub admin: Option<SocketAddr>,
     /// Time from the start of the process to the first connection.
     pub start: Duration,
 }
@@ -57,17 +59,22 @@ impl Child {
     /// Starts the shipped proxy with its defaults. Its log goes to a file. Each upstream also exists with three
     /// profiles, as `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
-        Self::antiphon_with(upstream, "")
+        Self::antiphon_with(upstream, "", None)
+    }
+
+    /// Starts the shipped proxy with at most `address_space` bytes of address space.
+    pub fn antiphon_limited(upstream: SocketAddr, address_space: u64) -> Self {
+        Self::antiphon_with(upstream, "", Some(address_space))
     }
 
     /// Starts the proxy with a tool service that may post results of all calls.
     pub fn antiphon_with_service(upstream: SocketAddr) -> Self {
         let token = "0".repeat(64);
         let service = format!("[services.tools]\ntoken = \"sha256:{token}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n");
-        Self::antiphon_with(upstream, &service)
+        Self::antiphon_with(upstream, &service, None)
     }
 
-    fn antiphon_with(upstream: SocketAddr, sections: &str) -> Self {
+    fn antiphon_with(upstream: SocketAddr, sections: &str, address_space: Option<u64>) -> Self {
         let (listen, admin) = (free(), free());
         let profiles = |name: &str| {
             ["a", "b", "c"]
@@ -80,7 +87,15 @@ impl Child {
             format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
         });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        let binary = env!("CARGO_BIN_EXE_antiphon");
+        let mut command = match address_space {
+            Some(bytes) => {
+                let mut command = Command::new("prlimit");
+                command.args([&format!("--as={bytes}"), "--", binary]);
+                command
+            }
+            None => Command::new(binary),
+        };
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
         let config = format!(
@@ -89,8 +104,9 @@ impl Child {
             upstreams.concat()
         );
         fs::write(&file, config).unwrap();
-        let child = Self::spawn(command.arg("--config").arg(&file), listen);
+        let mut child = Self::spawn(command.arg("--config").arg(&file), listen);
         fs::remove_file(file).unwrap();
+        child.admin = Some(admin);
         child
     }
 
@@ -107,6 +123,7 @@ impl Child {
         let mut child = Self {
             process,
             address,
+            admin: None,
             start: Duration::ZERO,
         };
         while TcpStream::connect(address).is_err() {

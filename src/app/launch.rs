@@ -14,10 +14,12 @@ use crate::{
         self, Readiness,
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
+    budget::{self, BodyMemory},
     config::{Config, LoadedConfig},
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
+    server::RuntimeHandles,
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry},
 };
@@ -62,6 +64,7 @@ pub async fn launch_proxy(
     config: Config,
     shown: ConfigSummary,
     store: LedgerStore,
+    runtimes: RuntimeHandles,
 ) -> Result<LaunchedProxy, StartError> {
     warn_of_lost_results(&config, store);
     let OpenedLedger {
@@ -112,9 +115,12 @@ pub async fn launch_proxy(
         telemetry: telemetry.clone(),
         late: services.late,
     };
+    let body_memory = body_memory(config.body_memory_max, config.proxy.inspect_bytes_max);
     let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
+        runtimes,
+        body_memory,
         admin_listen: config.admin_listen,
         admin,
         proxy: config.proxy,
@@ -135,6 +141,21 @@ pub async fn launch_proxy(
         routes,
         ledger_file,
     })
+}
+
+/// Creates the memory of request bodies. Warns if the process may not have as much.
+fn body_memory(configured: Option<u64>, inspect_bytes_max: usize) -> BodyMemory {
+    let bytes_max = configured.unwrap_or_else(|| budget::default_body_memory(inspect_bytes_max));
+    let process_limit = budget::process_limit();
+    if bytes_max > process_limit - process_limit / 4 {
+        tracing::warn!(
+            body_memory_max = bytes_max,
+            process_limit,
+            "request bodies may fill nearly all memory of this process: set a lower server.inspect_bytes_max or \
+             server.body_memory_max"
+        );
+    }
+    BodyMemory::new(bytes_max)
 }
 
 /// Warns if tool services may post results that the end of the process would lose.

@@ -4,7 +4,6 @@
 use std::{
     borrow::Cow,
     io::{self, IsTerminal, Write},
-    num::NonZero,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -23,6 +22,7 @@ use crate::{
     app::{self, ConfigSummary, LedgerStore},
     config::{self, Flags, LoadedConfig, process_environment},
     provider::{self, Upstream},
+    server::{RuntimeHandles, Runtimes},
     telemetry::{self, LogControl},
 };
 
@@ -102,31 +102,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let flags = args.to_flags().with_default_config(&process_environment);
     let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install_log().context("cannot set up logging")?;
-    // Boxed, since the future is large and would otherwise be on the stack of the main thread.
-    run_to_end(Box::pin(serve_until_stopped(flags, loaded, log)))
+    run_to_end(|runtimes| serve_until_stopped(flags, loaded, log, runtimes))
 }
 
-/// Runs a future to its end on a new runtime, with one thread per core.
-pub(super) fn run_to_end(future: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    // On a single core the multi-thread scheduler costs 1.25 times the CPU of a small exchange, nearly all of it in the
-    // kernel.
-    let mut builder = if cores == 1 {
-        Builder::new_current_thread()
-    } else {
-        Builder::new_multi_thread()
-    };
+/// Runs a future to its end on a runtime of this thread, with the runtimes of the data path beside it.
+///
+/// Signals, the drain and the admin listener are on this thread, so that no exchange can delay them.
+pub(super) fn run_to_end<F>(work: impl FnOnce(RuntimeHandles) -> F) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = anyhow::Result<ExitCode>>,
+{
+    let runtimes = Runtimes::start(telemetry::flush_log_lines).context("cannot start threads")?;
+    let mut builder = Builder::new_current_thread();
     builder.enable_all().on_thread_park(telemetry::flush_log_lines);
-    let runtime = builder.build().context("cannot start threads")?;
-    let result = runtime.block_on(future);
+    let control = builder.build().context("cannot start threads")?;
+    // Boxed, since the future is large and would otherwise be on the stack of the main thread.
+    let result = control.block_on(Box::pin(work(runtimes.handles())));
     // A blocking task, such as a DNS lookup, must not delay the exit.
-    runtime.shutdown_timeout(STOP_TIMEOUT);
+    control.shutdown_timeout(STOP_TIMEOUT);
+    runtimes.shut_down(STOP_TIMEOUT);
     telemetry::flush_log_lines();
     result
 }
 
 /// Starts the proxy and serves until a signal ends it.
-async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
+async fn serve_until_stopped(
+    flags: Flags,
+    loaded: LoadedConfig,
+    log: LogControl,
+    runtimes: RuntimeHandles,
+) -> anyhow::Result<ExitCode> {
     // First, so that a signal during the start drains the proxy instead of killing it.
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let config = loaded.config.clone();
@@ -139,7 +144,7 @@ async fn serve_until_stopped(flags: Flags, loaded: LoadedConfig, log: LogControl
     if let Some(path) = config::config_at_default_path(&flags, &process_environment) {
         tracing::info!(path = %path.display(), "using the configuration file at a default path");
     }
-    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured).await?;
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured, runtimes).await?;
     let mut running = launched.running;
     let ledger = launched.ledger_file.as_deref();
     if io::stderr().is_terminal() {

@@ -5,10 +5,11 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 14] = [
+const RESTART_ONLY: [&str; 15] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
+    "server.body_memory_max",
     "server.connections_max",
     "server.header_timeout",
     "server.drain_delay",

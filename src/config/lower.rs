@@ -24,6 +24,7 @@ use super::{
     variables::CONFIG,
 };
 use crate::{
+    budget,
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
     repair::{OnForeignThinking, RepairPolicy},
@@ -177,6 +178,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     let clocks = timeouts::lower_timeouts(lowering);
     let upstream = timeouts::lower_upstream_settings(lowering, &clocks, proxies);
     let mut proxy = lower_proxy(lowering, clocks);
+    let body_memory_max = lower_body_memory(lowering, proxy.inspect_bytes_max);
     late::check_principals(lowering, &server, &proxy.principals);
     let ledger = late::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
@@ -198,6 +200,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     let traces = traces::lower_traces(lowering, &otel);
     Config {
         server,
+        body_memory_max,
         admin_listen,
         admin_token,
         proxy,
@@ -231,6 +234,20 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
         drain_delay: lowering.duration_or_report("server.drain_delay", &file.drain_delay, Duration::ZERO),
         drain_timeout: lowering.duration_or_report("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
     }
+}
+
+/// Returns the memory of all request bodies. `None` if it depends on the machine.
+fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Option<u64> {
+    let text = lowering.file.server.body_memory_max.clone();
+    let bytes = lowering.value_or_report("server.body_memory_max", values::parse_body_memory(&text))??;
+    let least = budget::least_body_memory(inspect_bytes_max);
+    if bytes < least {
+        let problem = Problem::of_value(format!(
+            "expected at least 2.2 times server.inspect_bytes_max: {least}B"
+        ));
+        lowering.report_problem("server.body_memory_max", problem);
+    }
+    Some(bytes)
 }
 
 /// Builds the settings of the data path.

@@ -60,6 +60,8 @@ pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
 pub struct Config {
     /// Settings of the data listener.
     pub server: ServerSettings,
+    /// Bytes that all request bodies together may have in memory. `None` if they depend on the machine.
+    pub body_memory_max: Option<u64>,
     /// Address of the admin listener (dashboard, health, metrics, `/admin/v1`). Loopback unless there is a token.
     pub admin_listen: SocketAddr,
     /// Hash of the admin token. `None` if anybody on this machine may use the admin listener.

@@ -14,6 +14,8 @@ use crate::{
 const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Largest size that may be configured: 4 GiB, in bytes.
 const SIZE_MAX: u64 = 4 << 30;
+/// The largest memory of request bodies: 1 TiB.
+const BODY_MEMORY_MAX: u64 = 1 << 40;
 /// Maximum length of a name, in bytes.
 const NAME_MAX: usize = 64;
 /// Description of a valid name, for problems.
@@ -56,13 +58,23 @@ fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Dur
 
 /// Parses a size from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`. Returns bytes.
 pub(super) fn parse_size(text: &str) -> Result<usize, Problem> {
-    let bad = || {
-        Problem::of_value(format!("expected a size, found {text:?}"))
-            .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
-    };
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(digits).ok_or_else(bad)?;
+    // Fails only on a machine with 32 bits.
+    usize::try_from(parse_size_up_to(text, SIZE_MAX)?).map_err(|_| bad_size(text))
+}
+
+/// Parses the memory of all request bodies: a size up to 1024 GiB. `None` for `auto`.
+pub(super) fn parse_body_memory(text: &str) -> Result<Option<u64>, Problem> {
+    if text.trim() == "auto" {
+        return Ok(None);
+    }
+    parse_size_up_to(text, BODY_MEMORY_MAX).map(Some)
+}
+
+fn parse_size_up_to(text: &str, max: u64) -> Result<u64, Problem> {
+    let bad = || bad_size(text);
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at_checked(digits).ok_or_else(bad)?;
     let unit: u64 = match unit.trim_start().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "kb" => 1_000,
@@ -74,10 +86,18 @@ pub(super) fn parse_size(text: &str) -> Result<usize, Problem> {
         _ => return Err(bad()),
     };
     let number: u64 = number.parse().map_err(|_| bad())?;
-    let bytes = number.checked_mul(unit).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
-    let bytes = bytes.ok_or_else(|| Problem::of_value(format!("expected a size from 1B to 4GiB, found {text:?}")))?;
-    // Fails only on a machine with 32 bits.
-    usize::try_from(bytes).map_err(|_| bad())
+    let bytes = number.checked_mul(unit).filter(|bytes| (1..=max).contains(bytes));
+    bytes.ok_or_else(|| {
+        Problem::of_value(format!(
+            "expected a size from 1B to {}GiB, found {trimmed:?}",
+            max >> 30
+        ))
+    })
+}
+
+fn bad_size(text: &str) -> Problem {
+    Problem::of_value(format!("expected a size, found {text:?}"))
+        .with_hint("write it like \"64MiB\", \"500kB\" or \"4096B\"")
 }
 
 /// Parses an address and port. The only name is `localhost`, which means 127.0.0.1.

@@ -51,7 +51,7 @@ pub struct Play {
 
 /// Plays the five stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
-    let tasks = Tasks::default();
+    let tasks = Tasks::on_current_runtime();
     let cast = Cast::start_all(stories::KEYS, &tasks).await?;
     let (listen, admin_listen) = (Place::of(play.listen, DATA), Place::of(play.admin_listen, ADMIN));
     let running = setup::start_proxy(&cast, listen.address, admin_listen.address).await?;
@@ -91,7 +91,7 @@ pub async fn provider_only(
     mut out: Box<dyn Write + Send>,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let tasks = Tasks::default();
+    let tasks = Tasks::on_current_runtime();
     let place = Place::of(listen, PROVIDER);
     let at = setup::serve_provider(&setup::new_provider(&[])?, place.address, &tasks).await?;
     place.say(&mut out)?;

@@ -21,7 +21,7 @@ use crate::{
     auth::TokenHash,
     config::{self, Flags, LoadedConfig},
     provider::is_loopback,
-    server::{self, BindError, ServerSettings, Tasks},
+    server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
     telemetry::LogControl,
     upstream::random_bytes,
 };
@@ -157,7 +157,7 @@ pub(super) async fn serve_provider(
     listen: SocketAddr,
     tasks: &Tasks,
 ) -> Result<SocketAddr, app::StartError> {
-    let listener = server::bind_listener(listen).await?;
+    let listener = server::bind_listener(listen)?;
     let at = listener.local_addr().map_err(|source| BindError {
         address: listen,
         source,
@@ -260,6 +260,12 @@ pub(super) async fn start_proxy(
     remove_real_hosts(&mut loaded);
     let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
     // Nothing may be left behind, and yet the stories are those of a ledger that lasts.
-    let launched = app::launch_proxy(loaded.config, shown, LedgerStore::LastingMemory).await?;
+    let launched = app::launch_proxy(
+        loaded.config,
+        shown,
+        LedgerStore::LastingMemory,
+        RuntimeHandles::current(),
+    )
+    .await?;
     Ok(launched.running)
 }

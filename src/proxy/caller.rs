@@ -1,7 +1,7 @@
 //! The caller of an exchange, identified by the credential that it presents. Only `BodyRepair` may narrow it later, to
 //! the user that a trusted body names.
 
-use http::{HeaderMap, HeaderValue, Request};
+use http::{Extensions, HeaderMap, HeaderValue, Request};
 
 use super::{
     credential::{self, Account},
@@ -16,8 +16,10 @@ use crate::{
         principal::{USER_BYTES_MAX, presented_secrets},
         shared_keys::is_shared_key,
     },
+    budget::BudgetClient,
     ledger_api::LedgerReader,
     provider::Route,
+    server::ClientAddress,
 };
 
 /// Identifies the caller of a request to a provider, and the name of its client token; `None` if it sent none.
@@ -53,6 +55,17 @@ pub(super) fn identify_caller<'p, B>(
     let caller = Caller::of_account(account.principal).with_shared_credential(is_shared);
     let caller = add_header_user(path, caller, request.headers()).map_err(ProxyError::Refused)?;
     Ok((caller, account.token))
+}
+
+/// Returns the client whose share of the budgets a request uses.
+pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extensions) -> BudgetClient {
+    if path.late.callers().is_verified_in_memory(caller) {
+        // The account: it may have any number of users.
+        return BudgetClient::Caller(*caller.account().as_bytes());
+    }
+    extensions
+        .get::<ClientAddress>()
+        .map_or(BudgetClient::Unknown, |address| BudgetClient::Address(address.0))
 }
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.

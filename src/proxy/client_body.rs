@@ -3,6 +3,7 @@
 use std::{
     collections::{TryReserveError, VecDeque},
     convert::Infallible,
+    future::poll_fn,
     pin::Pin,
     sync::{
         Arc,
@@ -14,9 +15,13 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 
-use crate::{clock::SilenceTimeout, splice::Segments, upstream::BoxedBody};
+use crate::{
+    budget::{BodyHold, Overloaded},
+    clock::SilenceTimeout,
+    splice::Segments,
+    upstream::BoxedBody,
+};
 
 /// Reason for which a client's body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +32,15 @@ pub enum ClientFault {
     /// Timeout: the client was silent for longer than the limit for uploads.
     #[error("timeout: the client's request body stalled")]
     Stalled,
+}
+
+/// Reason for which a client's body was not collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CollectError {
+    /// The client's fault.
+    Client(ClientFault),
+    /// The bodies of other clients fill the memory.
+    Overloaded(Overloaded),
 }
 
 /// Client's body as a stream, without trailers.
@@ -53,8 +67,13 @@ impl ClientBody {
 
     /// Collects a body of at most `limit` bytes into one buffer. Returns a larger body as a stream.
     ///
-    /// Also returns a stream if memory does not suffice.
-    pub(super) async fn collect_up_to(mut self, limit: usize) -> Result<CollectedBody, ClientFault> {
+    /// Also returns a stream if the system has no memory. Waits while the bodies of others fill the memory that `hold`
+    /// is a share of.
+    pub(super) async fn collect_up_to(
+        mut self,
+        limit: usize,
+        mut hold: BodyHold,
+    ) -> Result<CollectedBody, CollectError> {
         let claimed = self.size_hint().exact();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
             // Not read at all: the stream starts without delay.
@@ -62,22 +81,47 @@ impl ClientBody {
         }
         let claimed = claimed.and_then(|claimed| usize::try_from(claimed).ok());
         let mut buffer = Vec::new();
-        while let Some(frame) = self.frame().await {
+        while let Some(frame) = self.next_frame(&hold).await {
             let Ok(data) = frame?.into_data() else { continue };
             let fits = data.len() <= limit.saturating_sub(buffer.len());
+            if fits {
+                let wanted = buffer.len().saturating_add(data.len());
+                hold.grow_to(wanted).await.map_err(CollectError::Overloaded)?;
+            }
             if !fits || append_data(&mut buffer, &data, claimed).is_err() {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
-                self.prefix = [Bytes::from(buffer), data].into();
+                self.prefix = [end_collecting(buffer, hold)?, data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
                 return Ok(CollectedBody::TooLarge(self));
             }
         }
-        Ok(CollectedBody::Whole(buffer.into()))
+        Ok(CollectedBody::Whole(end_collecting(buffer, hold)?))
+    }
+
+    /// Returns the next frame, or an error once the body is given up for others.
+    async fn next_frame(&mut self, hold: &BodyHold) -> Option<Result<Frame<Bytes>, CollectError>> {
+        poll_fn(|cx| {
+            if let Poll::Ready(frame) = Pin::new(&mut *self).poll_frame(cx) {
+                return Poll::Ready(frame.map(|frame| frame.map_err(CollectError::Client)));
+            }
+            ready!(hold.poll_evicted(cx));
+            Poll::Ready(Some(Err(CollectError::Overloaded(Overloaded::Memory))))
+        })
+        .await
     }
 }
 
-/// Maximum bytes that are reserved at first, whatever length the client claims.
-const FIRST_RESERVE_MAX: usize = 1024 * 1024;
+/// Returns the handle of a collected body, which keeps its share of the memory for as long as it is in use.
+fn end_collecting(buffer: Vec<u8>, mut hold: BodyHold) -> Result<Bytes, CollectError> {
+    if buffer.is_empty() {
+        return Ok(Bytes::new());
+    }
+    hold.end_reading(buffer.len()).map_err(CollectError::Overloaded)?;
+    Ok(hold.into_bytes(buffer))
+}
+
+/// Maximum bytes that are reserved at first, whatever length the client claims: 64 KiB.
+const FIRST_RESERVE_MAX: usize = 64 * 1024;
 
 /// Adds `data` to a body that is being collected. Doubles the capacity if it does not suffice.
 ///
@@ -197,6 +241,7 @@ impl Body for SegmentsBody {
 mod tests {
     use super::*;
 
+    const KIB: usize = 1024;
     const MIB: usize = 1024 * 1024;
 
     /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
@@ -213,15 +258,21 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_costs_no_more_than_a_mebibyte() {
-        assert_eq!(grown(Some(64 * MIB), 1, 1), [0, MIB]);
+    fn a_claim_costs_no_more_than_the_first_read() {
+        assert_eq!(grown(Some(64 * MIB), 1, 1), [0, 64 * KIB]);
         assert_eq!(grown(Some(64 * MIB), 0, 1), [0]);
     }
 
     #[test]
     fn room_doubles_up_to_the_claim() {
-        assert_eq!(grown(Some(4 * MIB), 64 * 1024, 64), [0, MIB, 2 * MIB, 4 * MIB]);
-        assert_eq!(grown(Some(5 * MIB), 64 * 1024, 80), [0, MIB, 2 * MIB, 4 * MIB, 5 * MIB]);
+        assert_eq!(
+            grown(Some(256 * KIB), 16 * KIB, 16),
+            [0, 64 * KIB, 128 * KIB, 256 * KIB]
+        );
+        assert_eq!(
+            grown(Some(160 * KIB), 16 * KIB, 10),
+            [0, 64 * KIB, 128 * KIB, 160 * KIB]
+        );
         assert_eq!(grown(Some(3000), 1000, 3), [0, 3000]);
         assert_eq!(grown(Some(4 * MIB), 3 * MIB, 1), [0, 3 * MIB]);
     }

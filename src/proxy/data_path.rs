@@ -10,6 +10,7 @@ use std::{
 use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
+    budget::Budgets,
     late::LateStore,
     ledger_api::LedgerApi,
     policy::{ExchangeTimeouts, RotationSettings},
@@ -83,6 +84,7 @@ pub(super) struct DataPath {
     /// The address of the admin listener. `None` if there is none.
     pub(super) admin_listen: Option<SocketAddr>,
     pub(super) sender: Sender,
+    pub(super) budgets: Budgets,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) recall: AnswerStore,

@@ -10,7 +10,7 @@ use http::{
 use serde_json::Value;
 
 use super::{
-    client_body::ClientFault,
+    client_body::{ClientFault, CollectError},
     credential::ApplyError,
     exhausted_pool::{ExhaustedPool, add_retry_after},
     guard::RequestRefusal,
@@ -18,6 +18,7 @@ use super::{
     rejection::Rejection,
 };
 use crate::{
+    budget::Overloaded,
     policy::{Class, Reason, Side, Verdict},
     profiles::LackingProfile,
     upstream::{Phase, SendError, SendErrorKind},
@@ -29,6 +30,9 @@ const LACKING_SHOWN_MAX: usize = 3;
 
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
+
+/// The `retry-after` of a request for which a budget has no share left, in seconds.
+const BUDGET_RETRY_AFTER: u64 = 5;
 
 /// The `retry-after` of a request whose client token has no place left, in seconds.
 const PLACE_RETRY_AFTER: u64 = 1;
@@ -70,6 +74,9 @@ pub enum ProxyError {
     /// The client's body was malformed, cut short, or stalled.
     #[error(transparent)]
     Body(ClientFault),
+    /// A budget has no share left for the body.
+    #[error(transparent)]
+    Overloaded(Overloaded),
     /// A body above the inspection limit, on a strict route.
     #[error("the request's body exceeds the inspection limit")]
     TooLarge {
@@ -123,6 +130,15 @@ pub enum ProxyError {
     Exhausted(ExhaustedPool),
 }
 
+impl From<CollectError> for ProxyError {
+    fn from(error: CollectError) -> Self {
+        match error {
+            CollectError::Client(fault) => Self::Body(fault),
+            CollectError::Overloaded(overloaded) => Self::Overloaded(overloaded),
+        }
+    }
+}
+
 impl ProxyError {
     /// Returns the verdict on the exchange.
     pub fn verdict(&self) -> Verdict {
@@ -149,6 +165,8 @@ impl ProxyError {
             Self::Unsigned { .. } => Verdict::with_code(Class::Unavailable, "unsigned"),
             Self::Rejected(_) => refused("rejected"),
             Self::LedgerAway => Verdict::with_code(Class::Unavailable, "ledger_away"),
+            Self::Overloaded(Overloaded::Work) => Verdict::with_code(Class::Unavailable, "work_full"),
+            Self::Overloaded(Overloaded::Memory) => Verdict::with_code(Class::Unavailable, "memory_full"),
             Self::Upstream { error, .. } => error.verdict(),
             Self::NotBegun(verdict) => *verdict,
             Self::Exhausted(_) => Verdict::from_class(Class::Exhausted),
@@ -212,7 +230,9 @@ impl ProxyError {
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Exhausted(pool) => pool.status(),
             // The credential expired after it was chosen.
-            Self::NoCredential { .. } | Self::Unsigned { .. } | Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoCredential { .. } | Self::Unsigned { .. } | Self::LedgerAway | Self::Overloaded(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -264,6 +284,13 @@ impl ProxyError {
                                  before; try again"
                     .to_owned()
             }
+            Self::Overloaded(Overloaded::Work) => {
+                "the proxy is busy with other large request bodies; try again in some seconds".to_owned()
+            }
+            Self::Overloaded(Overloaded::Memory) => {
+                "request bodies fill the memory of the proxy (server.body_memory_max); try again in some seconds"
+                    .to_owned()
+            }
             Self::Exhausted(pool) => pool.public_message(),
             Self::NoCredential {
                 upstream,
@@ -283,6 +310,7 @@ impl ProxyError {
             Self::Deadline => return "http_response_timeout",
             Self::Exhausted(_) | Self::NoCredential { .. } => return "destination_unavailable",
             Self::LedgerAway => return "proxy_internal_error",
+            Self::Overloaded(_) => return "connection_limit_reached",
             _ => {
                 return match self.status() {
                     StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "http_request_denied",
@@ -310,8 +338,11 @@ impl ProxyError {
 
     /// Returns `true` if the connection must not carry another request.
     fn closes_connection(&self) -> bool {
-        // The rest of such a body cannot be told from the next request.
-        matches!(self, Self::Refused(RequestRefusal::Framing) | Self::Body(_))
+        // The rest of such a body cannot be told from the next request, or is not worth reading.
+        matches!(
+            self,
+            Self::Refused(RequestRefusal::Framing) | Self::Body(_) | Self::Overloaded(Overloaded::Memory)
+        )
     }
 
     /// Returns the answer in the shape that the client's SDK reads.
@@ -335,6 +366,9 @@ impl ProxyError {
         }
         if matches!(self, Self::LedgerAway) {
             fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
+        }
+        if matches!(self, Self::Overloaded(_)) {
+            fields.insert(RETRY_AFTER, BUDGET_RETRY_AFTER.into());
         }
         if matches!(self, Self::TooManyExchanges { .. }) {
             fields.insert(RETRY_AFTER, PLACE_RETRY_AFTER.into());

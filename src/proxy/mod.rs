@@ -46,7 +46,7 @@ pub use guard::RequestRefusal;
 pub use identity::IDENTITY_PATH;
 pub use rejection::Rejection;
 pub use response::{AnswerBody, RelayError};
-pub use service::{BoundAddresses, Proxy, ProxyReload, ProxyServices};
+pub use service::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices};
 
 use crate::{
     ledger_api,

@@ -1,6 +1,6 @@
 //! The data path as a hyper service. A reload swaps its settings while exchanges run.
 
-use std::{convert::Infallible, hash::RandomState, net::SocketAddr, pin::Pin, sync::Arc};
+use std::{convert::Infallible, hash::RandomState, net::SocketAddr, sync::Arc};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use super::{
     response::AnswerBody, run_exchange,
 };
 use crate::{
+    budget::{Budgets, Relocatable},
     late::LateStore,
     ledger_api::LedgerApi,
     profiles::Profiles,
@@ -55,6 +56,19 @@ pub struct BoundAddresses {
     pub admin: Option<SocketAddr>,
 }
 
+/// What connects the data path with the network and the threads of the process.
+#[derive(Debug)]
+pub struct ProxyNetwork {
+    /// HTTP client for providers.
+    pub sender: Sender,
+    /// Addresses of the listeners.
+    pub bound: BoundAddresses,
+    /// Budgets of request bodies.
+    pub budgets: Budgets,
+    /// Fires once the drain has begun.
+    pub stopping: StopSignal,
+}
+
 /// Parts of the data path that a reload replaces.
 #[derive(Debug)]
 pub struct ProxyReload {
@@ -70,22 +84,14 @@ pub struct ProxyReload {
 
 impl Proxy {
     /// Creates the data path.
-    ///
-    /// `stopping` fires once the drain has begun.
-    pub fn new(
-        routes: Routes,
-        settings: ProxySettings,
-        sender: Sender,
-        shared: ProxyServices,
-        bound: BoundAddresses,
-        stopping: StopSignal,
-    ) -> Self {
+    pub fn new(routes: Routes, settings: ProxySettings, shared: ProxyServices, network: ProxyNetwork) -> Self {
+        let bound = network.bound;
         let facts = Arc::new(ProviderFacts::new());
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
             shared.telemetry.clone(),
-            stopping,
+            network.stopping,
         );
         let places = ClientPlaces::for_tokens(&settings.client_tokens, &ClientPlaces::default());
         Self(Arc::new(ArcSwap::from_pointee(DataPath {
@@ -95,7 +101,8 @@ impl Proxy {
             // The unspecified address means every interface: no client can name it as a host.
             own_address: (!bound.data.ip().is_unspecified()).then_some(bound.data.ip()),
             admin_listen: bound.admin,
-            sender,
+            sender: network.sender,
+            budgets: network.budgets,
             profiles: shared.profiles,
             sessions: shared.sessions,
             recall: shared.recall,
@@ -141,19 +148,17 @@ where
 {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Relocatable<Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<B>) -> Self::Future {
         // Boxed once here, so that nothing below depends on the server's body type.
         let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-        boxed_exchange(self.0.load_full(), request)
+        exchange(self.0.load_full(), request)
     }
 }
 
-/// Runs one exchange on the given configuration, whatever a reload does meanwhile.
-fn boxed_exchange(
-    path: Arc<DataPath>,
-    request: Request<BoxedBody>,
-) -> Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, Infallible>> + Send>> {
-    Box::pin(async move { Ok(run_exchange(&path, request).await) })
+/// Returns one exchange on the given configuration, whatever a reload does meanwhile.
+fn exchange(path: Arc<DataPath>, request: Request<BoxedBody>) -> Relocatable<Result<Response<AnswerBody>, Infallible>> {
+    let work = path.budgets.work.clone();
+    work.relocatable(async move { Ok(run_exchange(&path, request).await) })
 }

@@ -3,9 +3,17 @@
 mod client_io;
 pub mod framing;
 mod listener_limit;
+mod runtimes;
 mod tasks;
 
-use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -25,6 +33,7 @@ use client_io::ClientIo;
 pub use client_io::ClientStall;
 use framing::RequestHeads;
 pub use listener_limit::{ListenerLimit, ListenerSlot};
+pub use runtimes::{RuntimeHandles, Runtimes};
 pub use tasks::{StopSignal, Tasks};
 
 /// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
@@ -77,11 +86,18 @@ impl fmt::Display for BindError {
     }
 }
 
-/// Binds a listener. Port 0 selects a free port.
-pub async fn bind_listener(address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| BindError { address, source })
+/// The address of the client of a connection. Each request carries it in its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
+
+/// Binds a listener, whose connections the current runtime accepts. Port 0 selects a free port.
+pub fn bind_listener(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let bind = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    };
+    bind().map_err(|source| BindError { address, source })
 }
 
 /// Accepts connections and serves each with a clone of `service`, until the drain begins.
@@ -98,11 +114,12 @@ where
     let stopping = tasks.stop_signal();
     // The permit comes before the accept: connections over the limit wait in the kernel's queue.
     while let Some(Ok(permit)) = stopping.run_until(pin!(Arc::clone(&permits).acquire_owned())).await {
-        let Some(stream) = stopping.run_until(pin!(accept_connection(&listener))).await else {
+        let Some((stream, peer)) = stopping.run_until(pin!(accept_connection(&listener))).await else {
             break;
         };
         tune_socket(&stream);
-        let connection = serve_connection(stream, settings.clone(), tasks.clone(), service.clone());
+        let peer = Some(ClientAddress(peer.ip().to_canonical()));
+        let connection = serve_connection(stream, peer, settings.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(async move {
             connection.await;
             drop(permit);
@@ -111,10 +128,10 @@ where
 }
 
 /// Accepts the next connection. Pauses while the system is out of descriptors or memory.
-async fn accept_connection(listener: &TcpListener) -> TcpStream {
+async fn accept_connection(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok(accepted) => return accepted,
             Err(error) if is_connection_error(&error) => {}
             // Without the pause this loop would spin until descriptors are free again.
             Err(error) => {
@@ -135,8 +152,15 @@ fn is_connection_error(error: &io::Error) -> bool {
 }
 
 /// Serves one connection until it ends. A drain lets its running exchanges finish.
-pub async fn serve_connection<T, S, B>(stream: T, settings: ServerSettings, tasks: Tasks, service: S)
-where
+///
+/// `peer` is the client's address, if the connection has one.
+pub async fn serve_connection<T, S, B>(
+    stream: T,
+    peer: Option<ClientAddress>,
+    settings: ServerSettings,
+    tasks: Tasks,
+    service: S,
+) where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
     S::Future: Send + 'static,
@@ -148,6 +172,7 @@ where
     let service = FramingService {
         heads,
         stalled: stream.stall_flag(),
+        peer,
         service,
     };
     let builder = connection_builder(tasks.clone());
@@ -195,6 +220,7 @@ fn connection_builder(tasks: Tasks) -> auto::Builder<Tasks> {
 struct FramingService<S> {
     heads: RequestHeads,
     stalled: ClientStall,
+    peer: Option<ClientAddress>,
     service: S,
 }
 
@@ -213,6 +239,9 @@ where
             request.extensions_mut().insert(self.heads.clone());
         }
         request.extensions_mut().insert(self.stalled.clone());
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
         self.service.call(request)
     }
 }

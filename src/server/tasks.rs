@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A signal that is given once, to all tasks. Cheap to clone.
@@ -60,8 +61,9 @@ async fn run_until_cut(cut: StopSignal, task: Pin<Box<impl Future<Output = ()>>>
 }
 
 /// The owner of all tasks. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tasks {
+    runtime: Handle,
     // Client connections and their exchanges: the drain waits for these.
     connections: TaskTracker,
     // Accept loops and connection pools: cut once the connections are done.
@@ -71,14 +73,37 @@ pub struct Tasks {
 }
 
 impl Tasks {
+    /// Creates an owner whose tasks run on `runtime`.
+    pub fn on_runtime(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            connections: TaskTracker::new(),
+            background: TaskTracker::new(),
+            stop: StopSignal::default(),
+            cut: StopSignal::default(),
+        }
+    }
+
+    /// Creates an owner whose tasks run on the current runtime.
+    pub fn on_current_runtime() -> Self {
+        Self::on_runtime(Handle::current())
+    }
+
     /// Spawns a client connection. The drain waits for it.
     pub fn spawn_connection(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.connections.spawn(run_until_cut(self.cut.clone(), Box::pin(task)));
+        let task = run_until_cut(self.cut.clone(), Box::pin(task));
+        self.connections.spawn_on(task, &self.runtime);
     }
 
     /// Spawns background work. The drain cuts it once the connections are done.
     pub fn spawn_background(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.background.spawn(run_until_cut(self.cut.clone(), Box::pin(task)));
+        self.spawn_background_on(&self.runtime, task);
+    }
+
+    /// Spawns background work on another runtime.
+    pub fn spawn_background_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        let task = run_until_cut(self.cut.clone(), Box::pin(task));
+        self.background.spawn_on(task, runtime);
     }
 
     /// Returns the signal that the drain has begun.

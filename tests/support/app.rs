@@ -9,6 +9,7 @@ use antiphon::{
     },
     app::{self, AppParts, BackgroundWork, LedgerServices, RunningProxy},
     auth::{ClientTokens, CredentialSources, PrincipalSettings, Profile},
+    budget::BodyMemory,
     late::LateSettings,
     ledger::Ledger,
     policy::{ExchangeTimeouts, RotationSettings},
@@ -16,7 +17,7 @@ use antiphon::{
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
-    server::ServerSettings,
+    server::{RuntimeHandles, ServerSettings},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry, TraceSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
@@ -30,6 +31,8 @@ pub struct Builder {
     pub proxy: ProxySettings,
     pub upstream: UpstreamSettings,
     pub server: ServerSettings,
+    /// Bytes that all request bodies together may have in memory.
+    pub body_memory_max: u64,
     /// Profiles by upstream. Other upstreams pass the client's credential through.
     pub profiles: BTreeMap<String, Vec<Profile>>,
     /// Sources of the profiles' credentials. `app::start` runs their tasks, still worlds do not.
@@ -83,6 +86,7 @@ pub fn towards(authority: &str) -> Builder {
             client_tokens: ClientTokens::default(),
             principals: PrincipalSettings::default(),
         },
+        body_memory_max: 256 * 1024 * 1024,
         late: LateSettings::default(),
         keeps_seen: false,
         traces: None,
@@ -138,6 +142,8 @@ impl Builder {
         AppParts {
             routes: Routes::new(self.upstreams),
             server: self.server,
+            runtimes: RuntimeHandles::current(),
+            body_memory: BodyMemory::new(self.body_memory_max),
             admin_listen: ([127, 0, 0, 1], 0).into(),
             admin: axum::Router::new(),
             proxy: self.proxy,

@@ -12,10 +12,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
+    budget::Budgets,
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
-    proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
+    proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     server::{self, ServerSettings, Tasks},
     upstream::{InProcessDialer, Sender},
 };
@@ -72,18 +73,25 @@ struct InProcessProxy {
 impl InProcessProxy {
     /// Starts the data path for clients and providers in this process. Listeners' addresses are ignored.
     fn start(parts: AppParts, dial: InProcessDialer) -> Self {
-        let (server, shared, tasks) = (parts.server, parts.shared, Tasks::default());
+        let (server, shared, tasks) = (parts.server, parts.shared, Tasks::on_current_runtime());
         let sender = Sender::with_dial(&parts.upstream, tasks.clone(), dial);
         let telemetry = shared.telemetry.clone();
         parts.background_work.start(tasks.clone(), telemetry.clone());
         sender.observe_connects(move |took| telemetry.record_connect(took));
-        let bound = BoundAddresses {
-            data: server.listen,
-            admin: None,
+        let network = ProxyNetwork {
+            sender,
+            bound: BoundAddresses {
+                data: server.listen,
+                admin: None,
+            },
+            budgets: Budgets {
+                work: parts.runtimes.heavy,
+                memory: parts.body_memory,
+            },
+            stopping: tasks.stop_signal(),
         };
-        let stopping = tasks.stop_signal();
         Self {
-            proxy: Proxy::new(parts.routes, parts.proxy, sender, shared, bound, stopping),
+            proxy: Proxy::new(parts.routes, parts.proxy, shared, network),
             tasks,
             server,
         }
@@ -93,7 +101,7 @@ impl InProcessProxy {
     fn serve_connection(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
         self.tasks
-            .spawn_connection(server::serve_connection(client, server, tasks, proxy));
+            .spawn_connection(server::serve_connection(client, None, server, tasks, proxy));
     }
 }
 
@@ -165,7 +173,7 @@ impl World {
     /// Sockets do not hold paused time. Run such a client in `spawn_blocking`, which does, and let the provider advance
     /// time with [`Step::Advance`]: nothing else can.
     pub async fn listen(&self) -> SocketAddr {
-        let listener = server::bind_listener(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let listener = server::bind_listener(([127, 0, 0, 1], 0).into()).unwrap();
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {

@@ -28,6 +28,7 @@ use crate::{
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
     config::{self, Flags, LoadedConfig, process_environment},
     provider::{self, Routes},
+    server::RuntimeHandles,
     telemetry::LogControl,
 };
 use child::ChildCommand;
@@ -84,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let loaded = config::load_config(&flags, &process_environment)?;
     let log = loaded.config.log.install_log().context("cannot set up log lines")?;
-    serve::run_to_end(Box::pin(run_with_proxy(args, loaded, log)))
+    serve::run_to_end(|runtimes| run_with_proxy(args, loaded, log, runtimes))
 }
 
 /// The proxy that the command uses.
@@ -101,7 +102,12 @@ struct UsedProxy {
 }
 
 /// Runs the command with a proxy: a running one if it fits, else a new one.
-async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> anyhow::Result<ExitCode> {
+async fn run_with_proxy(
+    args: &Args,
+    loaded: LoadedConfig,
+    log: LogControl,
+    runtimes: RuntimeHandles,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let flags = args.serve.to_flags().with_default_config(&process_environment);
     let Some((program, arguments)) = args.command.split_first() else {
@@ -111,7 +117,7 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
     let routes = Routes::new(loaded.config.upstreams.clone());
     // A setting in a file outlives this command, so it needs the address of a proxy that does too.
     let lasting_urls = routes.base_urls(&banner::reachable_address(loaded.config.server.listen).to_string());
-    let proxy = find_or_start(loaded, &flags, log).await?;
+    let proxy = find_or_start(loaded, &flags, log, runtimes).await?;
     let variables = base_url_variables(&routes, proxy.at);
     let urls = routes.base_urls(&proxy.at.to_string());
     let known = settings_for(&args.command, &urls, &lasting_urls, &process_environment);
@@ -175,7 +181,12 @@ fn say(line: &str) {
 }
 
 /// Finds the proxy that runs at the configured address, or starts one.
-async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> anyhow::Result<UsedProxy> {
+async fn find_or_start(
+    loaded: LoadedConfig,
+    flags: &Flags,
+    log: LogControl,
+    runtimes: RuntimeHandles,
+) -> anyhow::Result<UsedProxy> {
     // A running proxy has a configuration of its own, so explicit settings need a new proxy.
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
     let at = banner::reachable_address(loaded.config.server.listen);
@@ -207,7 +218,7 @@ async fn find_or_start(loaded: LoadedConfig, flags: &Flags, log: LogControl) -> 
             default_config: None,
         });
     }
-    let launched = start_proxy(loaded, flags, log, is_other_running).await?;
+    let launched = start_proxy(loaded, flags, (log, runtimes), is_other_running).await?;
     Ok(UsedProxy {
         at: banner::reachable_address(launched.running.data),
         admin: Some(banner::reachable_address(launched.running.admin)),
@@ -303,7 +314,7 @@ fn no_request_lines(program: &str, known: &AppliedSettings) -> Vec<String> {
 async fn start_proxy(
     loaded: LoadedConfig,
     flags: &Flags,
-    log: LogControl,
+    (log, runtimes): (LogControl, RuntimeHandles),
     is_taken: bool,
 ) -> anyhow::Result<LaunchedProxy> {
     let path = config::config_path(flags, &process_environment).map(|(path, _)| path.display().to_string());
@@ -320,7 +331,7 @@ async fn start_proxy(
     // The user waits at the prompt until the drain ends, and no load balancer has to notice it.
     config.server.drain_delay = Duration::ZERO;
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
-    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory).await?;
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory, runtimes).await?;
     // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
     launched.reloads.close();
     Ok(launched)

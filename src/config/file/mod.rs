@@ -106,6 +106,9 @@ section! {
         pub secret_poll: String = "10s".into(),
         /// Size above which request bodies are forwarded without being inspected.
         pub inspect_bytes_max: String = "64MiB".into(),
+        /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
+        /// for a quarter of what the machine or container has. Further bodies wait for up to 5 s, then get 503.
+        pub body_memory_max: String = "auto".into(),
     }
 }
 

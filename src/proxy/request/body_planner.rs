@@ -14,6 +14,7 @@ use super::{
     thinking_lookup,
 };
 use crate::{
+    budget::yield_if_heavy,
     conversation::Outline,
     proxy::{
         catch_core_panic::catch_read,
@@ -125,13 +126,13 @@ impl BodyPlanner<'_> {
         let late_body;
         let (late, is_unread) = late.map_or((None, true), |late| (late, false));
         if let Some(late) = late {
-            late_body = late.body;
+            late_body = self.hold_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.
             if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
-        let body = values.apply(&paired, &plain);
+        let body = values.apply(&paired, &plain).map(|body| self.hold_copy(body));
         let read = |body| reader.pair_again(caller, learned, body, conversation);
         let mut unfilled = None;
         if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, read(body)?))) {
@@ -152,6 +153,12 @@ impl BodyPlanner<'_> {
             shapes,
         };
         self.plan_filled(filled, context, results, deadline).await
+    }
+
+    /// Counts a copy of the body in the memory of request bodies.
+    fn hold_copy(&self, body: Bytes) -> Bytes {
+        let reader = self.reader;
+        reader.path.budgets.memory.hold_bytes(reader.client, body)
     }
 
     /// Notes what the history shows about its lane: calls that it goes on without, and calls that it may lose.
@@ -193,6 +200,7 @@ impl BodyPlanner<'_> {
             shapes,
         } = filled;
         let (path, asks) = (self.reader.path, self.asks_for_turn);
+        yield_if_heavy().await;
         let planner = AnswerPlanner {
             memory: self.reader.call_memory(context.caller),
             headers: self.headers,
@@ -201,6 +209,7 @@ impl BodyPlanner<'_> {
         let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
         let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
         let (plan, new_pins) = planned.await?;
+        yield_if_heavy().await;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             lookup.count_answers(&new_pins.answers().assigned, &path.telemetry);

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::{call_lookup::CallMemory, context::named_model};
 use crate::{
     auth::Caller,
+    budget::BudgetClient,
     conversation::Outline,
     provider::Route,
     proxy::{
@@ -25,6 +26,8 @@ pub(super) struct BodyReader<'x> {
     pub(super) route: &'x Route<'x>,
     pub(super) wire: Wire,
     pub(super) policy: &'x RepairPolicy,
+    /// Client whose share of the budgets the body uses.
+    pub(super) client: BudgetClient,
 }
 
 /// Body that was read, with the bytes it was read from.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     auth::Caller,
+    budget::{BudgetClient, yield_if_heavy},
     clock,
     conversation::Outline,
     policy::retry::CredentialBinding,
@@ -41,6 +42,8 @@ use crate::{
 /// Repair of the body of one request.
 pub(super) struct BodyRepair<'x> {
     pub(super) path: &'x DataPath,
+    /// Client whose share of the budgets the body uses.
+    pub(super) client: BudgetClient,
     pub(super) route: &'x Route<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) wire: Wire,
@@ -50,6 +53,11 @@ pub(super) struct BodyRepair<'x> {
     pub(super) owners: OwnerLookup<'x>,
     pub(super) dead_ids: DeadIdRemoval<'x>,
 }
+
+/// Size above which a body is heavy work: 256 KiB. At most some milliseconds below it, whatever the body contains.
+const HEAVY_BYTES_MIN: usize = 256 * 1024;
+/// Number of unanswered calls above which the repair of any body is heavy work: each is looked up, planned and pinned.
+const HEAVY_CALLS_MIN: usize = 128;
 
 /// Body as the client sent it.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +71,7 @@ impl BodyRepair<'_> {
     pub(super) async fn run(
         &self,
         caller: Caller,
-        mut ledger_budget: LedgerBudget,
+        ledger_budget: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
@@ -74,15 +82,11 @@ impl BodyRepair<'_> {
                 .unread_body(caller, ledger_budget, log, Unreadable::Coding, payload)
                 .await);
         };
-        let limit = self.path.settings.inspect_bytes_max;
-        let too_large = |log: &mut ExchangeLog| {
-            log.event.unreadable = Some(Unreadable::TooLarge);
-            ProxyError::TooLarge { limit }
-        };
-        let raw = match body.collect_up_to(limit).await.map_err(ProxyError::Body)? {
+        let hold = self.path.budgets.memory.open(self.client);
+        let raw = match body.collect_up_to(self.inspect_bytes_max(), hold).await? {
             CollectedBody::Whole(raw) => raw,
             // A client must not escape strict mode by sending a larger body.
-            CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(too_large(log)),
+            CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(self.too_large(log)),
             CollectedBody::TooLarge(body) => {
                 let payload = Payload::Streamed(Some(boxed_client_body(body)));
                 return Ok(self
@@ -92,11 +96,35 @@ impl BodyRepair<'_> {
         };
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
-        let decoded = coding.decode_body(&raw, limit);
+        // A compressed body may be a thousand times as long.
+        let is_heavy = coding != ContentCoding::Identity || raw.len() > HEAVY_BYTES_MIN;
+        let repaired = self.repair_collected(caller, ledger_budget, (raw, coding), log);
+        let outgoing = if is_heavy {
+            // Boxed, because the future of every exchange would be larger otherwise.
+            let done = self.path.budgets.work.run(self.client, Box::pin(repaired)).await;
+            done.map_err(ProxyError::Overloaded)?
+        } else {
+            repaired.await
+        };
+        log.event.overhead = clock::now().duration_since(began);
+        outgoing
+    }
+
+    /// Decodes, reads and repairs a body in memory.
+    async fn repair_collected(
+        &self,
+        caller: Caller,
+        mut ledger_budget: LedgerBudget,
+        (raw, coding): (Bytes, ContentCoding),
+        log: &mut ExchangeLog,
+    ) -> Result<OutgoingBody, ProxyError> {
+        let decoded = self.decode_body(&raw, coding).await?;
+        yield_if_heavy().await;
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let outgoing = match &decoded {
             Ok(plain) => match self.reader().read_body(caller, plain) {
                 Ok((body_caller, read)) => {
+                    yield_if_heavy().await;
                     if body_caller != caller {
                         // The user that the body names has late results of its own.
                         super::load_late_results(self.path, body_caller, &mut ledger_budget, log).await;
@@ -112,15 +140,41 @@ impl BodyRepair<'_> {
                     Ok(self.unread_body(caller, ledger_budget, log, reason, payload).await)
                 }
             },
-            Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(too_large(log)),
+            Err(Unreadable::TooLarge) if self.mode == Mode::Strict => Err(self.too_large(log)),
             Err(reason) => {
                 let payload = Payload::InMemory(Segments::whole(raw));
                 Ok(self.unread_body(caller, ledger_budget, log, *reason, payload).await)
             }
         };
-        let outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log);
-        log.event.overhead = clock::now().duration_since(began);
-        outgoing
+        self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)
+    }
+
+    /// Decodes a body. Fails with a reason for not reading it, or because the bodies of others fill the memory.
+    async fn decode_body(&self, raw: &Bytes, coding: ContentCoding) -> Result<Result<Bytes, Unreadable>, ProxyError> {
+        if coding == ContentCoding::Identity {
+            return Ok(Ok(raw.clone()));
+        }
+        let limit = self.inspect_bytes_max();
+        let mut hold = self.path.budgets.memory.open(self.client);
+        // Its length is known only once it is decoded.
+        let longest = coding.longest_plain(raw.len()).min(limit);
+        hold.grow_to(longest).await.map_err(ProxyError::Overloaded)?;
+        let plain = match coding.decode_body(raw, limit) {
+            Ok(plain) => plain,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        hold.end_reading(plain.len()).map_err(ProxyError::Overloaded)?;
+        Ok(Ok(hold.into_bytes(plain)))
+    }
+
+    fn inspect_bytes_max(&self) -> usize {
+        self.path.settings.inspect_bytes_max
+    }
+
+    fn too_large(&self, log: &mut ExchangeLog) -> ProxyError {
+        log.event.unreadable = Some(Unreadable::TooLarge);
+        let limit = self.inspect_bytes_max();
+        ProxyError::TooLarge { limit }
     }
 
     fn reader(&self) -> BodyReader<'_> {
@@ -129,6 +183,7 @@ impl BodyRepair<'_> {
             route: self.route,
             wire: self.wire,
             policy: self.policy,
+            client: self.client,
         }
     }
 
@@ -182,9 +237,14 @@ impl BodyRepair<'_> {
             &read.paired,
         );
         if mode == Mode::Repair {
-            let repaired = self.repair_body(received, read, context, ledger_budget, log);
+            let is_heavy = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
             // Boxed, because the future of an exchange would be very large otherwise.
-            return Box::pin(repaired).await;
+            let repaired = Box::pin(self.repair_body(received, read, context, ledger_budget, log));
+            if is_heavy {
+                let done = self.path.budgets.work.run(self.client, repaired).await;
+                return done.map_err(ProxyError::Overloaded)?;
+            }
+            return repaired.await;
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));

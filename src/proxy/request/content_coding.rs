@@ -43,10 +43,20 @@ impl ContentCoding {
         }
     }
 
-    /// Decodes a body to at most `limit` bytes. Without a coding it returns the same handle, whatever its length.
-    pub(super) fn decode_body(self, body: &Bytes, limit: usize) -> Result<Bytes, Unreadable> {
+    /// Returns the longest plain text that a body of `len` bytes can have.
+    pub(super) const fn longest_plain(self, len: usize) -> usize {
         match self {
-            Self::Identity => Ok(body.clone()),
+            Self::Identity => len,
+            // RFC 1951: a match of 258 bytes costs two bits at least.
+            Self::Gzip | Self::Deflate => len.saturating_mul(1032),
+            Self::Zstd => usize::MAX,
+        }
+    }
+
+    /// Decodes a body to at most `limit` bytes.
+    pub(super) fn decode_body(self, body: &Bytes, limit: usize) -> Result<Vec<u8>, Unreadable> {
+        match self {
+            Self::Identity => Ok(body.to_vec()),
             // A gzip file may consist of several members (RFC 1952, 2.2).
             Self::Gzip => read_limited(MultiGzDecoder::new(body.as_ref()), limit),
             Self::Deflate => {
@@ -72,13 +82,13 @@ impl ContentCoding {
 }
 
 /// Reads a decoder to its end, or to just beyond `limit` bytes.
-fn read_limited(decoder: impl Read, limit: usize) -> Result<Bytes, Unreadable> {
+fn read_limited(decoder: impl Read, limit: usize) -> Result<Vec<u8>, Unreadable> {
     let mut plain = Vec::new();
     // One byte more than the limit shows that the body is too large. A small body may decode to gigabytes.
     let read = decoder.take((limit as u64).saturating_add(1)).read_to_end(&mut plain);
     match read {
         Ok(_) if plain.len() > limit => Err(Unreadable::TooLarge),
-        Ok(_) => Ok(Bytes::from(plain)),
+        Ok(_) => Ok(plain),
         // `read_to_end` reports a failed allocation as an error instead of aborting the process.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(Unreadable::TooLarge),
         Err(_) => Err(Unreadable::Coding),

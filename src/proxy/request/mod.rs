@@ -32,6 +32,7 @@ pub(super) use outgoing::{OutgoingRequest, SentBody};
 pub(super) use pending_pins::{CallAnswers, HeadHold, PendingPins, call_answers};
 
 use super::{
+    caller::budget_client,
     client_body::{ClientBody, CollectedBody},
     data_path::DataPath,
     error::ProxyError,
@@ -41,6 +42,7 @@ use super::{
 };
 use crate::{
     auth::Caller,
+    budget::BudgetClient,
     conversation::Outline,
     provider::Route,
     recall::LedgerBudget,
@@ -74,6 +76,7 @@ pub(super) async fn prepare_request(
     // A bad header is refused before the body is read.
     let mode = effective_mode(&parts.headers, route.upstream.mode, settings.trust_mode_header)?;
     let body = ClientBody::new(body, settings.upload_idle_timeout, Arc::clone(&log.bytes_in));
+    let client = budget_client(path, caller, &parts.extensions);
     let owners = OwnerLookup {
         path,
         route,
@@ -89,7 +92,7 @@ pub(super) async fn prepare_request(
         };
         let mut context = builder.enter_lane(&[], &Outline::default());
         log.record_conversation(context.model.as_deref(), context.lane);
-        let (payload, read) = read_or_stream(owners, caller, &parts, body).await?;
+        let (payload, read) = read_or_stream(owners, (caller, client), &parts, body).await?;
         let objects = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget)).await;
         context.follow_owner(objects, &parts.method);
         let body = OutgoingBody::from_payload(payload, context);
@@ -98,6 +101,7 @@ pub(super) async fn prepare_request(
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
     let repair = BodyRepair {
         path,
+        client,
         route,
         headers: &parts.headers,
         wire,
@@ -132,19 +136,19 @@ async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut 
 /// Returns the payload of a body without a history, and its bytes if it may name objects of a provider.
 async fn read_or_stream(
     owners: OwnerLookup<'_>,
-    caller: Caller,
+    (caller, client): (Caller, BudgetClient),
     parts: &Parts,
     body: ClientBody,
 ) -> Result<(Payload, Bytes), ProxyError> {
     let (path, route) = (owners.path, owners.route);
     // Providers whose requests are signed have no such objects.
     if path.profiles.needs_body(&route.upstream.name) || !owners.needs_body(caller, &parts.headers) {
-        let payload = uninspected_payload(path, route, parts, body).await?;
+        let payload = uninspected_payload(path, route, client, parts, body).await?;
         return Ok((payload, Bytes::new()));
     }
     let limit = path.settings.inspect_bytes_max.min(OBJECT_BODY_MAX);
-    let collected = body.collect_up_to(limit).await;
-    Ok(match collected.map_err(ProxyError::Body)? {
+    let collected = body.collect_up_to(limit, path.budgets.memory.open(client)).await;
+    Ok(match collected? {
         // Sent once only, as if it had not been read: a second send could repeat its effect.
         CollectedBody::Whole(body) => (
             Payload::Streamed(Some(boxed_segments(Segments::whole(body.clone())))),
@@ -158,13 +162,15 @@ async fn read_or_stream(
 async fn uninspected_payload(
     path: &DataPath,
     route: &Route<'_>,
+    client: BudgetClient,
     parts: &Parts,
     body: ClientBody,
 ) -> Result<Payload, ProxyError> {
     if path.profiles.needs_body(&route.upstream.name) {
-        let collected = body.collect_up_to(path.settings.inspect_bytes_max).await;
+        let hold = path.budgets.memory.open(client);
+        let collected = body.collect_up_to(path.settings.inspect_bytes_max, hold).await;
         // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.
-        return Ok(match collected.map_err(ProxyError::Body)? {
+        return Ok(match collected? {
             CollectedBody::Whole(body) => Payload::InMemory(Segments::whole(body)),
             CollectedBody::TooLarge(body) => Payload::Streamed(Some(boxed_client_body(body))),
         });

@@ -16,7 +16,9 @@ use crate::support::{
 
 async fn connect(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (sender, connection) = http2::handshake(Tasks::default(), TokioIo::new(stream)).await.unwrap();
+    let (sender, connection) = http2::handshake(Tasks::on_current_runtime(), TokioIo::new(stream))
+        .await
+        .unwrap();
     spawn(connection);
     sender
 }
@@ -109,7 +111,7 @@ async fn a_slow_client_gets_every_byte_before_the_reset() {
     .await;
     let app = before(upstream.address).start().await;
     let stream = tokio::net::TcpStream::connect(app.running.data).await.unwrap();
-    let (mut sender, connection) = http2::Builder::new(Tasks::default())
+    let (mut sender, connection) = http2::Builder::new(Tasks::on_current_runtime())
         .initial_stream_window_size(16 * 1024)
         .handshake(TokioIo::new(stream))
         .await

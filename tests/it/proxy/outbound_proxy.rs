@@ -126,7 +126,7 @@ async fn connections_over_the_limit_wait() {
 async fn a_taken_address_is_named() {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address).start().await;
-    let listener = antiphon::server::bind_listener(app.running.data).await;
+    let listener = antiphon::server::bind_listener(app.running.data);
     assert_eq!(
         listener.unwrap_err().to_string(),
         format!("address {} is already in use", app.running.data)

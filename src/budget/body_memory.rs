@@ -1,0 +1,228 @@
+//! The memory of all request bodies: one limit, which bodies wait for while they are read.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::{
+    BudgetClient, Overloaded, WAIT_MAX,
+    holdings::{HoldId, Holdings, Take},
+};
+use crate::clock;
+
+/// Pause before another body is given up, if one was not enough.
+const EVICTION_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes by which a body's share grows at least and at most.
+const STEP_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
+/// Level below which freed memory is left to the allocator for the next bodies: 32 MiB.
+const RETURNED_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
+/// Memory of request bodies. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct BodyMemory(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    table: Mutex<MeasuredHoldings>,
+    /// Told when much memory was freed.
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct MeasuredHoldings {
+    holdings: Holdings,
+    /// The most bytes since freed memory was last returned to the system.
+    peak: u64,
+}
+
+/// Use of the memory of request bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes of all bodies.
+    pub bytes: u64,
+    /// Limit of bytes.
+    pub bytes_max: u64,
+    /// Bodies that wait for memory.
+    pub waiting: usize,
+}
+
+/// Share of one body in the memory. Dropping it gives the share back.
+#[derive(Debug)]
+pub struct BodyHold {
+    memory: BodyMemory,
+    id: HoldId,
+    /// Bytes of the share.
+    bytes: usize,
+}
+
+/// Bytes of a body, with their share.
+struct HeldBytes<B> {
+    bytes: B,
+    _hold: BodyHold,
+}
+
+impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBytes<B> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+impl BodyMemory {
+    /// Creates a memory of `bytes_max` bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        Self(Arc::new(Shared {
+            table: Mutex::new(MeasuredHoldings {
+                holdings: Holdings::new(bytes_max),
+                peak: 0,
+            }),
+            freed: Notify::new(),
+        }))
+    }
+
+    /// Opens the share of a body that `client` sends.
+    pub fn open(&self, client: BudgetClient) -> BodyHold {
+        let id = self.lock().holdings.open(client);
+        BodyHold {
+            memory: self.clone(),
+            id,
+            bytes: 0,
+        }
+    }
+
+    /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
+    pub fn hold_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
+        let mut hold = self.open(client);
+        hold.add(bytes.len());
+        Bytes::from_owner(HeldBytes { bytes, _hold: hold })
+    }
+
+    /// Returns the present use.
+    pub fn memory_use(&self) -> MemoryUse {
+        let table = self.lock();
+        MemoryUse {
+            bytes: table.holdings.bytes(),
+            bytes_max: table.holdings.bytes_max(),
+            waiting: table.holdings.waiting(),
+        }
+    }
+
+    /// Waits until most of a large use of memory was freed.
+    pub(super) async fn wait_until_freed(&self) {
+        self.0.freed.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MeasuredHoldings> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the table, and wakes the bodies that may continue.
+    fn change<T>(&self, change: impl FnOnce(&mut Holdings) -> T) -> T {
+        let mut table = self.lock();
+        let changed = change(&mut table.holdings);
+        let bytes = table.holdings.bytes();
+        table.peak = table.peak.max(bytes);
+        let is_freed = table.peak >= RETURNED_BYTES_MIN && bytes <= table.peak / 4;
+        if is_freed {
+            table.peak = bytes;
+        }
+        let wakers = table.holdings.next_wakers();
+        // Unlocked first: a waker may poll at once.
+        drop(table);
+        wakers.into_iter().flatten().for_each(std::task::Waker::wake);
+        if is_freed {
+            self.0.freed.notify_one();
+        }
+        changed
+    }
+}
+
+impl BodyHold {
+    /// Makes the share large enough for `wanted` bytes in all. Waits while other bodies use the memory.
+    ///
+    /// Fails once this body was given up for others. Before, it waits for at least 5 seconds, unless another body
+    /// waits already.
+    pub async fn grow_to(&mut self, wanted: usize) -> Result<(), Overloaded> {
+        if wanted <= self.bytes {
+            return Ok(());
+        }
+        // In steps, so that a share is changed only now and then.
+        let step = (self.bytes / 4).clamp(STEP_BYTES.0, STEP_BYTES.1);
+        let more = (wanted - self.bytes).max(step);
+        let mut eviction = clock::now() + WAIT_MAX;
+        loop {
+            let taken = tokio::time::timeout_at(eviction, poll_fn(|cx| self.poll_take(more, cx))).await;
+            if let Ok(taken) = taken {
+                taken?;
+                self.bytes = self.bytes.saturating_add(more);
+                return Ok(());
+            }
+            let waker = self.memory.lock().holdings.evict_one();
+            waker.into_iter().for_each(std::task::Waker::wake);
+            eviction = clock::now() + EVICTION_PAUSE;
+        }
+    }
+
+    /// Resolves once this body was given up for others.
+    pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.memory.lock().holdings.watch(self.id, cx.waker()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Counts `bytes` more, whether or not they are free.
+    pub fn add(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.memory.change(|table| table.add(self.id, bytes as u64));
+    }
+
+    /// Ends the reading: from now on the body is never given up. The share shrinks to the bytes that are used.
+    ///
+    /// Fails if it was given up before.
+    pub fn end_reading(&mut self, used: usize) -> Result<(), Overloaded> {
+        let unused = self.bytes.saturating_sub(used);
+        self.bytes = self.bytes.min(used);
+        let stays = self.memory.change(|table| {
+            table.give_back(self.id, unused as u64);
+            table.end_reading(self.id)
+        });
+        stays.then_some(()).ok_or(Overloaded::Memory)
+    }
+
+    /// Returns the bytes of a body as a handle. The share is given back when the last clone is dropped.
+    pub fn into_bytes(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _hold: self })
+    }
+
+    fn poll_take(&self, more: usize, cx: &mut Context<'_>) -> Poll<Result<(), Overloaded>> {
+        let mut table = self.memory.lock();
+        match table.holdings.try_take(self.id, more as u64) {
+            Take::Evicted => Poll::Ready(Err(Overloaded::Memory)),
+            Take::Waiting => {
+                table.holdings.watch(self.id, cx.waker());
+                Poll::Pending
+            }
+            Take::Taken => {
+                table.peak = table.peak.max(table.holdings.bytes());
+                // The next that waits may fit too.
+                let wakers = table.holdings.next_wakers();
+                drop(table);
+                wakers.into_iter().flatten().for_each(std::task::Waker::wake);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl Drop for BodyHold {
+    fn drop(&mut self) {
+        self.memory.change(|table| table.release(self.id));
+    }
+}
