@@ -144,17 +144,17 @@ fn work(options: Options) {
         let ours = Child::antiphon(upstream.address);
         let control = under_load(&floor, Who::Floor, &body, seconds);
         let loaded = under_load(&ours, Who::Ours, &body, seconds);
-        let ms = |times: &[f64], part: f64| number(quantile(times, part) * 1e3);
+        let ms = |times: &[f64], part: usize| number(quantile(times.to_vec(), part) * 1e3);
         table.row(
             body.name,
             [
                 number(body.bytes.len() as f64 / 1024.0),
-                ms(&control.client, 0.99),
-                ms(&loaded.client, 0.5),
-                ms(&loaded.client, 0.99),
-                ms(&loaded.client, 1.0),
-                ms(&loaded.livez, 0.99),
-                ms(&loaded.livez, 1.0),
+                ms(&control.client, 99),
+                ms(&loaded.client, 50),
+                ms(&loaded.client, 99),
+                ms(&loaded.client, 100),
+                ms(&loaded.livez, 99),
+                ms(&loaded.livez, 100),
                 loaded.statuses.get(&200).copied().unwrap_or_default().to_string(),
                 loaded.statuses.get(&503).copied().unwrap_or_default().to_string(),
             ],
@@ -192,7 +192,7 @@ fn under_load(child: &Child, who: Who, body: &Body, seconds: u64) -> Loaded {
                 scope.spawn(move || {
                     let from = Ipv4Addr::new(127, 0, 1, client + 1);
                     let head = head_of(path, body, client);
-                    let mut statuses = BTreeMap::new();
+                    let mut statuses = BTreeMap::<u16, usize>::new();
                     while !is_over.load(Ordering::Relaxed) {
                         let mut connection = Connection::open(child.address, Some(from));
                         connection.send(&head);
@@ -225,7 +225,7 @@ fn under_load(child: &Child, who: Who, body: &Body, seconds: u64) -> Loaded {
         };
         thread::sleep(Duration::from_secs(seconds));
         is_over.store(true, Ordering::Relaxed);
-        let mut statuses = BTreeMap::new();
+        let mut statuses = BTreeMap::<u16, usize>::new();
         for attacker in attackers {
             for (status, count) in attacker.join().unwrap() {
                 *statuses.entry(status).or_default() += count;

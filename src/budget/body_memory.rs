@@ -85,9 +85,9 @@ impl BodyMemory {
         }))
     }
 
-    /// Opens the share of a body that `client` sends.
-    pub fn open(&self, client: BudgetClient) -> BodyHold {
-        let id = self.lock().holdings.open(client);
+    /// Opens the share of a body that `client` sends. A claimed length takes nothing, and tells small bodies from large.
+    pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyHold {
+        let id = self.lock().holdings.open(client, claimed);
         BodyHold {
             memory: self.clone(),
             id,
@@ -97,7 +97,7 @@ impl BodyMemory {
 
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
     pub fn hold_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
-        let mut hold = self.open(client);
+        let mut hold = self.open(client, Some(bytes.len() as u64));
         hold.add(bytes.len());
         Bytes::from_owner(HeldBytes { bytes, _hold: hold })
     }

@@ -36,6 +36,8 @@ pub(super) struct Holdings {
 struct Hold {
     client: BudgetClient,
     bytes: u64,
+    /// `true` for a body that is large by its claimed length, however little of it has come.
+    is_large: bool,
     /// `true` until the whole body has been read. After that it is never given up.
     is_reading: bool,
     is_evicted: bool,
@@ -63,8 +65,8 @@ impl Holdings {
         }
     }
 
-    /// Adds a body without any bytes.
-    pub(super) fn open(&mut self, client: BudgetClient) -> HoldId {
+    /// Adds a body without any bytes. `claimed` is the length that its client claims.
+    pub(super) fn open(&mut self, client: BudgetClient, claimed: Option<u64>) -> HoldId {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         self.holds.insert(
@@ -72,6 +74,7 @@ impl Holdings {
             Hold {
                 client,
                 bytes: 0,
+                is_large: claimed.is_some_and(|claimed| claimed > SMALL_BYTES_MAX),
                 is_reading: true,
                 is_evicted: false,
                 waker: None,
@@ -88,7 +91,7 @@ impl Holdings {
         if hold.is_evicted {
             return Take::Evicted;
         }
-        let is_small = hold.bytes.saturating_add(bytes) <= SMALL_BYTES_MAX;
+        let is_small = !hold.is_large && hold.bytes.saturating_add(bytes) <= SMALL_BYTES_MAX;
         // Large bodies leave a part free, so that they cannot delay small ones of other clients.
         let (limit, waiting) = if is_small {
             (self.bytes_max, &mut self.waiting_small)
@@ -228,7 +231,7 @@ mod tests {
     fn the_youngest_body_of_the_largest_holder_is_given_up() {
         let mut table = Holdings::new(64 * MIB);
         let mut read = |owner: u8, bytes: u64| {
-            let id = table.open(client(owner));
+            let id = table.open(client(owner), None);
             assert_eq!(table.try_take(id, bytes), Take::Taken);
             id
         };
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn a_body_that_was_read_is_never_given_up() {
         let mut table = Holdings::new(10 * MIB);
-        let (read, reading) = (table.open(client(1)), table.open(client(2)));
+        let (read, reading) = (table.open(client(1), None), table.open(client(2), None));
         assert_eq!(table.try_take(read, 9 * MIB), Take::Taken);
         assert!(table.end_reading(read));
         assert_eq!(table.try_take(reading, 1024), Take::Taken);
@@ -262,17 +265,19 @@ mod tests {
     #[test]
     fn large_bodies_leave_a_part_to_small_ones() {
         let mut table = Holdings::new(32 * MIB);
-        let (large, small) = (table.open(client(1)), table.open(client(2)));
+        let (large, small) = (table.open(client(1), None), table.open(client(2), None));
         assert_eq!(table.try_take(large, 30 * MIB), Take::Taken);
         assert_eq!(table.try_take(large, MIB), Take::Waiting);
+        let begun = table.open(client(1), Some(MIB));
+        assert_eq!(table.try_take(begun, 64 * 1024), Take::Waiting);
         assert_eq!(table.try_take(small, 64 * 1024), Take::Taken);
-        assert_eq!(table.waiting(), 1);
+        assert_eq!(table.waiting(), 2);
     }
 
     #[test]
     fn the_oldest_that_waits_comes_first() {
         let mut table = Holdings::new(32 * MIB);
-        let bodies: Vec<_> = (0..3).map(|owner| table.open(client(owner))).collect();
+        let bodies: Vec<_> = (0..3).map(|owner| table.open(client(owner), None)).collect();
         assert_eq!(table.try_take(bodies[0], 29 * MIB), Take::Taken);
         assert_eq!(table.try_take(bodies[1], 2 * MIB), Take::Waiting);
         // It would fit, but then the older one might never.
@@ -286,7 +291,7 @@ mod tests {
     #[test]
     fn every_byte_is_given_back() {
         let mut table = Holdings::new(32 * MIB);
-        let body = table.open(client(1));
+        let body = table.open(client(1), None);
         assert_eq!(table.try_take(body, 5 * MIB), Take::Taken);
         table.add(body, 40 * MIB);
         table.give_back(body, MIB);

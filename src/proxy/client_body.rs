@@ -65,6 +65,11 @@ impl ClientBody {
         }
     }
 
+    /// Returns the length that the client claims, if it claims one.
+    pub(super) fn claimed_len(&self) -> Option<u64> {
+        self.size_hint().exact()
+    }
+
     /// Collects a body of at most `limit` bytes into one buffer. Returns a larger body as a stream.
     ///
     /// Also returns a stream if the system has no memory. Waits while the bodies of others fill the memory that `hold`
@@ -74,7 +79,7 @@ impl ClientBody {
         limit: usize,
         mut hold: BodyHold,
     ) -> Result<CollectedBody, CollectError> {
-        let claimed = self.size_hint().exact();
+        let claimed = self.claimed_len();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
             // Not read at all: the stream starts without delay.
             return Ok(CollectedBody::TooLarge(self));

@@ -12,12 +12,12 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
-    budget::Budgets,
+    budget::{BodyMemory, Budgets},
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
-    server::{self, ServerSettings, Tasks},
+    server::{self, ClientAddress, ServerSettings, Tasks},
     upstream::{InProcessDialer, Sender},
 };
 use tokio::{
@@ -98,10 +98,14 @@ impl InProcessProxy {
     }
 
     /// Serves one client connection until it ends.
-    fn serve_connection(&self, client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    fn serve_connection(
+        &self,
+        client: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Option<ClientAddress>,
+    ) {
         let (server, tasks, proxy) = (self.server.clone(), self.tasks.clone(), self.proxy.clone());
         self.tasks
-            .spawn_connection(server::serve_connection(client, None, server, tasks, proxy));
+            .spawn_connection(server::serve_connection(client, peer, server, tasks, proxy));
     }
 }
 
@@ -111,6 +115,8 @@ impl InProcessProxy {
 pub struct World {
     /// The services of the data path.
     pub shared: ProxyServices,
+    /// The memory of request bodies.
+    pub body_memory: BodyMemory,
     provider: Provider,
     proxy: InProcessProxy,
     routes: Routes,
@@ -131,6 +137,7 @@ impl World {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),
+            body_memory: parts.body_memory.clone(),
             routes: parts.routes.clone(),
             settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),
@@ -163,8 +170,17 @@ impl World {
 
     /// Opens a connection to the proxy.
     pub fn client(&self) -> Client {
+        self.client_at(None)
+    }
+
+    /// Opens a connection to the proxy from `192.0.2.LAST`.
+    pub fn client_from(&self, last: u8) -> Client {
+        self.client_at(Some(ClientAddress([192, 0, 2, last].into())))
+    }
+
+    fn client_at(&self, peer: Option<ClientAddress>) -> Client {
         let (near, far) = tokio::io::duplex(BUFFER_BYTES);
-        self.proxy.serve_connection(far);
+        self.proxy.serve_connection(far, peer);
         Client::new(near, self.clock)
     }
 
@@ -177,7 +193,7 @@ impl World {
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                proxy.serve_connection(stream);
+                proxy.serve_connection(stream, None);
             }
         });
         address

@@ -82,7 +82,7 @@ impl BodyRepair<'_> {
                 .unread_body(caller, ledger_budget, log, Unreadable::Coding, payload)
                 .await);
         };
-        let hold = self.path.budgets.memory.open(self.client);
+        let hold = self.path.budgets.memory.open(self.client, body.claimed_len());
         let raw = match body.collect_up_to(self.inspect_bytes_max(), hold).await? {
             CollectedBody::Whole(raw) => raw,
             // A client must not escape strict mode by sending a larger body.
@@ -155,7 +155,7 @@ impl BodyRepair<'_> {
             return Ok(Ok(raw.clone()));
         }
         let limit = self.inspect_bytes_max();
-        let mut hold = self.path.budgets.memory.open(self.client);
+        let mut hold = self.path.budgets.memory.open(self.client, None);
         // Its length is known only once it is decoded.
         let longest = coding.longest_plain(raw.len()).min(limit);
         hold.grow_to(longest).await.map_err(ProxyError::Overloaded)?;

@@ -5,6 +5,7 @@ use std::{io, time::Duration};
 
 use antiphon::{
     auth::{credential_source::SourceFailure, rotation::NoneAvailable},
+    budget::Overloaded,
     conversation::{Finding, FindingKind},
     policy::{Class, Reason, Verdict},
     profiles::LackingProfile,
@@ -77,6 +78,8 @@ fn errors() -> Vec<(String, ProxyError)> {
     }
     add("deadline", ProxyError::Deadline);
     add("ledger away", ProxyError::LedgerAway);
+    add("work full", ProxyError::Overloaded(Overloaded::Work));
+    add("memory full", ProxyError::Overloaded(Overloaded::Memory));
     for class in [Class::Broken, Class::Stalled, Class::Parked { queued: true }] {
         let verdict = Verdict::from_class(class);
         add(&format!("unbegun {}", class.label()), ProxyError::NotBegun(verdict));

@@ -2,7 +2,8 @@
 
 pub(crate) mod answer_watching;
 pub(crate) mod backpressure;
-pub(crate) mod bound_thinking_provider;
+pub(crate) mod body_memory;
+mod bound_thinking_provider;
 pub(crate) mod bound_thinking_sessions;
 pub(crate) mod bound_thinking_walk;
 pub(crate) mod broken_providers;
@@ -22,6 +23,7 @@ pub(crate) mod foreign_reasoning;
 pub(crate) mod foreign_thinking;
 pub(crate) mod framing;
 pub(crate) mod guard;
+mod heavy_bodies;
 pub(crate) mod http2;
 pub(crate) mod last_attempt;
 pub(crate) mod learned_rules;

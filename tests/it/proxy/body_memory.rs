@@ -1,0 +1,158 @@
+//! The memory of all request bodies has one limit: bodies wait for it, and the largest holder gives way.
+
+use std::{io::Write as _, time::Duration};
+
+use flate2::{Compression, write::GzEncoder};
+
+use crate::support::still::{Client, World, json, secs};
+
+const KIB: usize = 1024;
+
+/// The answer of a provider.
+const ANSWER: &str = r#"{"type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
+
+/// Returns a world whose bodies may use `bytes` of memory. Its provider answers everything.
+fn world(bytes: usize) -> World {
+    let world = World::with(|builder| builder.body_memory_max = bytes as u64);
+    world.otherwise(|_| json(200, ANSWER));
+    world
+}
+
+/// Returns a healthy body of `len` bytes.
+fn body(len: usize) -> Vec<u8> {
+    let (begin, end) = (r#"{"model":"m","messages":[{"role":"user","content":""#, r#""}]}"#);
+    let text = "x".repeat(len - begin.len() - end.len());
+    [begin, &text, end].concat().into_bytes()
+}
+
+fn head(len: usize, more: &str) -> String {
+    format!("POST /anthropic/v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len}\r\n{more}\r\n")
+}
+
+/// Sends the head of a body of `len` bytes, and all of it but the last byte. Returns that byte.
+async fn send_most(client: &mut Client, len: usize) -> Vec<u8> {
+    let mut body = body(len);
+    let last = body.split_off(len - 1);
+    client.send(head(len, "")).await;
+    client.send(body).await;
+    last
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_costs_what_was_sent() {
+    let world = world(256 * 1024 * KIB);
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = world.client();
+        client.send(head(1024 * KIB, "")).await;
+        client.send(b"{").await;
+        clients.push(client);
+    }
+    world.settle().await;
+    let bytes = world.body_memory.memory_use().bytes;
+    assert!(bytes <= 100 * 16 * KIB as u64, "{bytes} bytes for 100 bytes");
+    drop(clients);
+    world.settle().await;
+    assert_eq!(world.body_memory.memory_use().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_five_seconds_the_youngest_body_of_the_largest_holder_gives_way() {
+    // Large bodies may use fifteen sixteenths of it.
+    let world = world(4096 * KIB);
+    let mut greedy = Vec::new();
+    for _ in 0..4 {
+        let mut client = world.client_from(1);
+        let last = send_most(&mut client, 900 * KIB).await;
+        greedy.push((client, last));
+        world.settle().await;
+    }
+    let began = world.now();
+    let mut other = world.client_from(2);
+    let sent = async {
+        let last = send_most(&mut other, 600 * KIB).await;
+        other.send(last).await;
+        other.answer().await
+    };
+    let (mut youngest, _) = greedy.pop().unwrap();
+    let (answer, refused) = tokio::join!(sent, youngest.answer());
+    assert_eq!(answer.status(), 200);
+    assert_eq!(refused.status(), 503);
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert_eq!(refused.header("x-antiphon-fault"), Some("proxy"));
+    assert!(refused.text().contains("server.body_memory_max"), "{}", refused.text());
+    let waited = refused.head_at - began;
+    assert!((secs(5)..secs(6)).contains(&waited), "{waited:?}");
+    // The other bodies of the same client are whole.
+    for (mut client, last) in greedy {
+        client.send(last).await;
+        assert_eq!(client.answer().await.status(), 200);
+    }
+    world.settle().await;
+    assert_eq!(world.body_memory.memory_use().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_waits_while_others_are_answered() {
+    let world = world(2048 * KIB);
+    let mut first = world.client_from(1);
+    let last = send_most(&mut first, 1000 * KIB).await;
+    world.settle().await;
+    let mut second = world.client_from(2);
+    let waits = async {
+        second.send(head(1000 * KIB, "")).await;
+        second.send(body(1000 * KIB)).await;
+        second.answer().await
+    };
+    let ends = async {
+        world.until(world.now() + Duration::from_secs(3)).await;
+        assert_eq!(world.body_memory.memory_use().waiting, 1);
+        first.send(last).await;
+        first.answer().await
+    };
+    let (second, first) = tokio::join!(waits, ends);
+    assert_eq!((first.status(), second.status()), (200, 200));
+    assert!(second.head_at >= secs(3), "{:?}", second.head_at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_bodies_pass_while_large_ones_wait() {
+    let world = world(4096 * KIB);
+    let mut large = Vec::new();
+    for _ in 0..4 {
+        let mut client = world.client_from(1);
+        let last = send_most(&mut client, 900 * KIB).await;
+        large.push((client, last));
+    }
+    let mut waits = world.client_from(1);
+    waits.send(head(900 * KIB, "")).await;
+    waits.send(&body(900 * KIB)[..8 * KIB]).await;
+    world.settle().await;
+    let mut small = world.client_from(2);
+    small.send(head(100 * KIB, "")).await;
+    small.send(body(100 * KIB)).await;
+    let answer = small.answer().await;
+    assert_eq!(answer.status(), 200);
+    assert!(answer.head_at < secs(1), "{:?}", answer.head_at);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_plain_text_of_a_compressed_body_counts_too() {
+    let world = world(8192 * KIB);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&body(1000 * KIB)).unwrap();
+    let packed = encoder.finish().unwrap();
+    let (asked, is_asked) = tokio::sync::oneshot::channel();
+    let mut asked = Some(asked);
+    let memory = world.body_memory.clone();
+    world.otherwise(move |_| {
+        asked.take().map(|asked| asked.send(memory.memory_use().bytes));
+        json(200, ANSWER)
+    });
+    let mut client = world.client();
+    client.send(head(packed.len(), "content-encoding: gzip\r\n")).await;
+    client.send(&packed).await;
+    assert_eq!(client.answer().await.status(), 200);
+    let bytes = is_asked.await.unwrap();
+    assert_eq!(bytes, (1000 * KIB + packed.len()) as u64);
+}
