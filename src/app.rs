@@ -239,6 +239,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         bound,
         budgets,
         stopping,
+        closing: tasks.closing_signal(),
     };
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
@@ -325,7 +326,7 @@ impl RunningProxy {
         }
         let cut = self.tasks.drain(self.drain_timeout).await;
         if cut > 0 {
-            tracing::warn!(connections = cut, "drain timeout: the remaining connections were cut");
+            tracing::warn!(connections = cut, "drain timeout: the remaining answers were ended");
         }
         // Last, since the end of an exchange still queues writes and spans.
         self.background_work.drain().await;

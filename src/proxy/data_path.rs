@@ -18,6 +18,7 @@ use crate::{
     provider::Routes,
     recall::{AnswerStore, ObjectOwners},
     repair::RepairPolicy,
+    server::StopSignal,
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::Sender,
@@ -85,6 +86,8 @@ pub(super) struct DataPath {
     pub(super) admin_listen: Option<SocketAddr>,
     pub(super) sender: Sender,
     pub(super) budgets: Budgets,
+    /// Given when answers that still run should end.
+    pub(super) closing: StopSignal,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) recall: AnswerStore,

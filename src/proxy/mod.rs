@@ -83,7 +83,7 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
         forward_request(path, request, &mut log, &mut shape).await
     };
     match forwarded {
-        Ok(Some(answer)) => answer.relay_to_client(log, shape),
+        Ok(Some(answer)) => answer.relay_to_client(log, shape, path.closing.clone()),
         Ok(None) => preflight_answer(log),
         Err(error) => error_answer(&error, log, shape),
     }

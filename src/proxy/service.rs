@@ -67,6 +67,8 @@ pub struct ProxyNetwork {
     pub budgets: Budgets,
     /// Fires once the drain has begun.
     pub stopping: StopSignal,
+    /// Fires once the drain timeout is over.
+    pub closing: StopSignal,
 }
 
 /// Parts of the data path that a reload replaces.
@@ -103,6 +105,7 @@ impl Proxy {
             admin_listen: bound.admin,
             sender: network.sender,
             budgets: network.budgets,
+            closing: network.closing,
             profiles: shared.profiles,
             sessions: shared.sessions,
             recall: shared.recall,

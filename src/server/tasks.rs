@@ -22,6 +22,11 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
+    /// Returns `true` if the signal has been given.
+    pub fn is_given(&self) -> bool {
+        self.is_given.load(Ordering::Acquire)
+    }
+
     /// Gives the signal.
     fn give_signal(&self) {
         // Stored first: a task that the token wakes must see it.
@@ -55,9 +60,15 @@ impl StopSignal {
     }
 }
 
+/// Time for answers to end after they were asked to, before their connections are cut.
+const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
-async fn run_until_cut(cut: StopSignal, task: Pin<Box<impl Future<Output = ()>>>) {
-    cut.run_until(task).await;
+async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: Pin<Box<impl Future<Output = ()>>>) {
+    // Polled once more when answers are asked to end: they look at the signal in their own poll.
+    if closing.run_until(task.as_mut()).await.is_none() {
+        cut.run_until(task).await;
+    }
 }
 
 /// The owner of all tasks. Cheap to clone.
@@ -69,6 +80,7 @@ pub struct Tasks {
     // Accept loops and connection pools: cut once the connections are done.
     background: TaskTracker,
     stop: StopSignal,
+    closing: StopSignal,
     cut: StopSignal,
 }
 
@@ -80,6 +92,7 @@ impl Tasks {
             connections: TaskTracker::new(),
             background: TaskTracker::new(),
             stop: StopSignal::default(),
+            closing: StopSignal::default(),
             cut: StopSignal::default(),
         }
     }
@@ -91,8 +104,7 @@ impl Tasks {
 
     /// Spawns a client connection. The drain waits for it.
     pub fn spawn_connection(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = run_until_cut(self.cut.clone(), Box::pin(task));
-        self.connections.spawn_on(task, &self.runtime);
+        self.connections.spawn_on(self.until_cut(task), &self.runtime);
     }
 
     /// Spawns background work. The drain cuts it once the connections are done.
@@ -102,8 +114,11 @@ impl Tasks {
 
     /// Spawns background work on another runtime.
     pub fn spawn_background_on(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        let task = run_until_cut(self.cut.clone(), Box::pin(task));
-        self.background.spawn_on(task, runtime);
+        self.background.spawn_on(self.until_cut(task), runtime);
+    }
+
+    fn until_cut(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+        run_until_cut(self.closing.clone(), self.cut.clone(), Box::pin(task))
     }
 
     /// Returns the signal that the drain has begun.
@@ -111,9 +126,15 @@ impl Tasks {
         self.stop.clone()
     }
 
-    /// Stops accepting, waits up to `timeout` for running connections, then cuts the rest.
+    /// Returns the signal that the drain timeout is over: an answer that still runs should end now.
+    pub fn closing_signal(&self) -> StopSignal {
+        self.closing.clone()
+    }
+
+    /// Stops accepting, waits up to `timeout` for running connections, then ends the rest.
     ///
-    /// Returns the number of connections that were cut.
+    /// Their answers may say why they end. What has not ended half a second later is cut. Returns the number of
+    /// connections that the drain has ended.
     pub async fn drain(&self, timeout: Duration) -> usize {
         self.stop.give_signal();
         self.connections.close();
@@ -121,6 +142,11 @@ impl Tasks {
         // Background work continues meanwhile: running exchanges need the connection pools.
         let finished = tokio::time::timeout(timeout, self.connections.wait()).await;
         let left = if finished.is_ok() { 0 } else { self.connections.len() };
+        self.closing.give_signal();
+        if left > 0 {
+            // What is still open then is cut.
+            let _ = tokio::time::timeout(CLOSING_TIMEOUT, self.connections.wait()).await;
+        }
         self.cut.give_signal();
         // A cut task still drops its state: wait for that too, so that logs and counters are complete.
         self.connections.wait().await;

@@ -89,6 +89,7 @@ impl InProcessProxy {
                 memory: parts.body_memory,
             },
             stopping: tasks.stop_signal(),
+            closing: tasks.closing_signal(),
         };
         Self {
             proxy: Proxy::new(parts.routes, parts.proxy, shared, network),

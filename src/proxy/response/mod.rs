@@ -24,6 +24,7 @@ use crate::{
     clock::DeadlineTimer,
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
+    server::StopSignal,
     upstream::{BoxedBody, Phase, ReadIdle, SendError, SendErrorKind},
     wire::{
         ErrorShape, Format, REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal,
@@ -279,7 +280,14 @@ impl ProviderAnswer {
     }
 
     /// Turns the answer into the client's: the head with the proxy's headers, and the body frame by frame.
-    pub(super) fn relay_to_client(self, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+    ///
+    /// A stream that still runs when `closing` is given ends with an error event.
+    pub(super) fn relay_to_client(
+        self,
+        mut log: ExchangeLog,
+        shape: ErrorShape,
+        closing: StopSignal,
+    ) -> Response<AnswerBody> {
         let evidence = self.body_evidence();
         let (mut head, body) = self.response.into_parts();
         let compressed = is_compressed(&head.headers);
@@ -324,6 +332,7 @@ impl ProviderAnswer {
                 timeouts: self.timeouts,
                 timer: DeadlineTimer::default(),
                 held: None,
+                closing,
             }),
             ProviderBody::Whole(body) => {
                 log.event.bytes_out = body.len() as u64;

@@ -24,6 +24,7 @@ use crate::{
     },
     provider::ProviderKind,
     proxy::{exchange_log::ExchangeLog, headers},
+    server::StopSignal,
     telemetry::events::AnswerSummary,
     wire::{
         ErrorShape, Format,
@@ -51,6 +52,7 @@ impl RelayError {
             (Class::ServerTool, _) => "timeout: a tool that the provider runs gave no sign for too long; try again",
             (Class::Compaction, _) => "timeout: the provider's compaction of the history took too long; try again",
             (Class::Parked { .. }, _) => "timeout: the provider did not begin to answer; try again",
+            (Class::Unavailable, _) => "the proxy restarts; try again",
             (Class::Deadline, _) => "timeout: the exchange reached its total time limit",
             _ => "timeout: the provider fell silent in the middle of the answer; try again",
         };
@@ -162,6 +164,8 @@ pub(super) struct Relay {
     pub(super) timer: DeadlineTimer,
     /// The end of an answer whose calls are being recorded.
     pub(super) held: Option<HeldEnd>,
+    /// Given when the proxy is about to end. It wakes the task of the connection, so this looks at it when polled.
+    pub(super) closing: StopSignal,
 }
 
 impl Relay {
@@ -244,6 +248,9 @@ impl Relay {
                 Poll::Ready(None) => self.finish_body(cx),
                 // Checked only after a poll of the body: bytes that have arrived always come before a timeout.
                 Poll::Pending => {
+                    if self.closing.is_given() {
+                        return self.fail_stream(Verdict::with_code(Class::Unavailable, "drained"), cx);
+                    }
                     let watched = self.announcing_facts().is_some();
                     let (at, clock) = self.timeouts.next_timeout(watched, clock::std_now);
                     ready!(self.timer.poll(Instant::from_std(at), cx));

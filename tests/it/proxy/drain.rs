@@ -70,15 +70,51 @@ async fn new_connections_are_served_during_the_drain_delay() {
 }
 
 #[tokio::test]
-async fn a_stream_beyond_the_drain_timeout_is_cut() {
-    let upstream = streaming(Arc::default()).await;
+async fn a_stream_beyond_the_drain_timeout_ends_with_the_error_event_of_its_format() {
+    for (path, event) in [
+        (
+            "/anthropic/v1/messages",
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded: the \
+             proxy restarts; try again\"}",
+        ),
+        (
+            "/openai/v1/chat/completions",
+            "data: {\"error\":{\"message\":\"Overloaded: the proxy restarts; try again\",\"type\":\"overloaded_error\",\
+             \"param\":null,\"code\":\"drained\"}}\n\n",
+        ),
+    ] {
+        let upstream = streaming(Arc::default()).await;
+        let app = before(upstream.address)
+            .with(|builder| builder.server.drain_timeout = Duration::from_millis(50))
+            .start()
+            .await;
+        let mut client = app.client().await;
+        client.send(post(path, "{\"messages\":[]}")).await;
+        client.until("data: 1\n\n").await;
+        app.running.drain().await;
+        let rest = String::from_utf8(client.rest().await).unwrap();
+        assert!(rest.contains(event), "{path}: {rest}");
+        assert!(!rest.ends_with("0\r\n\r\n"), "{path} ended as if it were whole: {rest}");
+    }
+}
+
+/// An exchange that cannot say why it ends is cut, so the process ends soon after the drain timeout.
+#[tokio::test]
+async fn an_exchange_without_an_answer_is_cut_after_the_drain_timeout() {
+    let upstream = Upstream::script(|mut conn, _| async move {
+        conn.request().await;
+        conn.rest().await;
+    })
+    .await;
     let app = before(upstream.address)
         .with(|builder| builder.server.drain_timeout = Duration::from_millis(50))
         .start()
         .await;
     let mut client = app.client().await;
     client.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
-    client.until("data: 1\n\n").await;
+    while upstream.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
     app.running.drain().await;
-    assert!(!String::from_utf8(client.rest().await).unwrap().contains("0\r\n\r\n"));
+    assert_eq!(client.rest().await, b"");
 }
