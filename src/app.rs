@@ -22,7 +22,7 @@ use crate::{
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
     server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
-    telemetry::{Telemetry, TraceExporter},
+    telemetry::{BodyLoad, Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
 
@@ -197,6 +197,20 @@ fn record_connects(sender: &Sender, telemetry: &Telemetry) {
     sender.observe_connects(move |took| telemetry.record_connect(took));
 }
 
+/// Lets the metrics page show the use of the budgets of request bodies.
+fn report_body_load(telemetry: &Telemetry, budgets: &Budgets) {
+    let budgets = budgets.clone();
+    telemetry.set_body_load_source(Box::new(move || {
+        let memory = budgets.memory.memory_use();
+        BodyLoad {
+            bytes: memory.bytes,
+            bytes_max: memory.bytes_max,
+            waiting_for_memory: memory.waiting,
+            waiting_for_work: budgets.work.waiting(),
+        }
+    }));
+}
+
 /// Binds both listeners and starts serving: clients on the data path's runtime, operators on the current one.
 pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
@@ -241,6 +255,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         stopping,
         closing: tasks.closing_signal(),
     };
+    report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
     let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());

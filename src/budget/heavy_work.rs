@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::{runtime::Handle, sync::oneshot};
@@ -29,6 +30,9 @@ pub struct HeavyWork {
 /// The places, and the channels of those who wait for one.
 #[derive(Clone, Debug)]
 struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
+
+/// Pause before a body that was admitted before asks for a place again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A place in heavy work. Dropping it gives the place to the next body that waits.
 #[derive(Debug)]
@@ -101,12 +105,34 @@ impl HeavyWork {
             return Ok(work.await);
         }
         let place = self.take_place(client).await?;
+        Ok(self.run_at(place, work).await)
+    }
+
+    async fn run_at<T>(&self, place: HeavyPlace, work: impl Future<Output = T>) -> T {
+        if self.threads.is_none() {
+            return work.await;
+        }
         move_to_heavy().await;
         let done = work.await;
         // Before the move, so that the next body need not wait for a worker of the data path.
         drop(place);
         move_to_owner().await;
-        Ok(done)
+        done
+    }
+
+    /// Does `work` for a body that was admitted before, as soon as there is a place for it. Waits as long as its client.
+    pub async fn run_admitted<T>(&self, client: BudgetClient, work: impl Future<Output = T>) -> T {
+        if is_heavy_thread() {
+            return work.await;
+        }
+        let place = loop {
+            match self.take_place(client).await {
+                Ok(place) => break place,
+                // The queue may be full, which ends the wait at once.
+                Err(_) => tokio::time::sleep(FULL_QUEUE_PAUSE).await,
+            }
+        };
+        self.run_at(place, work).await
     }
 
     /// Returns the number of bodies that wait for a place.
@@ -140,7 +166,6 @@ mod tests {
     use std::{
         net::IpAddr,
         task::{Context, Waker},
-        time::Duration,
     };
 
     use super::*;

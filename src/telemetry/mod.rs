@@ -26,7 +26,10 @@ use std::{
 use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
-pub use metrics::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, MetricsFormat, POST_ANSWERS};
+pub use metrics::{
+    BodyLoad, BodyLoadSource, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, MetricsFormat,
+    POST_ANSWERS,
+};
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
@@ -230,6 +233,11 @@ impl Telemetry {
         if let Some(kind) = error {
             self.metrics.ledger.errors.count([op, kind]);
         }
+    }
+
+    /// Sets the function that reports the use of the budgets whenever the metrics are read. Only the first one counts.
+    pub fn set_body_load_source(&self, source: BodyLoadSource) {
+        self.metrics.bodies.load.set_source(source);
     }
 
     /// Sets the function that reports the ledger's size whenever the metrics are read. Only the first one counts.

@@ -20,6 +20,9 @@ use crate::{
     wire::{Refusal, RefusalKind},
 };
 
+/// Size above which the plan of a resend is heavy work: 64 KiB. Less than for a first plan, since refusals are rare.
+const HEAVY_BYTES_MIN: u64 = 64 * 1024;
+
 /// Reads an answer that may refuse the request's pairing, and resends the request as long as that helps.
 pub(super) async fn recover_from_refusal(
     attempts: &mut Attempts<'_>,
@@ -43,16 +46,8 @@ async fn resend_while_refused(
         answer = answer.with_refusal_read(idle).await?;
     }
     while let Some(refusal) = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids) {
-        let resend = if continuity_recovery::missing_kind(refusal.kind).is_some() {
-            // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
-            Box::pin(continuity_recovery::next_resend(attempts, refusal.kind, log)).await
-        } else if refusal.kind == RefusalKind::DeadResponse {
-            dead_response_recovery::next_resend(attempts, &refusal, log)
-        } else {
-            Box::pin(fetch_answered_calls(attempts, &refusal)).await;
-            next_resend(attempts, &refusal, log)
-        };
-        let Some(mut resend) = resend else {
+        // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
+        let Some(mut resend) = Box::pin(plan_next(attempts, &refusal, log)).await else {
             break;
         };
         let more = resend.late_text.as_ref().map_or(0, |(_, text)| text.calls.len());
@@ -94,6 +89,28 @@ async fn resend_while_refused(
         answer = Box::pin(resend_without_posted(attempts, answer, log)).await?;
     }
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
+}
+
+/// Returns the resend after a refusal. `None` if the provider's answer is final. A large body is planned as heavy work.
+async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
+    let path = attempts.path;
+    let body = &attempts.outgoing.body;
+    let (client, size) = (body.context.budget_client, body.payload.byte_len());
+    let plan = async {
+        if continuity_recovery::missing_kind(refusal.kind).is_some() {
+            continuity_recovery::next_resend(attempts, refusal.kind, log).await
+        } else if refusal.kind == RefusalKind::DeadResponse {
+            dead_response_recovery::next_resend(attempts, refusal, log)
+        } else {
+            fetch_answered_calls(attempts, refusal).await;
+            next_resend(attempts, refusal, log)
+        }
+    };
+    if size.is_some_and(|size| size > HEAVY_BYTES_MIN) {
+        path.budgets.work.run_admitted(client, plan).await
+    } else {
+        plan.await
+    }
 }
 
 /// Resends the request without its posted results, if the provider refuses one of them.

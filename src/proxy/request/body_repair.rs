@@ -202,6 +202,7 @@ impl BodyRepair<'_> {
             route: self.route,
             headers: self.headers,
             caller,
+            budget_client: self.client,
         }
     }
 

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use crate::{
     auth::{Caller, Principal, rotation::LaneBindings},
+    budget::BudgetClient,
     clock,
     conversation::{BodyField, Outline},
     policy::retry::CredentialBinding,
@@ -49,6 +50,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) lane_binding: LaneBindings,
     /// Identity of the client. No other value in an exchange identifies it.
     pub(in crate::proxy) caller: Caller,
+    /// Client whose share of the budgets the request uses.
+    pub(in crate::proxy) budget_client: BudgetClient,
     /// Lane of the request. `None` if nothing identifies it.
     pub(in crate::proxy) lane: Option<Lane>,
     /// Hash that decides which profile serves a conversation first.
@@ -145,6 +148,7 @@ pub(in crate::proxy) struct ContextBuilder<'s> {
     pub(in crate::proxy) route: &'s Route<'s>,
     pub(in crate::proxy) headers: &'s HeaderMap,
     pub(in crate::proxy) caller: Caller,
+    pub(in crate::proxy) budget_client: BudgetClient,
 }
 
 impl ContextBuilder<'_> {
@@ -162,6 +166,7 @@ impl ContextBuilder<'_> {
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
+            budget_client: self.budget_client,
             model: named_model(self.route, body, outline),
             wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.

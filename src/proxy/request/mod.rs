@@ -89,6 +89,7 @@ pub(super) async fn prepare_request(
             route,
             headers: &parts.headers,
             caller,
+            budget_client: client,
         };
         let mut context = builder.enter_lane(&[], &Outline::default());
         log.record_conversation(context.model.as_deref(), context.lane);

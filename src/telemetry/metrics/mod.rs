@@ -8,6 +8,7 @@
 //! | `upstreams` | attempts, profiles, breakers, response times |
 //! | `sessions` | conversations and clients' tool calls |
 //! | `ledger` | the ledger and late results |
+//! | `bodies` | the budgets of request bodies |
 //! | `spans` | the trace export |
 //! | `instance` | version, configuration, the page itself |
 //! | `process` | CPU time, memory and files of the process |
@@ -18,6 +19,7 @@
 //! name of a tool. [`page`] bounds the number of series over all tables.
 
 mod answers;
+mod bodies;
 mod exchanges;
 mod family;
 mod instance;
@@ -35,11 +37,13 @@ use std::collections::BTreeSet;
 
 use prometheus_client::encoding::text;
 
+pub use bodies::{BodyLoad, BodyLoadSource};
 pub use ledger::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
 pub use text_format::MetricsFormat;
 
 use super::events::ExchangeEnded;
 use answers::AnswerMetrics;
+use bodies::BodyMetrics;
 use exchanges::{ExchangeMetrics, UpstreamNames};
 use instance::InstanceMetrics;
 use ledger::LedgerMetrics;
@@ -62,6 +66,7 @@ pub(super) struct Metrics {
     pub(super) upstreams: UpstreamMetrics,
     pub(super) sessions: SessionMetrics,
     pub(super) ledger: LedgerMetrics,
+    pub(super) bodies: BodyMetrics,
     pub(super) spans: SpanMetrics,
     pub(super) instance: InstanceMetrics,
 }
@@ -77,6 +82,7 @@ impl Metrics {
             upstreams: UpstreamMetrics::register(&mut page),
             sessions: SessionMetrics::register(&mut page),
             ledger: LedgerMetrics::register(&mut page),
+            bodies: BodyMetrics::register(&mut page),
             spans: SpanMetrics::register(&mut page),
             instance: InstanceMetrics::register(&mut page),
             process: ProcessPage::new(),
