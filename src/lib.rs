@@ -95,6 +95,7 @@
 //!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
 //!   `ledger/sqlite`.
+//! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show? `admin/views`, `telemetry/dashboard`, `admin/page`.
 //! * What does a reload change? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`.

@@ -13,9 +13,10 @@ use crate::budget::{HeavyWork, mark_heavy_thread};
 
 /// Difference of priority between threads for heavy work and all others, in steps of `nice`.
 ///
-/// A step is about 1.25 times the share of a busy core: ten of them leave a tenth to heavy work.
+/// A step is about 1.25 times the share of a busy core: five of them leave a quarter to heavy work, so that it never
+/// starves.
 #[cfg(target_os = "linux")]
-const HEAVY_NICENESS: i32 = 10;
+const HEAVY_NICENESS: i32 = 5;
 
 /// Runtimes with their threads.
 #[derive(Debug)]

@@ -101,9 +101,15 @@ async fn a_stream_beyond_the_drain_timeout_ends_with_the_error_event_of_its_form
 /// An exchange that cannot say why it ends is cut, so the process ends soon after the drain timeout.
 #[tokio::test]
 async fn an_exchange_without_an_answer_is_cut_after_the_drain_timeout() {
-    let upstream = Upstream::script(|mut conn, _| async move {
-        conn.request().await;
-        conn.rest().await;
+    let asked = Arc::new(Notify::new());
+    let is_asked = Arc::clone(&asked);
+    let upstream = Upstream::script(move |mut conn, _| {
+        let asked = Arc::clone(&asked);
+        async move {
+            conn.request().await;
+            asked.notify_one();
+            conn.rest().await;
+        }
     })
     .await;
     let app = before(upstream.address)
@@ -112,9 +118,7 @@ async fn an_exchange_without_an_answer_is_cut_after_the_drain_timeout() {
         .await;
     let mut client = app.client().await;
     client.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
-    while upstream.requests().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    is_asked.notified().await;
     app.running.drain().await;
     assert_eq!(client.rest().await, b"");
 }

@@ -1,15 +1,22 @@
 //! Expensive bodies delay nobody: small requests and the admin listener are answered while they are repaired.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
+
+use tokio::net::TcpStream;
 
 use crate::support::{
     binary::Install,
     wire::{Client, Upstream, spawn},
 };
 
+/// Longest wait for an expensive request. On a busy machine threads of low priority get little.
+const HEAVY_PATIENCE: Duration = Duration::from_secs(300);
 const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
 /// Returns a request with `calls` unanswered calls.
@@ -41,10 +48,11 @@ async fn a_small_request_overtakes_expensive_ones() {
     let process = install.start().await;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let answered = Arc::new(AtomicUsize::new(0));
-    let body = unanswered(1_500);
+    let body = unanswered(1_000);
     let mut expensive = Vec::new();
     for _ in 0..2 * cores {
-        let mut client = Client::connect(process.data).await;
+        let stream = TcpStream::connect(process.data).await.unwrap();
+        let mut client = Client::within(stream, HEAVY_PATIENCE);
         client.send(&body).await;
         let answered = Arc::clone(&answered);
         expensive.push(spawn(async move {
