@@ -4,6 +4,7 @@ pub(crate) mod carried_values;
 pub(crate) mod conformance;
 pub(crate) mod crash;
 pub(crate) mod files;
+pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;
