@@ -14,8 +14,8 @@ use antiphon::{
     callers::Callers,
     clock,
     ledger::{
-        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize,
-        MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker, write_behind,
+        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSettings,
+        LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker, write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
@@ -23,7 +23,6 @@ use antiphon::{
     wire::Format,
 };
 use http::HeaderMap;
-use tokio::time::timeout;
 
 use crate::{
     support::{
@@ -31,7 +30,6 @@ use crate::{
         still::{Answer, World, json, secs},
         wire::spawn,
     },
-    telemetry::metrics::Lines,
 };
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
@@ -426,6 +424,16 @@ impl Ledger for SwitchableLedger {
 
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.inner.usage()
+    }
+
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        Box::pin(async {
+            if self.stalls.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            let has_failed = self.fails.load(Ordering::Relaxed) || self.fails_commits.load(Ordering::Relaxed);
+            Ok(has_failed.then_some(LedgerFault::WriteFailed))
+        })
     }
 
     fn secret(&self) -> [u8; 32] {
