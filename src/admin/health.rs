@@ -12,7 +12,7 @@ use super::{AdminState, problem::AdminProblem};
 use crate::ledger::check_health;
 
 /// Timeout of the ledger's health check.
-const LEDGER_TIMEOUT: Duration = Duration::from_millis(500);
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers the liveness check: 200 for as long as the process answers at all, also during a drain
 ///

@@ -29,7 +29,7 @@ use crate::{clock, ledger::LedgerError};
 const JOBS_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Bytes that jobs which a later request repeats must leave to the others.
 const RESERVED_BYTES: u32 = JOBS_BYTES_MAX / 4;
-/// The most jobs in the queue. Each counts more bytes than this leaves to it.
+/// The most entries of the queue. Each job counts 512 bytes or more, so that the limit in bytes is reached before.
 const JOBS_MAX: usize = 256 * 1024;
 /// The most jobs that are taken from the queue at once, in which those for the next round are looked for.
 const PENDING_MAX: usize = 1024;
@@ -255,7 +255,11 @@ fn take_round(pending: &mut VecDeque<QueueEntry>) -> Vec<PendingJob> {
         };
         let is_free = !job.subjects.iter().any(|subject| busy.contains(subject));
         busy.extend(job.subjects.iter().copied());
-        let job = if is_free { add_to_round(&mut round, job) } else { Some(job) };
+        let job = if is_free {
+            add_to_round(&mut round, job)
+        } else {
+            Some(job)
+        };
         rest.extend(job.map(QueueEntry::Job));
     }
     rest.append(pending);

@@ -31,7 +31,7 @@ pub enum LateJob {
     Record(Vec<NewCall>),
     /// Marks a call as answered by its client. The content of the answer, as JSON, is needed only if a posted result
     /// waits.
-    Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
+    Answered(Principal, Vec<RecordName>, Box<CallQuery>, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
     /// Marks a result as refused by a provider.

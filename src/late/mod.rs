@@ -58,9 +58,7 @@ use crate::{
     auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{
-        CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
-    },
+    ledger::{CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
@@ -232,7 +230,7 @@ impl LateStore {
     pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
         if self.is_served(caller, &call.tool) {
             let names = Self::call_names(lane, &call);
-            self.queue_job(LateJob::Answered(caller.principal(), names, call, content));
+            self.queue_job(LateJob::Answered(caller.principal(), names, Box::new(call), content));
         }
     }
 

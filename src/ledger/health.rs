@@ -33,7 +33,7 @@ impl fmt::Display for LedgerFault {
             Self::WriteFailed => "its last write failed: check the disk",
             Self::Full => "it is full: raise ledger.bytes_max",
             Self::FileGone => {
-                "its file was deleted or replaced: restart Antiphon, or the records since then are lost at the next start"
+                "its file was deleted or replaced: restart Antiphon, since what is stored before that will be lost"
             }
             Self::Closed => "it is closed",
             Self::Silent => "it does not answer in time: check the disk",

@@ -374,11 +374,24 @@ pub enum LedgerOpenError {
         known: i64,
     },
     /// The folder or the file cannot be created, read or written.
-    #[error("{path} cannot be opened: {why}")]
+    #[error(
+        "{path} cannot be opened ({why}): free space on its disk, give this user access to its folder, or set \
+         ledger.path to another file"
+    )]
     Unusable {
         /// The file.
         path: PathBuf,
         /// The error of the operating system or of SQLite.
+        why: String,
+    },
+    /// The file is damaged, or its write-ahead log is there without it.
+    #[error(
+        "{path} is damaged ({why}): restore a copy of it and of {path}-wal, or move both away to begin a new ledger"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The evidence for that.
         why: String,
     },
 }

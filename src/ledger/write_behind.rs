@@ -1,8 +1,10 @@
 //! Background writes, which no request waits for. All that wait go into one commit, and are retried while the store
 //! fails.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, watch};
 
@@ -168,7 +170,9 @@ impl WriteBehindWorker {
             Ok(results) => (results, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let failure = error.as_ref().or_else(|| results.iter().find_map(|result| result.as_ref().err()));
+        let failure = error
+            .as_ref()
+            .or_else(|| results.iter().find_map(|result| result.as_ref().err()));
         // A full ledger is no failure of the store: its errors are counted, and so are the lost writes.
         let failure = failure.filter(|error| matches!(error, LedgerError::Store(_) | LedgerError::Closed));
         self.note_failure(failure);

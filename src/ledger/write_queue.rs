@@ -167,7 +167,12 @@ impl WriteQueue {
     /// Adds the steps of one record. A full queue makes room by losing writes that matter less, or loses this one.
     ///
     /// Each lost write is reported to `note_loss`.
-    pub(super) fn add_write(&mut self, steps: Vec<CommitStep>, queued_at: Moment, note_loss: &mut dyn FnMut(RecordKind)) {
+    pub(super) fn add_write(
+        &mut self,
+        steps: Vec<CommitStep>,
+        queued_at: Moment,
+        note_loss: &mut dyn FnMut(RecordKind),
+    ) {
         let Some(kind) = steps.first().map(|step| step.key().kind) else {
             return;
         };
@@ -250,7 +255,9 @@ impl WriteQueue {
     /// Returns the place of the oldest write that waits, or the next one. Every write before it has ended, unless the
     /// worker has it.
     pub(super) fn first_open_place(&self) -> u64 {
-        self.waiting.first_key_value().map_or(self.next_place, |(place, _)| *place)
+        self.waiting
+            .first_key_value()
+            .map_or(self.next_place, |(place, _)| *place)
     }
 
     /// Returns the place of the next write.
@@ -283,7 +290,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ledger::RecordKey;
+    use crate::{ledger::RecordKey, telemetry::LEDGER_KINDS};
 
     fn insert(kind: RecordKind, name: u8, bytes: usize) -> Vec<CommitStep> {
         let key = RecordKey {
@@ -313,6 +320,7 @@ mod tests {
         let mut ranks = RecordKind::ALL.map(loss_rank);
         ranks.sort_unstable();
         assert!(ranks.iter().copied().eq(0..RecordKind::ALL.len()), "{ranks:?}");
+        assert_eq!(RecordKind::ALL.map(RecordKind::label), LEDGER_KINDS);
     }
 
     #[test]
@@ -324,9 +332,15 @@ mod tests {
         // A write that matters less than all that wait is lost itself.
         assert_eq!(add(&mut queue, Thinking, 9..11), [Thinking, Thinking]);
         assert_eq!(add(&mut queue, ClientResult, 4..5), [Thinking]);
-        assert_eq!(waiting(&queue), [(Thinking, 0), (PinnedAnswer, 2), (PinnedAnswer, 3), (ClientResult, 4)]);
+        assert_eq!(
+            waiting(&queue),
+            [(Thinking, 0), (PinnedAnswer, 2), (PinnedAnswer, 3), (ClientResult, 4)]
+        );
         assert_eq!(add(&mut queue, Principal, 5..8), [Thinking, ClientResult, PinnedAnswer]);
-        assert_eq!(waiting(&queue), [(PinnedAnswer, 2), (Principal, 5), (Principal, 6), (Principal, 7)]);
+        assert_eq!(
+            waiting(&queue),
+            [(PinnedAnswer, 2), (Principal, 5), (Principal, 6), (Principal, 7)]
+        );
         assert_eq!(add(&mut queue, PinnedAnswer, 8..9), [PinnedAnswer]);
     }
 

@@ -17,11 +17,7 @@ mod metrics;
 mod totals;
 mod traces;
 
-use std::{
-    borrow::Cow,
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 

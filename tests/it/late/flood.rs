@@ -119,7 +119,10 @@ async fn a_flood_loses_notes_before_calls() {
         store.note_client_result(caller, None, query(number), Some(content.clone()));
     }
     let lost = sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}");
-    assert!((52..56).contains(&lost), "three quarters of 64 MiB are for notes: {lost}");
+    assert!(
+        (52..56).contains(&lost),
+        "three quarters of 64 MiB are for notes: {lost}"
+    );
     for number in 0..5_000 {
         store.record_calls(caller, [observed(number)]);
     }

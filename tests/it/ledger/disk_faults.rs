@@ -2,7 +2,8 @@
 //!
 //! A fault loses no acknowledged record, and the store works again behind it. Without `strace` these tests are skipped.
 //!
-//! `FAULTS=all` fails each call in turn instead of some. `SLOW_SECONDS=1200` writes for so long on slow syncs.
+//! `COMMITS=` sets the commits of each run, whose every call fails once. `SLOW_SECONDS=1200` writes for so long on slow
+//! syncs.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::disallowed_methods,
@@ -36,9 +37,15 @@ use crate::support::wire::spawn;
 const PATH: &str = "ANTIPHON_TEST_FAULTY_LEDGER";
 const SLOW_PATH: &str = "ANTIPHON_TEST_SLOW_LEDGER";
 const SLOW_SECONDS: &str = "SLOW_SECONDS";
-/// The commits of one child, and its attempts at each.
-const COMMITS: u64 = 8;
+const COMMITS: &str = "COMMITS";
+/// The attempts of a child at one commit.
 const ATTEMPTS: usize = 4;
+
+/// Returns a number from the environment.
+fn number_of(variable: &str, default: u64) -> u64 {
+    let number = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    number.unwrap_or(default)
+}
 
 fn open(path: &str) -> Result<Arc<dyn Ledger>, String> {
     match SqliteLedger::open(Path::new(path), LedgerSettings::default(), SECRET) {
@@ -49,7 +56,8 @@ fn open(path: &str) -> Result<Arc<dyn Ledger>, String> {
 
 /// Prints a whole line on the real stdout: `println!` would be captured by the test harness.
 fn tell(words: &str) {
-    writeln!(std::io::stdout(), "said {words}").unwrap();
+    let mut out = std::io::stdout();
+    writeln!(out, "said {words}").unwrap();
 }
 
 /// The child's part: commits records one after the other, and retries each that fails.
@@ -58,7 +66,7 @@ async fn writes_while_the_disk_fails() {
     let Ok(path) = std::env::var(PATH) else { return };
     let opened = (0..ATTEMPTS).find_map(|_| open(&path).inspect_err(|error| tell(&format!("unopened {error}"))).ok());
     let ledger = opened.expect("a fault that is over prevents no open");
-    for name in 0..COMMITS {
+    for name in 0..number_of(COMMITS, 8) {
         let mut is_stored = false;
         for _ in 0..ATTEMPTS {
             let steps = vec![insert(call(name), value(name)), insert(twin(name), value(name))];
@@ -116,9 +124,14 @@ fn lines_of(out: &Output, told: &str) -> Vec<String> {
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{told}: {text}\n{errors}");
     // The harness writes its own words in front of the first line.
-    let said = text.lines().filter_map(|line| Some(line.split_once("said ")?.1.to_owned()));
+    let said = text
+        .lines()
+        .filter_map(|line| Some(line.split_once("said ")?.1.to_owned()));
     let said: Vec<String> = said.collect();
-    assert!(said.iter().any(|line| line.starts_with("end ")), "{told}: {text}\n{errors}");
+    assert!(
+        said.iter().any(|line| line.starts_with("end ")),
+        "{told}: {text}\n{errors}"
+    );
     said
 }
 
@@ -127,8 +140,7 @@ async fn fail_each(call: &str, error: &str) {
     if !has_strace() {
         return;
     }
-    let is_every = std::env::var("FAULTS").is_ok_and(|faults| faults == "all");
-    let (mut nth, mut runs) = (1, 0);
+    let mut nth = 1;
     loop {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
@@ -150,14 +162,13 @@ async fn fail_each(call: &str, error: &str) {
             .filter_map(|line| line.strip_prefix("done ")?.parse().ok())
             .collect();
         check(&path, &done).await;
-        runs += 1;
         if !std::fs::read_to_string(&calls).unwrap().contains("INJECTED") {
             break;
         }
-        nth += if is_every { 1 } else { 1 + nth / 3 };
+        nth += 1;
     }
-    println!("{call} {error}: {runs} runs, nothing lost");
-    assert!(runs > 1, "no call failed: {call}");
+    println!("{call} {error}: {} faults, nothing lost", nth - 1);
+    assert!(nth > 1, "no call failed: {call}");
 }
 
 #[tokio::test]
@@ -186,7 +197,7 @@ async fn a_failed_open_rename_or_cut_loses_nothing() {
 #[tokio::test]
 async fn writes_behind_slow_syncs() {
     let Ok(path) = std::env::var(SLOW_PATH) else { return };
-    let seconds: u64 = std::env::var(SLOW_SECONDS).ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let seconds = number_of(SLOW_SECONDS, 5);
     let ledger = open(&path).unwrap();
     let telemetry = Telemetry::default();
     let (writes, worker) = write_behind(Arc::clone(&ledger), telemetry.clone());
@@ -196,13 +207,21 @@ async fn writes_behind_slow_syncs() {
         ticks.tick().await;
         for row in tick * 6..(tick + 1) * 6 {
             let expires_at = antiphon::clock::unix_time() + Duration::from_secs(3600);
-            writes.queue_write(CommitStep::insert_record(thinking(row), Bytes::from_static(b"x"), expires_at));
+            writes.queue_write(CommitStep::insert_record(
+                thinking(row),
+                Bytes::from_static(b"x"),
+                expires_at,
+            ));
         }
     }
     writes.flush().await;
     let page = telemetry.encode_metrics();
-    let lost = page.lines().filter(|line| line.starts_with("antiphon_ledger_lost_total"));
-    let lost: u64 = lost.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+    let lost = page
+        .lines()
+        .filter(|line| line.starts_with("antiphon_ledger_lost_total"));
+    let lost: u64 = lost
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
     tell(&format!("lost {lost}"));
     tell(&format!("stored {}", ledger.usage().await.unwrap().records));
     tell(&format!("end {}", seconds * 60));
@@ -219,11 +238,18 @@ async fn slow_syncs_lose_no_background_write() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (path, calls) = (folder.path().join("ledger.db"), folder.path().join("calls"));
-    let flags = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_exit=100000"];
+    let flags = [
+        "-e",
+        "trace=fsync,fdatasync",
+        "-e",
+        "inject=fsync,fdatasync:delay_exit=100000",
+    ];
     let out = run_child("writes_behind_slow_syncs", SLOW_PATH, &path, &calls, &flags);
     let said = lines_of(&out, "slow syncs");
     let number = |word: &str| -> u64 {
-        let found = said.iter().find_map(|line| line.strip_prefix(word)?.trim().parse().ok());
+        let found = said
+            .iter()
+            .find_map(|line| line.strip_prefix(word)?.trim().parse().ok());
         found.unwrap()
     };
     let syncs = std::fs::read_to_string(&calls).unwrap().matches("DELAYED").count();

@@ -178,32 +178,32 @@ const ODD: &[Odd] = &[
     (
         "garbage behind the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0xA5)),
-        "unusable",
+        "damaged",
     ),
     (
         "zeros behind the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0)),
-        "unusable",
+        "damaged",
     ),
     (
         "half of it",
         |path| rewrite(path, |bytes| bytes.truncate(bytes.len() / 2)),
-        "unusable",
+        "damaged",
     ),
     (
         "a page less",
         |path| rewrite(path, |bytes| bytes.truncate(bytes.len() - 4096)),
-        "unusable",
+        "damaged",
     ),
     (
         "the first page alone",
         |path| rewrite(path, |bytes| bytes.truncate(4096)),
-        "unusable",
+        "damaged",
     ),
     (
         "a torn page",
         |path| rewrite(path, |bytes| bytes.truncate(5000)),
-        "unusable",
+        "damaged",
     ),
     (
         "another program's",
@@ -237,21 +237,21 @@ const ODD: &[Odd] = &[
     (
         "with a table more",
         |path| other(path, "CREATE TABLE more (id)"),
-        "unusable",
+        "damaged",
     ),
-    ("without an index", |path| other(path, "DROP INDEX by_key"), "unusable"),
-    ("without a secret", |path| other(path, "DELETE FROM meta"), "unusable"),
+    ("without an index", |path| other(path, "DROP INDEX by_key"), "damaged"),
+    ("without a secret", |path| other(path, "DELETE FROM meta"), "damaged"),
     (
         "with another secret",
         |path| other(path, "UPDATE meta SET secret = zeroblob(32)"),
-        "unusable",
+        "damaged",
     ),
     (
         "a log without its store",
         |path| {
             fs::rename(path, path.with_extension("db-wal")).unwrap();
         },
-        "unusable",
+        "damaged",
     ),
     (
         "a folder",
@@ -297,6 +297,7 @@ async fn unusable_files_are_refused_and_left_unchanged() {
             LedgerOpenError::Foreign { .. } => "foreign",
             LedgerOpenError::Version { .. } => "version",
             LedgerOpenError::Unusable { .. } => "unusable",
+            LedgerOpenError::Damaged { .. } => "damaged",
         };
         assert_eq!(found, *wanted, "{name}: {error}");
         let mut after = contents(folder.path());

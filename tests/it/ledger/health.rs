@@ -81,11 +81,17 @@ async fn a_full_ledger_is_reported_until_a_write_has_room() {
         ledger.commit(vec![insert(call(name), "x")], NOW).await.unwrap();
     }
     let refused = ledger.commit(vec![insert(call(2), "x")], NOW).await;
-    assert!(matches!(refused, Err(LedgerError::Full { of_principal: false })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(LedgerError::Full { of_principal: false })),
+        "{refused:?}"
+    );
     assert_eq!(check_health(&*ledger, secs(5)).await, Some(LedgerFault::Full));
     let (status, text) = readiness(&ledger).await;
     assert_eq!(status, 200);
-    assert!(text.contains("[-]ledger degraded: it is full: raise ledger.bytes_max\n"), "{text}");
+    assert!(
+        text.contains("[-]ledger degraded: it is full: raise ledger.bytes_max\n"),
+        "{text}"
+    );
     assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 2);
     ledger.commit(vec![insert(call(2), "x")], NOW).await.unwrap();
     assert_eq!(check_health(&*ledger, secs(5)).await, None);
@@ -99,7 +105,9 @@ async fn each_change_of_health_is_logged_once() {
     let telemetry = Telemetry::default();
     let gauge = || {
         let page = telemetry.encode_metrics();
-        let value = page.lines().find_map(|line| line.strip_prefix("antiphon_ledger_healthy "));
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix("antiphon_ledger_healthy "));
         value.unwrap().to_owned()
     };
     assert_eq!(gauge(), "1");

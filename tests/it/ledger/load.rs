@@ -34,7 +34,9 @@ fn start_writer(ledger: Arc<dyn Ledger>) -> (WriteBehind, Telemetry) {
 /// Returns the number of lost writes, over all kinds.
 fn lost(telemetry: &Telemetry) -> u64 {
     let page = telemetry.encode_metrics();
-    let samples = page.lines().filter(|line| line.starts_with("antiphon_ledger_lost_total"));
+    let samples = page
+        .lines()
+        .filter(|line| line.starts_with("antiphon_ledger_lost_total"));
     samples
         .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
         .sum()
@@ -132,7 +134,7 @@ async fn a_history_of_100_000_placeholders_is_stored() {
     let scope = of("sk-one");
     let existing = recall.pin_answers(scope, &calls, clock::now() + secs(1)).await;
     assert!(existing.is_empty());
-    let _ = recall.commit_answers(scope, &calls);
+    drop(recall.commit_answers(scope, &calls));
     recall.flush_pins().await;
     writes.flush().await;
     assert_eq!(lost(&telemetry), 0);
@@ -172,7 +174,12 @@ async fn a_full_queue_loses_what_matters_least() {
     }
     assert_eq!(lost_of(&telemetry, RecordKind::Thinking), 1500);
     assert_eq!(lost(&telemetry), 1500, "nothing else");
-    assert_eq!(lines.text().matches("queue of background writes").count(), 1, "{}", lines.text());
+    assert_eq!(
+        lines.text().matches("queue of background writes").count(),
+        1,
+        "{}",
+        lines.text()
+    );
 }
 
 /// What a full queue has kept is stored once the store works.
@@ -209,12 +216,19 @@ async fn a_write_that_fails_alone_is_lost_after_five_minutes() {
         assert_eq!(count(&*switched).await, minute + 1);
         let lost = lost_of(&telemetry, RecordKind::Continuity);
         // The attempt that is the last comes within seconds of the fifth minute.
-        assert!(lost <= u64::from(minute >= 4) && lost >= u64::from(minute >= 5), "{minute}: {lost}");
+        assert!(
+            lost <= u64::from(minute >= 4) && lost >= u64::from(minute >= 5),
+            "{minute}: {lost}"
+        );
     }
     timeout(secs(1), writes.flush()).await.unwrap();
     assert_eq!(lost(&telemetry), 1);
     let told = lines.text();
-    for words in ["background writes to the ledger failed", "a page is damaged", "work again"] {
+    for words in [
+        "background writes to the ledger failed",
+        "a page is damaged",
+        "work again",
+    ] {
         assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
     }
 }

@@ -15,7 +15,8 @@ use antiphon::{
     clock,
     ledger::{
         CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSettings,
-        LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker, write_behind,
+        LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker,
+        write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
@@ -24,12 +25,10 @@ use antiphon::{
 };
 use http::HeaderMap;
 
-use crate::{
-    support::{
-        late::memory as ledger,
-        still::{Answer, World, json, secs},
-        wire::spawn,
-    },
+use crate::support::{
+    late::memory as ledger,
+    still::{Answer, World, json, secs},
+    wire::spawn,
 };
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
