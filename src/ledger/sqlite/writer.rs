@@ -166,13 +166,13 @@ impl SqliteWriter {
                 }
             }
             Err(failed) if !failed.is_commit_error => {
-                self.health.note_write(WriteHealth::Failed);
                 for waiting in batch {
                     let mut results = Vec::with_capacity(waiting.commits.len());
                     self.commit_halves(&waiting.commits, &failed, &mut 0, &mut results);
+                    self.publish_usage();
+                    self.health.note_write(write_health(&results));
                     drop(waiting.reply.send(Ok(results)));
                 }
-                self.publish_usage();
             }
             Err(failed) => {
                 self.health.note_write(WriteHealth::Failed);
@@ -280,10 +280,13 @@ impl SqliteWriter {
     }
 }
 
-/// Returns the health that the results of a transaction show.
+/// Returns the health that the results of a request show.
 fn write_health(results: &[CommitResult]) -> WriteHealth {
+    let has_failed = |result: &CommitResult| matches!(result, Err(LedgerError::Store(_)));
     let has_no_room = |result: &CommitResult| matches!(result, Err(LedgerError::Full { of_principal: false }));
-    if results.iter().any(has_no_room) {
+    if results.iter().any(has_failed) {
+        WriteHealth::Failed
+    } else if results.iter().any(has_no_room) {
         WriteHealth::Full
     } else {
         WriteHealth::Stored

@@ -15,8 +15,8 @@ use std::{
 };
 
 use antiphon::ledger::{
-    CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings,
-    Record, RecordKey, RecordKind, SqliteLedger,
+    CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerFault, LedgerInspector, LedgerOpenError,
+    LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit,
 };
 use bytes::Bytes;
 
@@ -145,6 +145,51 @@ async fn a_file_can_be_opened_by_one_process() {
 /// Writes a SQLite file as another program would.
 fn other(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+/// A commit that the store refuses fails no other of its request. A store that refuses all of them is not tried for
+/// each.
+#[tokio::test]
+async fn one_bad_commit_fails_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path).unwrap();
+    let refuse = |condition: &str| {
+        let body = "BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        format!("DROP TRIGGER IF EXISTS bad; CREATE TRIGGER bad BEFORE INSERT ON records WHEN {condition} {body}")
+    };
+    other(&path, &refuse("NEW.kind = 9"));
+    let commits = |kind: fn(u64) -> RecordKind| {
+        let commit = |name| TimedCommit {
+            steps: vec![insert(key(kind(name), 1, name), "x")],
+            now: NOW,
+        };
+        (0..500).map(commit).collect::<Vec<_>>()
+    };
+    let is_bad = |name: u64| name % 171 == 5;
+    let some_bad = commits(|name| {
+        if name % 171 == 5 {
+            RecordKind::Continuity
+        } else {
+            RecordKind::Thinking
+        }
+    });
+    let results = ledger.commit_each(some_bad).await.unwrap();
+    for (name, result) in (0..).zip(&results) {
+        match result {
+            Ok(outcome) => assert!(!is_bad(name) && *outcome == CommitOutcome::Done, "{name}"),
+            Err(error) => assert!(is_bad(name) && error.label() == "store", "{name}: {error}"),
+        }
+    }
+    assert_eq!((results.len(), ledger.usage().await.unwrap().records), (500, 497));
+    assert_eq!(ledger.find_fault().await.unwrap(), Some(LedgerFault::WriteFailed));
+    other(&path, &refuse("true"));
+    let results = ledger.commit_each(commits(|_| RecordKind::Call)).await.unwrap();
+    assert!(results.len() == 500 && results.iter().all(Result::is_err));
+    other(&path, "DROP TRIGGER bad");
+    let results = ledger.commit_each(commits(|_| RecordKind::Call)).await.unwrap();
+    assert!(results.iter().all(|result| matches!(result, Ok(CommitOutcome::Done))));
+    assert_eq!(ledger.find_fault().await.unwrap(), None);
 }
 
 /// Name, a change to the files of a closed store, and the expected error.
