@@ -83,6 +83,7 @@ impl BackgroundWork {
     pub fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
+        tasks.spawn_background(ledger::watch_health(Arc::clone(&self.ledger), telemetry.clone()));
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.clone().write_pins());
         tasks.spawn_background(self.answers.clone().load_owners());
@@ -144,8 +145,7 @@ impl LedgerServices {
     ) -> Self {
         // All access from here on is counted and timed.
         let ledger: Arc<dyn Ledger> = Arc::new(MeasuredLedger::new(Arc::clone(ledger), telemetry));
-        let lost = telemetry.lost_ledger_writes();
-        let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), lost);
+        let (write_behind, write_behind_worker) = ledger::write_behind(Arc::clone(&ledger), telemetry.clone());
         let callers = Callers::new(Arc::clone(&ledger), write_behind.clone());
         let answer_settings = AnswerStoreSettings {
             record_ttl: settings.ttl,

@@ -94,7 +94,8 @@
 //! * When is a credential renewed? `auth/credential_source`, then `credentials`. Which one is in use?
 //!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
-//!   `ledger/sqlite`.
+//!   `ledger/sqlite`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
+//!   `ledger/health.rs`.
 //! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show? `admin/views`, `telemetry/dashboard`, `admin/page`.

@@ -9,9 +9,10 @@ use axum::{
 };
 
 use super::{AdminState, problem::AdminProblem};
+use crate::ledger::check_health;
 
 /// Timeout of the ledger's health check.
-const LEDGER_TIMEOUT: Duration = Duration::from_millis(500);
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers the liveness check: 200 for as long as the process answers at all, also during a drain
 ///
@@ -45,18 +46,14 @@ pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(qu
     if !is_verbose(query.as_deref()) {
         return health_answer(&checks, None);
     }
-    let usage = tokio::time::timeout(LEDGER_TIMEOUT, parts.ledger.usage()).await;
-    if matches!(usage, Ok(Ok(_))) {
+    let Some(fault) = check_health(&*parts.ledger, LEDGER_TIMEOUT).await else {
         checks.push(("ledger", true));
         return health_answer(&checks, query.as_deref());
-    }
+    };
     // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
     let status = health_answer(&checks, None).status();
-    (
-        status,
-        checks_text(&checks, "[-]ledger failed; requests continue without it\n"),
-    )
-        .into_response()
+    let line = format!("[-]ledger degraded: {fault}\n");
+    (status, checks_text(&checks, &line)).into_response()
 }
 
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.

@@ -2,12 +2,18 @@
 
 use std::fmt;
 
-use super::{calls::CallQuery, noted_calls::NotedCall, records::RecordedCall};
+use super::{calls::CallQuery, noted_calls::NotedCall, record_names::call_index, records::RecordedCall};
 use crate::{
     auth::Principal,
-    ledger::{Index, RecordKey, RecordName},
+    ledger::{Index, ROWS_MAX, RecordKey, RecordKind, RecordName},
     session::LaneId,
 };
+
+/// Bytes that a job or a call counts in addition to its texts.
+const JOB_BYTES: usize = 512;
+
+/// A call, a call id or a lane that jobs are about. Jobs about the same one run in their order.
+pub(super) type JobSubject = [u8; 32];
 
 /// A call to be recorded.
 #[derive(Clone, Debug)]
@@ -25,7 +31,7 @@ pub enum LateJob {
     Record(Vec<NewCall>),
     /// Marks a call as answered by its client. The content of the answer, as JSON, is needed only if a posted result
     /// waits.
-    Answered(Principal, Vec<RecordName>, CallQuery, Option<String>),
+    Answered(Principal, Vec<RecordName>, Box<CallQuery>, Option<String>),
     /// Marks a call as delivered.
     Delivered(Principal, RecordName),
     /// Marks a result as refused by a provider.
@@ -36,6 +42,81 @@ pub enum LateJob {
     Acked(Principal, RecordName),
     /// Stores calls that a compaction may have removed from the history of their lane.
     Compacted(Principal, LaneId, Box<[NotedCall]>),
+}
+
+impl LateJob {
+    /// Returns what the job is about.
+    pub(super) fn subjects(&self) -> Vec<JobSubject> {
+        match self {
+            Self::Record(calls) => {
+                let subjects = |new: &NewCall| [index_subject(call_index(&new.call.id)), new.key.name];
+                calls.iter().flat_map(subjects).collect()
+            }
+            Self::Answered(_, names, call, _) => {
+                let names = names.iter().copied();
+                names.chain([index_subject(call_index(&call.id))]).collect()
+            }
+            Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
+            Self::Settle(index) => vec![index_subject(*index)],
+            Self::Compacted(_, lane, _) => vec![*lane.as_bytes()],
+        }
+    }
+
+    /// Returns the size of the job in memory, in bytes.
+    pub(super) fn byte_len(&self) -> usize {
+        match self {
+            Self::Record(calls) => {
+                let label = |call: &RecordedCall| call.session_label.as_ref().map_or(0, |label| label.len());
+                let bytes = |new: &NewCall| JOB_BYTES + new.call.id.len() + new.call.tool.len() + label(&new.call);
+                calls.iter().map(bytes).fold(JOB_BYTES, usize::saturating_add)
+            }
+            Self::Answered(_, names, call, content) => {
+                let content = content.as_ref().map_or(0, String::len);
+                JOB_BYTES + size_of_val(&**names) + call.id.len() + call.tool.len() + content
+            }
+            Self::Compacted(_, _, calls) => JOB_BYTES + size_of_val(&**calls),
+            Self::Delivered(..) | Self::Withheld(..) | Self::Settle(_) | Self::Acked(..) => JOB_BYTES,
+        }
+    }
+
+    /// Returns `true` if a later request of the conversation leads to the same job again.
+    pub(super) const fn is_repeated(&self) -> bool {
+        match self {
+            Self::Answered(..) | Self::Delivered(..) | Self::Acked(..) => true,
+            Self::Record(_) | Self::Withheld(..) | Self::Settle(_) | Self::Compacted(..) => false,
+        }
+    }
+
+    /// Adds the calls of another job to this one. Returns it if they cannot be one commit.
+    pub(super) fn merge_record(&mut self, other: Self) -> Result<(), Self> {
+        match (self, other) {
+            (Self::Record(calls), Self::Record(more)) if calls.len() + more.len() <= ROWS_MAX => {
+                calls.extend(more);
+                Ok(())
+            }
+            (_, other) => Err(other),
+        }
+    }
+
+    /// Returns the kind of the records that a lost job does not write, and their number.
+    pub(super) fn lost_records(&self) -> (RecordKind, usize) {
+        match self {
+            Self::Record(calls) => (RecordKind::Call, calls.len()),
+            Self::Answered(..) | Self::Withheld(..) => (RecordKind::Call, 1),
+            Self::Delivered(..) | Self::Acked(..) => (RecordKind::Delivery, 1),
+            Self::Settle(_) => (RecordKind::Parked, 1),
+            Self::Compacted(..) => (RecordKind::CompactedCalls, 1),
+        }
+    }
+}
+
+/// Returns the subject of all calls with an id. It is no name of a record, which is a whole hash.
+fn index_subject(index: Index) -> JobSubject {
+    let mut subject = [0; 32];
+    for (to, from) in subject.iter_mut().zip(index) {
+        *to = from;
+    }
+    subject
 }
 
 impl fmt::Debug for LateJob {

@@ -13,6 +13,7 @@ mod changes;
 mod compactions;
 mod error;
 mod feed;
+mod job_queue;
 mod jobs;
 pub mod matching;
 mod noted_calls;
@@ -36,12 +37,13 @@ mod worker;
 use std::{fmt, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use compactions::Compactions;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
+pub use job_queue::LateWorker;
 pub use jobs::{LateJob, NewCall};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
@@ -51,23 +53,21 @@ pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use wait_reason::WaitReason;
-pub use worker::{LateWorker, LateWriter};
 
 use crate::{
     auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{
-        CommitStep, Ledger, Moment, QueueWorker, QueuedJob, Record, RecordKey, RecordKind, RecordName, RecordOwners,
-        Unread, flush_queue, job_queue,
-    },
+    ledger::{CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
+use job_queue::JobQueue;
 use matching::{NamedCall, Service};
 use pending::PostedResults;
 use records::RecordedCall;
 use settle_queue::SettleQueue;
+use worker::LateWriter;
 
 /// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
 const CACHE_ENTRIES_MAX: u64 = 100_000;
@@ -104,7 +104,7 @@ struct LateStoreInner {
     compacted: Cache<(Principal, LaneId), compactions::NotedCalls>,
     /// Parked results whose matches settle at a known time.
     settle_queue: Arc<SettleQueue>,
-    jobs: mpsc::Sender<QueuedJob<LateJob>>,
+    jobs: JobQueue,
 }
 
 impl fmt::Debug for LateStore {
@@ -123,7 +123,7 @@ impl LateStore {
     ) -> (Self, LateWorker) {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
-        let (jobs, receiver) = job_queue();
+        let (jobs, queued) = job_queue::new_queue();
         let late = Self(Arc::new(LateStoreInner {
             ledger,
             callers,
@@ -144,7 +144,7 @@ impl LateStore {
             jobs,
         }));
         let writer = LateWriter(Arc::downgrade(&late.0));
-        (late, QueueWorker::new(writer, receiver))
+        (late, LateWorker::new(writer, queued))
     }
 
     /// Returns the key under which names of callers are hashed.
@@ -230,7 +230,7 @@ impl LateStore {
     pub fn note_client_result(&self, caller: Caller, lane: Option<LaneId>, call: CallQuery, content: Option<String>) {
         if self.is_served(caller, &call.tool) {
             let names = Self::call_names(lane, &call);
-            self.queue_job(LateJob::Answered(caller.principal(), names, call, content));
+            self.queue_job(LateJob::Answered(caller.principal(), names, Box::new(call), content));
         }
     }
 
@@ -277,7 +277,7 @@ impl LateStore {
 
     /// Waits until the worker has finished every job that is queued now.
     pub async fn flush_jobs(&self) {
-        flush_queue(&self.0.jobs).await;
+        self.0.jobs.flush().await;
     }
 
     /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
@@ -454,8 +454,7 @@ impl LateStore {
     /// Queues a job for the worker. If the queue is full the job is lost, and counted.
     fn queue_job(&self, job: LateJob) {
         if self.is_used()
-            && let Err(error) = self.0.jobs.try_send(QueuedJob::Write(job))
-            && let QueuedJob::Write(job) = error.into_inner()
+            && let Err(job) = self.0.jobs.queue_job(job)
         {
             self.note_lost(&job);
         }
@@ -468,7 +467,11 @@ impl LateStore {
 
     /// Counts a lost job.
     fn note_lost(&self, job: &LateJob) {
+        let (kind, records) = job.lost_records();
         self.0.telemetry.record_late_event("lost");
+        for _ in 0..records {
+            self.0.telemetry.record_lost_write(kind.label());
+        }
         match job {
             // The next request that shows these calls must record them.
             LateJob::Record(new_records) => {

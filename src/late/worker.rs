@@ -1,6 +1,6 @@
-//! The background writer: records calls and notes deliveries, one job after the other.
+//! The background writer: records calls and notes deliveries.
 
-use std::{sync::Weak, time::Duration};
+use std::sync::Weak;
 
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, changes, compactions,
@@ -11,24 +11,17 @@ use super::{
 };
 use crate::{
     clock,
-    ledger::{BackgroundWriter, CommitOutcome, CommitStep, LedgerError, QueueWorker, ROWS_MAX, Record, RecordKey},
+    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey},
 };
 
 /// The writer of late results.
 // Weak, so that the queue closes when the last handle of the store is dropped.
 #[derive(Debug)]
-pub struct LateWriter(pub(super) Weak<LateStoreInner>);
+pub(super) struct LateWriter(pub(super) Weak<LateStoreInner>);
 
-/// The background worker of late results.
-pub type LateWorker = QueueWorker<LateWriter>;
-
-impl BackgroundWriter for LateWriter {
-    type Job = LateJob;
-    type Error = LateError;
-    // The pauses of 20 attempts.
-    const RETRY_TIME_MAX: Duration = Duration::from_millis(71_300);
-
-    async fn try_job(&self, job: &LateJob) -> Result<(), LateError> {
+impl LateWriter {
+    /// Does a job once.
+    pub(super) async fn try_job(&self, job: &LateJob) -> Result<(), LateError> {
         let Some(late) = self.0.upgrade().map(LateStore) else {
             return Ok(());
         };
@@ -47,25 +40,9 @@ impl BackgroundWriter for LateWriter {
         }
     }
 
-    fn merge_jobs(first: &mut LateJob, next: LateJob) -> Result<(), LateJob> {
-        match (first, next) {
-            // A busy proxy records many turns at once: one commit each would fall behind.
-            (LateJob::Record(calls), LateJob::Record(more)) if calls.len() + more.len() <= ROWS_MAX => {
-                calls.extend(more);
-                Ok(())
-            }
-            (_, next) => Err(next),
-        }
-    }
-
-    fn note_failure(&mut self, error: &LateError) -> bool {
-        // The other errors do not go away with time: the ledger is full or closed, or the record is too large.
-        matches!(error, LateError::Ledger(LedgerError::Store(_)) | LateError::Busy)
-    }
-
-    fn end_job(&mut self, job: &LateJob, result: Result<(), LateError>) {
-        if let (Err(error), Some(inner)) = (result, self.0.upgrade()) {
-            tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
+    /// Counts a lost job.
+    pub(super) fn note_lost(&self, job: &LateJob) {
+        if let Some(inner) = self.0.upgrade() {
             LateStore(inner).note_lost(job);
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::{
-    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSize, Moment, PlacedRecord,
-    PrincipalHash, Record, RecordKey, RecordKind,
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSize, Moment,
+    PlacedRecord, PrincipalHash, Record, RecordKey, RecordKind, TimedCommit,
 };
 use crate::{clock, telemetry::Telemetry};
 
@@ -48,6 +48,22 @@ impl MeasuredLedger {
 impl Ledger for MeasuredLedger {
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
         self.measure_op("commit", self.ledger.commit(steps, now))
+    }
+
+    fn commit_each(&self, commits: Vec<TimedCommit>) -> LedgerReply<'_, Vec<CommitResult>> {
+        let began = clock::now();
+        Box::pin(async move {
+            let done = self.ledger.commit_each(commits).await;
+            let took = clock::now().duration_since(began);
+            // One operation, however many commits it has. Of several errors the first is counted.
+            let error = match &done {
+                Ok(results) => results.iter().find_map(|result| result.as_ref().err()),
+                Err(error) => Some(error),
+            };
+            self.telemetry
+                .record_ledger_op("commit", took, error.map(LedgerError::label));
+            done
+        })
     }
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
@@ -100,6 +116,11 @@ impl Ledger for MeasuredLedger {
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         // Not an operation of an exchange: each scrape of the metrics would be recorded.
         self.ledger.usage()
+    }
+
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        // Not an operation of an exchange either.
+        self.ledger.find_fault()
     }
 
     fn secret(&self) -> [u8; 32] {

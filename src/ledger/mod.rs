@@ -6,6 +6,7 @@
 
 mod batched_reads;
 mod expiry;
+mod health;
 mod measured;
 mod memory;
 mod record_owners;
@@ -13,8 +14,15 @@ mod sqlite;
 mod steps;
 mod usage_counter;
 mod write_behind;
+mod write_queue;
 
-use std::{fmt, future::Future, path::PathBuf, pin::Pin, time::Duration};
+use std::{
+    fmt,
+    future::{Future, ready},
+    path::PathBuf,
+    pin::Pin,
+    time::Duration,
+};
 
 use bytes::Bytes;
 
@@ -22,14 +30,12 @@ use crate::auth::{Principal, PrincipalHash};
 
 pub use batched_reads::{read_all, read_by};
 pub use expiry::remove_expired_hourly;
+pub use health::{LedgerFault, check_health, watch_health};
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
-pub use write_behind::{
-    BackgroundWriter, CommitWriter, QueueWorker, QueuedJob, WriteBehind, WriteBehindWorker, flush_queue, job_queue,
-    write_behind,
-};
+pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -236,7 +242,27 @@ impl CommitStep {
             Self::Insert { key, .. } | Self::Replace { key, .. } | Self::Remove { key, .. } => key,
         }
     }
+
+    /// Returns the length of the value that the step writes.
+    pub(crate) const fn value_bytes(&self) -> usize {
+        match self {
+            Self::Insert { value, .. } | Self::Replace { value, .. } => value.len(),
+            Self::Remove { .. } => 0,
+        }
+    }
 }
+
+/// A commit, and the time as of which it is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimedCommit {
+    /// The steps.
+    pub steps: Vec<CommitStep>,
+    /// The time.
+    pub now: Moment,
+}
+
+/// The result of one commit.
+pub type CommitResult = Result<CommitOutcome, LedgerError>;
 
 /// The outcome of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -348,11 +374,24 @@ pub enum LedgerOpenError {
         known: i64,
     },
     /// The folder or the file cannot be created, read or written.
-    #[error("{path} cannot be opened: {why}")]
+    #[error(
+        "{path} cannot be opened ({why}): free space on its disk, give this user access to its folder, or set \
+         ledger.path to another file"
+    )]
     Unusable {
         /// The file.
         path: PathBuf,
         /// The error of the operating system or of SQLite.
+        why: String,
+    },
+    /// The file is damaged, or its write-ahead log is there without it.
+    #[error(
+        "{path} is damaged ({why}): restore a copy of it and of {path}-wal, or move both away to begin a new ledger"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The evidence for that.
         why: String,
     },
 }
@@ -367,6 +406,20 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// After [`CommitOutcome::Done`] every later read sees the new records. In a ledger that survives a restart they also
     /// survive a crash of the process. A premature `Done` would lose a result that a tool service was told is safe.
     fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome>;
+
+    /// Applies several commits in order, each on its own: one that conflicts or fails prevents no other. Returns their
+    /// results, in order. They have [`ROWS_MAX`] steps at most in all.
+    ///
+    /// A store with a disk stores all of them with one wait for it. After an error it is not known which were applied.
+    fn commit_each(&self, commits: Vec<TimedCommit>) -> LedgerReply<'_, Vec<CommitResult>> {
+        Box::pin(async move {
+            let mut results = Vec::with_capacity(commits.len());
+            for TimedCommit { steps, now } in commits {
+                results.push(self.commit(steps, now).await);
+            }
+            Ok(results)
+        })
+    }
 
     /// Returns the records of these keys, in their order.
     ///
@@ -423,6 +476,11 @@ pub trait Ledger: fmt::Debug + Send + Sync {
 
     /// Returns the size of the content, including every commit that was answered.
     fn usage(&self) -> LedgerReply<'_, LedgerSize>;
+
+    /// Returns the present fault. `None` if the ledger works. The default is for a ledger that has no disk.
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        Box::pin(ready(Ok(None)))
+    }
 
     /// Returns the secret key of this ledger: 32 random bytes, made with the ledger and never changed.
     ///

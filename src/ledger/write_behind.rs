@@ -1,236 +1,236 @@
-//! Background writes, which no request waits for. They are done in order and retried while the store fails.
-//!
-//! Each kind of jobs has a queue and a worker of its own.
+//! Background writes, which no request waits for. All that wait go into one commit, and are retried while the store
+//! fails.
 
 use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::sync::{
-    mpsc::{self, error::TrySendError},
-    oneshot,
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    CommitResult, CommitStep, Ledger, LedgerError, RecordKind, TimedCommit,
+    write_queue::{RecordWrite, WriteQueue},
 };
+use crate::{clock, telemetry::Telemetry};
 
-use super::{CommitStep, Ledger, LedgerError, Moment};
-use crate::clock;
-
-/// The length of a queue. Further writes are lost, and counted.
-const QUEUED_WRITES_MAX: usize = 4096;
-/// The most jobs that are taken from a queue at once.
-const MERGED_JOBS_MAX: usize = 256;
-/// The pause between two attempts at one write: the first, and the longest.
+/// The time for which a write is retried that fails although the store accepts others.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
+/// The pause after a failure: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The writer of one kind of jobs, and what follows from their failures.
-pub trait BackgroundWriter: Send + Sync {
-    /// A job.
-    type Job: Send + Sync;
-    /// The error of one attempt.
-    type Error: Send;
-    /// The retry limit of one job. The jobs behind it wait, and it may be the only one that fails.
-    const RETRY_TIME_MAX: Duration;
-
-    /// Does a job once.
-    fn try_job(&self, job: &Self::Job) -> impl Future<Output = Result<(), Self::Error>> + Send;
-
-    /// Adds a job to the one before it, so that both cost one commit. Returns it if they cannot be one job.
-    fn merge_jobs(_first: &mut Self::Job, next: Self::Job) -> Result<(), Self::Job> {
-        Err(next)
-    }
-
-    /// Notes a failed attempt. Returns `true` if another attempt may succeed.
-    fn note_failure(&mut self, error: &Self::Error) -> bool;
-
-    /// Notes the end of a job: it is done, or lost with the error of its last attempt.
-    fn end_job(&mut self, job: &Self::Job, done: Result<(), Self::Error>);
-}
-
-/// An entry of a queue.
-#[derive(Debug)]
-pub enum QueuedJob<J> {
-    /// A job.
-    Write(J),
-    /// Answered once every earlier job is done or lost.
-    Flush(oneshot::Sender<()>),
-}
-
-/// The worker that does the jobs of one queue. It runs for as long as the process.
-#[derive(Debug)]
-pub struct QueueWorker<W: BackgroundWriter> {
-    writer: W,
-    jobs: mpsc::Receiver<QueuedJob<W::Job>>,
-}
-
-/// Makes a bounded queue of jobs.
-pub fn job_queue<J>() -> (mpsc::Sender<QueuedJob<J>>, mpsc::Receiver<QueuedJob<J>>) {
-    mpsc::channel(QUEUED_WRITES_MAX)
-}
-
-/// Waits until every job that was queued before is done or lost.
-pub async fn flush_queue<J>(jobs: &mpsc::Sender<QueuedJob<J>>) {
-    let (done, told) = oneshot::channel();
-    if jobs.send(QueuedJob::Flush(done)).await.is_ok() {
-        // An error means that the worker has ended: nothing is left to wait for.
-        let _ = told.await;
-    }
-}
-
-impl<W: BackgroundWriter> QueueWorker<W> {
-    /// Creates the worker of a queue.
-    pub const fn new(writer: W, jobs: mpsc::Receiver<QueuedJob<W::Job>>) -> Self {
-        Self { writer, jobs }
-    }
-
-    /// Does the queued jobs until all handles of the queue are dropped and it is empty.
-    pub async fn run(mut self) {
-        let mut queued = Vec::with_capacity(MERGED_JOBS_MAX);
-        while self.jobs.recv_many(&mut queued, MERGED_JOBS_MAX).await > 0 {
-            let mut merged: Option<W::Job> = None;
-            for job in queued.drain(..) {
-                match job {
-                    QueuedJob::Write(job) => {
-                        let rest = match &mut merged {
-                            Some(first) => W::merge_jobs(first, job).err(),
-                            None => Some(job),
-                        };
-                        // A job that cannot be merged begins the next one.
-                        if let Some(rest) = rest
-                            && let Some(job) = merged.replace(rest)
-                        {
-                            self.write_with_retry(&job).await;
-                        }
-                    }
-                    QueuedJob::Flush(done) => {
-                        if let Some(job) = merged.take() {
-                            self.write_with_retry(&job).await;
-                        }
-                        // The task that waits for the flush may have given up on a timeout.
-                        let _ = done.send(());
-                    }
-                }
-            }
-            if let Some(job) = merged.take() {
-                self.write_with_retry(&job).await;
-            }
-        }
-    }
-
-    async fn write_with_retry(&mut self, job: &W::Job) {
-        let until = clock::now() + W::RETRY_TIME_MAX;
-        let mut pause = BACKOFF.0;
-        loop {
-            let done = self.writer.try_job(job).await;
-            let again = done.as_ref().is_err_and(|error| self.writer.note_failure(error));
-            if !again || clock::now() >= until {
-                return self.writer.end_job(job, done);
-            }
-            tokio::time::sleep_until(until.min(clock::now() + pause)).await;
-            pause = pause.saturating_mul(2).min(BACKOFF.1);
-        }
-    }
-}
-
-/// A handle for queueing background commits. It is cheap to clone.
+/// A handle for queueing background writes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteBehind {
-    jobs: mpsc::Sender<QueuedJob<QueuedCommit>>,
-    lost: Arc<AtomicU64>,
-    /// Set when a write was lost, until the queue is less than half full: of many losses only the first is logged.
-    is_overflowing: Arc<AtomicBool>,
+    queue: Arc<Mutex<WriteQueue>>,
+    telemetry: Telemetry,
+    /// Wakes the worker.
+    wake: mpsc::Sender<()>,
+    /// The place in the queue before which every write has ended.
+    ended: watch::Receiver<u64>,
 }
 
-/// The step of a commit, and the time of queueing: a late write is judged against expiry as of then.
-type QueuedCommit = (CommitStep, Moment);
-
-/// The writer of background commits.
+/// The worker that does the writes. It runs for as long as the process.
 #[derive(Debug)]
-pub struct CommitWriter {
+pub struct WriteBehindWorker {
     ledger: Arc<dyn Ledger>,
-    lost: Arc<AtomicU64>,
-    /// Set while attempts fail: of many failures in a row only the first is logged.
+    queue: Arc<Mutex<WriteQueue>>,
+    telemetry: Telemetry,
+    woken: mpsc::Receiver<()>,
+    ended: watch::Sender<u64>,
+    /// Set while writes fail: of many failures in a row only the first is logged.
     is_failing: bool,
 }
 
-/// The worker that does background commits.
-pub type WriteBehindWorker = QueueWorker<CommitWriter>;
+/// The end of one attempt at a write.
+enum AttemptEnd {
+    Stored,
+    /// The ledger has no room for it, or is closed.
+    Refused,
+    /// The store failed.
+    Failed,
+}
 
-/// Returns a handle for background writes into `ledger`, and the worker that does them. Counts lost writes in `lost`.
+/// Returns a handle for background writes into `ledger`, and the worker that does them.
 ///
-/// A write is lost if the queue is full or the store fails for more than five minutes. It is also lost if the ledger is
-/// full or closed.
-pub fn write_behind(ledger: Arc<dyn Ledger>, lost: Arc<AtomicU64>) -> (WriteBehind, WriteBehindWorker) {
-    let (jobs, receiver) = job_queue();
-    let writer = CommitWriter {
+/// While the store fails, writes wait in a bounded queue. A full queue loses what matters least. A write is also lost
+/// if the ledger is full or closed, or if it fails for five minutes while others succeed.
+pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehind, WriteBehindWorker) {
+    let queue: Arc<Mutex<WriteQueue>> = Arc::default();
+    // One signal is enough: the worker takes all that waits.
+    let (wake, woken) = mpsc::channel(1);
+    let (end, ended) = watch::channel(0);
+    let worker = WriteBehindWorker {
         ledger,
-        lost: Arc::clone(&lost),
+        queue: Arc::clone(&queue),
+        telemetry: telemetry.clone(),
+        woken,
+        ended: end,
         is_failing: false,
     };
-    let later = WriteBehind {
-        jobs,
-        lost,
-        is_overflowing: Arc::default(),
+    let handle = WriteBehind {
+        queue,
+        telemetry,
+        wake,
+        ended,
     };
-    (later, QueueWorker::new(writer, receiver))
+    (handle, worker)
+}
+
+fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
+    // Each change leaves a valid queue, so a panic elsewhere need not spread.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl WriteBehind {
-    /// Queues a commit of one step. It is dropped if it conflicts: the existing record stays.
+    /// Queues a step. It is dropped if it conflicts: the existing record stays.
     pub fn queue_write(&self, step: CommitStep) {
-        match self.jobs.try_send(QueuedJob::Write((step, clock::unix_time()))) {
-            // One warning for each lost write would flood the log, so it is armed again only below half of the limit.
-            Ok(()) if self.jobs.capacity() > QUEUED_WRITES_MAX / 2 => {
-                self.is_overflowing.store(false, Ordering::Relaxed);
-            }
-            Ok(()) => {}
-            Err(error) => {
-                self.lost.fetch_add(1, Ordering::Relaxed);
-                if matches!(error, TrySendError::Full(_)) && !self.is_overflowing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("too many writes wait for the ledger: further background writes are lost");
-                }
-            }
+        self.queue_writes(vec![step]);
+    }
+
+    /// Queues steps as one job. Each is dropped if it conflicts: the existing record stays.
+    ///
+    /// Steps of one record that follow each other are stored or lost together.
+    pub fn queue_writes(&self, steps: Vec<CommitStep>) {
+        if steps.is_empty() {
+            return;
         }
+        let now = clock::unix_time();
+        let mut lost = Vec::new();
+        let is_new_overflow = {
+            let mut queue = lock(&self.queue);
+            let mut steps = steps.into_iter().peekable();
+            while let Some(first) = steps.next() {
+                let key = *first.key();
+                let mut write = vec![first];
+                while let Some(next) = steps.next_if(|next| *next.key() == key) {
+                    write.push(next);
+                }
+                queue.add_write(write, now, &mut |kind| lost.push(kind));
+            }
+            !lost.is_empty() && queue.note_overflow()
+        };
+        // One warning for each lost write would flood the log.
+        if let Some(kind) = lost.first().filter(|_| is_new_overflow) {
+            tracing::warn!(
+                kind = kind.label(),
+                "the queue of background writes to the ledger is full: the writes that matter least are lost"
+            );
+        }
+        for kind in lost {
+            self.count_lost(kind);
+        }
+        // A full channel has a signal that the worker has not taken yet.
+        let _ = self.wake.try_send(());
     }
 
-    /// Counts a write that was lost before it was queued.
-    pub fn count_lost(&self) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Counts a write that was lost.
+    pub fn count_lost(&self, kind: RecordKind) {
+        self.telemetry.record_lost_write(kind.label());
     }
 
-    /// Waits until every write that was queued before is done or lost.
+    /// Waits until every write that was queued before is stored or lost.
     pub async fn flush(&self) {
-        flush_queue(&self.jobs).await;
+        let place = lock(&self.queue).next_place();
+        let mut ended = self.ended.clone();
+        // An error means that the worker has ended: nothing is left to wait for.
+        drop(ended.wait_for(|ended| *ended >= place).await);
     }
 }
 
-impl BackgroundWriter for CommitWriter {
-    type Job = QueuedCommit;
-    type Error = LedgerError;
-    const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
-
-    async fn try_job(&self, (step, at): &QueuedCommit) -> Result<(), LedgerError> {
-        self.ledger.commit(vec![step.clone()], *at).await.map(drop)
+impl WriteBehindWorker {
+    /// Does the queued writes until all handles of the queue are dropped and it is empty.
+    pub async fn run(mut self) {
+        let mut pause = BACKOFF.0;
+        loop {
+            let batch = lock(&self.queue).take_batch();
+            if batch.is_empty() {
+                if self.woken.recv().await.is_none() {
+                    return;
+                }
+                continue;
+            }
+            let commits: Vec<TimedCommit> = batch.iter().flat_map(RecordWrite::commits).collect();
+            let done = self.ledger.commit_each(commits).await;
+            let has_failed = self.end_batch(batch, done);
+            let ended = lock(&self.queue).first_open_place();
+            self.ended.send_replace(ended);
+            if has_failed {
+                tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(BACKOFF.1);
+            } else {
+                pause = BACKOFF.0;
+            }
+        }
     }
 
-    fn note_failure(&mut self, error: &LedgerError) -> bool {
-        let is_failure = matches!(error, LedgerError::Store(_) | LedgerError::Closed);
-        if is_failure && !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(%error, "background writes to the ledger failed; each is retried for up to five minutes");
+    /// Ends the writes of a batch, or puts them back. Returns `true` if the store failed for any.
+    fn end_batch(&mut self, batch: Vec<RecordWrite>, done: Result<Vec<CommitResult>, LedgerError>) -> bool {
+        let (results, error) = match done {
+            Ok(results) => (results, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let failure = error
+            .as_ref()
+            .or_else(|| results.iter().find_map(|result| result.as_ref().err()));
+        // A full ledger is no failure of the store: its errors are counted, and so are the lost writes.
+        let failure = failure.filter(|error| matches!(error, LedgerError::Store(_) | LedgerError::Closed));
+        self.note_failure(failure);
+        // The store works, so a write that fails is at fault itself.
+        let is_working = results.iter().any(Result::is_ok);
+        let mut has_failed = false;
+        let mut results = results.iter();
+        let now = clock::now();
+        for mut write in batch {
+            let end = match &error {
+                Some(error) => AttemptEnd::of_error(error),
+                None => AttemptEnd::of_results(results.by_ref().take(write.step_count())),
+            };
+            let is_failed = matches!(end, AttemptEnd::Failed);
+            has_failed |= is_failed;
+            if is_failed && !(is_working && now.duration_since(write.blame(now)) >= RETRY_TIME_MAX) {
+                lock(&self.queue).put_back(write);
+                continue;
+            }
+            lock(&self.queue).end_write(&write);
+            if !matches!(end, AttemptEnd::Stored) {
+                self.telemetry.record_lost_write(write.kind().label());
+            }
         }
-        // A full ledger or an oversized value fails in the same way again. Only the store itself recovers.
-        matches!(error, LedgerError::Store(_))
+        has_failed
     }
 
-    fn end_job(&mut self, _: &QueuedCommit, done: Result<(), LedgerError>) {
-        if done.is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        } else if std::mem::take(&mut self.is_failing) {
-            let lost = self.lost.load(Ordering::Relaxed);
-            tracing::warn!(lost, "background writes to the ledger work again");
+    /// Logs the first of several failures, and their end.
+    fn note_failure(&mut self, failure: Option<&LedgerError>) {
+        let was_failing = std::mem::replace(&mut self.is_failing, failure.is_some());
+        match failure {
+            Some(error) if !was_failing => {
+                tracing::warn!(%error, "background writes to the ledger failed: they wait, and are retried");
+            }
+            None if was_failing => tracing::warn!("background writes to the ledger work again"),
+            _ => {}
         }
+    }
+}
+
+impl AttemptEnd {
+    const fn of_error(error: &LedgerError) -> Self {
+        match error {
+            LedgerError::Store(_) => Self::Failed,
+            // A full ledger or an oversized value fails in the same way again.
+            LedgerError::Full { .. } | LedgerError::TooLarge | LedgerError::Closed => Self::Refused,
+        }
+    }
+
+    /// Returns the worst end of one write's steps. A conflict is no failure: the existing record stays.
+    fn of_results<'r>(results: impl Iterator<Item = &'r CommitResult>) -> Self {
+        let mut end = Self::Stored;
+        for error in results.filter_map(|result| result.as_ref().err()) {
+            end = Self::of_error(error);
+            if matches!(end, Self::Failed) {
+                break;
+            }
+        }
+        end
     }
 }

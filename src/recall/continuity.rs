@@ -347,6 +347,7 @@ impl ContinuityStore<'_> {
         if !values.is_empty() {
             self.mark_scope(scope);
         }
+        let mut steps = Vec::new();
         for (name, value) in values {
             let record = record_name(scope, *name);
             let is_new = self
@@ -362,14 +363,15 @@ impl ContinuityStore<'_> {
                 is_pinned: true,
             };
             // The noted row is marked, if there is one. Otherwise the insert adds the row.
-            self.0.write_behind.queue_write(CommitStep::Replace {
+            steps.push(CommitStep::Replace {
                 key: record_key(scope, record),
                 version: FIRST_VERSION,
                 value: row.encode(),
                 expires_at: clock::unix_time() + self.0.settings.record_ttl,
             });
-            self.0.write_behind.queue_write(self.insert_step(scope, record, &row));
+            steps.push(self.insert_step(scope, record, &row));
         }
+        self.0.write_behind.queue_writes(steps);
     }
 
     /// Removes pins that no provider has accepted. A pin that another request has committed stays.
@@ -385,6 +387,7 @@ impl ContinuityStore<'_> {
         if !scope.caller.is_authenticated() {
             return;
         }
+        let mut marks = Vec::new();
         for name in names {
             let record = record_name(scope, *name);
             let known = self.0.carried.noted.get(&record);
@@ -405,11 +408,11 @@ impl ContinuityStore<'_> {
                     value: CarriedValue::Neutral,
                     is_pinned: false,
                 };
-                let mark = self.insert_step(scope, left_out_name(scope, *name), &row);
-                self.0.write_behind.queue_write(mark);
+                marks.push(self.insert_step(scope, left_out_name(scope, *name), &row));
             }
             self.0.carried.noted.insert(record, noted);
         }
+        self.0.write_behind.queue_writes(marks);
     }
 
     /// Returns the value in memory.

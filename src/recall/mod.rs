@@ -145,16 +145,17 @@ impl AnswerStore {
         if !scope.caller.is_authenticated() {
             return;
         }
+        let mut inserts = Vec::new();
         for result in brought {
             // A retried request brings the same results again: only new ones are written.
             let fresh = self.0.client_results.store_result(scope, result);
             let kept = self.0.settings.stores_client_results && self.0.callers.is_verified_in_memory(scope.caller);
             if let Some((name, block)) = fresh.filter(|_| kept) {
                 let (key, block) = (client_result_key(scope.caller, name), String::clone(&block));
-                let insert = CommitStep::insert_record(key, block.into(), self.0.expires_at());
-                self.0.write_behind.queue_write(insert);
+                inserts.push(CommitStep::insert_record(key, block.into(), self.0.expires_at()));
             }
         }
+        self.0.write_behind.queue_writes(inserts);
     }
 
     /// Returns the results that the caller brought for these calls, in their order.

@@ -148,7 +148,7 @@ impl ObjectOwners {
             return;
         }
         let now = clock::unix_time();
-        let mut step = None;
+        let mut steps = Vec::new();
         self.0.rows.entry(name).and_compute_with(|known| {
             let known = known.and_then(moka::Entry::into_value);
             if known.as_ref().is_some_and(|row| row.is_current(profile, now)) {
@@ -159,14 +159,12 @@ impl ObjectOwners {
             let row = OwnerRow::new(profile, version.saturating_add(u64::from(is_written)), now);
             if is_written {
                 let key = RecordKey::new(RecordKind::ObjectOwner, caller.principal(), name);
-                step = Some(write_step(key, version, encode_owner(profile), row.expires_at));
+                steps = write_steps(key, version, encode_owner(profile), row.expires_at);
             }
             Op::Put(Some(row))
         });
         self.0.holders.note(RecordKind::ObjectOwner, caller.principal());
-        if let Some(step) = step {
-            self.0.write_behind.queue_write(step);
-        }
+        self.0.write_behind.queue_writes(steps);
     }
 
     /// Returns the owners of these objects, in their order. `None` for an object whose owner is not known in time.
@@ -219,17 +217,20 @@ impl ObjectOwners {
     }
 }
 
-/// Returns the step that writes a record over the one with this version. 0 if there is none.
-fn write_step(key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> CommitStep {
+/// Returns the steps that write a record over the one with this version. 0 if there is none.
+fn write_steps(key: RecordKey, version: u64, value: Bytes, expires_at: Moment) -> Vec<CommitStep> {
+    // The record may be missing all the same: its write was lost, or it has expired.
+    let insert = CommitStep::insert_record(key, value.clone(), expires_at);
     if version == 0 {
-        return CommitStep::insert_record(key, value, expires_at);
+        return vec![insert];
     }
-    CommitStep::Replace {
+    let replace = CommitStep::Replace {
         key,
         version,
         value,
         expires_at,
-    }
+    };
+    vec![replace, insert]
 }
 
 fn encode_owner(profile: &str) -> Bytes {

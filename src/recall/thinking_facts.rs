@@ -51,10 +51,10 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(
         return;
     }
     let expires_at = clock::unix_time() + store.settings.record_ttl;
-    for (name, fact) in facts {
-        let insert = CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at);
-        store.write_behind.queue_write(insert);
-    }
+    let insert = |(name, fact): (RecordName, ThinkingFact)| {
+        CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
+    };
+    store.write_behind.queue_writes(facts.into_iter().map(insert).collect());
 }
 
 /// Returns `true` if the caller has any fact in the ledger. `None` if that is not known.

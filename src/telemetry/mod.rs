@@ -17,18 +17,14 @@ mod metrics;
 mod totals;
 mod traces;
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{
-    BodyLoad, BodyLoadSource, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, LedgerUsageSource, MetricsFormat,
-    POST_ANSWERS,
+    BodyLoad, BodyLoadSource, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, LedgerUsageSource,
+    MetricsFormat, POST_ANSWERS,
 };
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
@@ -245,9 +241,14 @@ impl Telemetry {
         self.metrics.ledger.usage.set_source(source);
     }
 
-    /// Returns the counter of background writes to the ledger that were lost.
-    pub fn lost_ledger_writes(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.metrics.ledger.lost_writes)
+    /// Records a background write to the ledger that was lost, with its kind of record, one of [`LEDGER_KINDS`].
+    pub fn record_lost_write(&self, kind: &'static str) {
+        self.metrics.ledger.lost_writes.count([kind]);
+    }
+
+    /// Sets the gauge of the ledger's health.
+    pub fn set_ledger_health(&self, is_healthy: bool) {
+        self.metrics.ledger.is_healthy.set(i64::from(is_healthy));
     }
 
     /// Records a result that a tool service posted: one log line, and its count.

@@ -42,7 +42,9 @@ frontend all
   bind 127.0.0.1:{port}
   default_backend antiphon
 backend antiphon
-  option httpchk GET /readyz
+  option httpchk
+  # The admin listener answers to the names of this machine only.
+  http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
   http-check expect status 200
   # A connection that the proxy closes while it drains is no failed request.
   retries 3

@@ -37,7 +37,7 @@ pub fn over(
     settings: LateSettings,
     telemetry: Telemetry,
 ) -> (LateStore, WriteBehindWorker, LateWorker) {
-    let (writes, writer) = write_behind(Arc::clone(ledger), Arc::default());
+    let (writes, writer) = write_behind(Arc::clone(ledger), Telemetry::default());
     let callers = Callers::new(Arc::clone(ledger), writes);
     let (late, keeper) = LateStore::new(Arc::clone(ledger), callers, settings, telemetry);
     (late, writer, keeper)

@@ -40,6 +40,13 @@ pub(super) fn unusable_error(path: &Path, why: impl Into<String>) -> LedgerOpenE
     }
 }
 
+pub(super) fn damaged_error(path: &Path, why: impl Into<String>) -> LedgerOpenError {
+    LedgerOpenError::Damaged {
+        path: path.to_owned(),
+        why: why.into(),
+    }
+}
+
 pub(super) fn foreign_error(path: &Path, why: impl Into<String>) -> LedgerOpenError {
     LedgerOpenError::Foreign {
         path: path.to_owned(),
@@ -170,10 +177,9 @@ pub(super) fn check_header(path: &Path, application_id: i64, version: i64) -> Re
 fn check_no_log(path: &Path) -> Result<StorePresence, LedgerOpenError> {
     let log = sibling_path(path, "-wal");
     match fs::metadata(&log) {
-        Ok(metadata) if metadata.len() > 0 => Err(unusable_error(
-            path,
-            format!("there is {} without it: move that file away", log.display()),
-        )),
+        Ok(metadata) if metadata.len() > 0 => {
+            Err(damaged_error(path, format!("there is {} without it", log.display())))
+        }
         _ => Ok(StorePresence::Missing),
     }
 }

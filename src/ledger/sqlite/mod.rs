@@ -10,6 +10,7 @@ mod reader;
 mod rows;
 mod schema;
 mod shutdown_latch;
+mod store_health;
 mod table;
 mod writer;
 
@@ -26,12 +27,13 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerOpenError, LedgerReply, LedgerSettings, LedgerSize,
-    Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, steps,
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerOpenError, LedgerReply,
+    LedgerSettings, LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, steps,
 };
 use crate::auth::PrincipalHash;
 use reader::ReadRequest;
 use shutdown_latch::{ShutdownLatch, shutdown_latch};
+use store_health::StoreHealth;
 use table::{GcScope, RecordTable};
 use writer::{CommitRequest, ReplySender, SqliteWriter, WriteRequest};
 
@@ -49,6 +51,7 @@ pub struct SqliteLedger {
     path: PathBuf,
     secret: [u8; 32],
     usage: Arc<Mutex<LedgerSize>>,
+    health: Arc<StoreHealth>,
     /// `None` once the ledger is being dropped. The threads end when the queues are closed.
     write_requests: Option<mpsc::Sender<WriteRequest>>,
     read_requests: Option<mpsc::Sender<ReadRequest>>,
@@ -73,7 +76,8 @@ impl SqliteLedger {
         let path = held.path;
         let table = RecordTable::new(held.connection).map_err(|error| schema::open_error(&path, &error))?;
         let usage = Arc::new(Mutex::default());
-        let writer = SqliteWriter::new(table, settings, Arc::clone(&usage));
+        let health = Arc::new(StoreHealth::new(&path));
+        let writer = SqliteWriter::new(table, settings, Arc::clone(&usage), Arc::clone(&health));
         let (jobs, asked) = mpsc::channel(QUEUED_REQUESTS_MAX);
         let (questions, questioned) = mpsc::channel(QUEUED_REQUESTS_MAX);
         let ((open, closed), (reading, read)) = (shutdown_latch(), shutdown_latch());
@@ -81,6 +85,7 @@ impl SqliteLedger {
             path,
             secret: held.secret,
             usage,
+            health,
             write_requests: Some(jobs),
             read_requests: Some(questions),
             closed_latch: closed,
@@ -111,6 +116,12 @@ impl SqliteLedger {
             named("ledger-reader").spawn(read).map_err(of_system)?;
         }
         Ok(ledger)
+    }
+
+    /// Sends commits to the writer thread.
+    async fn send_commits(&self, commits: Vec<TimedCommit>) -> Result<Vec<CommitResult>, LedgerError> {
+        let request = |reply| WriteRequest::Commit(CommitRequest { commits, reply });
+        send_request(self.write_requests.as_ref(), request).await
     }
 
     /// Sends `read` to a reader thread.
@@ -153,11 +164,17 @@ impl Ledger for SqliteLedger {
         Box::pin(async move {
             // Checked here, so that an oversized commit costs the writer nothing.
             steps::check_bounds(&steps)?;
-            send_request(self.write_requests.as_ref(), |reply| {
-                WriteRequest::Commit(CommitRequest { steps, now, reply })
-            })
-            .await
+            let results = self.send_commits(vec![TimedCommit { steps, now }]).await?;
+            results.into_iter().next().unwrap_or(Err(LedgerError::Closed))
         })
+    }
+
+    fn commit_each(&self, commits: Vec<TimedCommit>) -> LedgerReply<'_, Vec<CommitResult>> {
+        let steps = commits.iter().map(|commit| commit.steps.len());
+        if steps.fold(0, usize::saturating_add) > ROWS_MAX {
+            return Box::pin(ready(Err(LedgerError::TooLarge)));
+        }
+        Box::pin(self.send_commits(commits))
     }
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
@@ -216,6 +233,12 @@ impl Ledger for SqliteLedger {
         // The writer publishes the size after each transaction, so this never waits.
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(ready(Ok(usage)))
+    }
+
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        let (health, path) = (Arc::clone(&self.health), self.path.clone());
+        // A reader looks at the folder: on a disk that does not answer, no task of the runtime may block.
+        self.ask_reader(move |_| Ok(health.find_fault(&path)))
     }
 
     fn secret(&self) -> [u8; 32] {

@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
-use super::files::{self, APPLICATION_ID, SCHEMA_VERSION, StorePresence, foreign_error, unusable_error};
+use super::files::{self, APPLICATION_ID, SCHEMA_VERSION, StorePresence, damaged_error, foreign_error, unusable_error};
 use crate::ledger::LedgerOpenError;
 
 /// The timeout for a statement while another program has locked the file, such as an operator's SQLite shell.
@@ -174,10 +174,7 @@ fn verify_store(path: &Path, connection: &Connection) -> Result<[u8; 32], Ledger
     let version = number("PRAGMA user_version").map_err(of_sqlite)?;
     files::check_header(path, application_id, version)?;
     if read_schema(connection).map_err(of_sqlite)? != expected_schema() {
-        return Err(unusable_error(
-            path,
-            "it is damaged: its tables differ from the expected schema",
-        ));
+        return Err(damaged_error(path, "its tables differ from the expected schema"));
     }
     let read = connection.query_row("SELECT secret, checksum FROM meta WHERE id = 1", [], |row| {
         Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, [u8; 32]>(1)?))
@@ -185,10 +182,7 @@ fn verify_store(path: &Path, connection: &Connection) -> Result<[u8; 32], Ledger
     match read {
         Ok((secret, checksum)) if blake3::hash(&secret) == checksum => Ok(secret),
         Err(error @ rusqlite::Error::SqliteFailure(..)) => Err(of_sqlite(error)),
-        Ok(_) | Err(_) => Err(unusable_error(
-            path,
-            "it is damaged: its secret key is missing or wrong",
-        )),
+        Ok(_) | Err(_) => Err(damaged_error(path, "its secret key is missing or wrong")),
     }
 }
 
@@ -215,7 +209,7 @@ pub(super) fn open_error(path: &Path, error: &rusqlite::Error) -> LedgerOpenErro
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => foreign_error(path, "it is not an SQLite file"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LedgerOpenError::InUse { path: path.to_owned() },
-        Some(ErrorCode::DatabaseCorrupt) => unusable_error(path, format!("it is damaged: {error}")),
+        Some(ErrorCode::DatabaseCorrupt) => damaged_error(path, error.to_string()),
         _ => unusable_error(path, error.to_string()),
     }
 }

@@ -10,14 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     shutdown_latch::ShutdownLatch,
     store_error,
+    store_health::{StoreHealth, WriteHealth},
     table::{GcScope, GcWalk, RecordTable, is_corruption},
 };
-use crate::ledger::{CommitOutcome, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, steps};
+use crate::ledger::{CommitResult, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, TimedCommit, steps};
 
-/// The most commits in one transaction.
-const COMMITS_MAX: usize = 128;
+/// The most requests in one transaction.
+const REQUESTS_MAX: usize = 128;
 /// Bytes of values after which a transaction takes no further commit.
 const TRANSACTION_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most transactions that fail before the rest of a request is not divided any further.
+const FAILURES_MAX: usize = 32;
 /// The limits of one portion of a removal. Waiting commits are delayed by one portion at most.
 const REMOVAL_ROWS_MAX: usize = 64;
 const REMOVAL_BYTES_MAX: u64 = 1024 * 1024;
@@ -35,20 +38,16 @@ pub(super) enum WriteRequest {
     },
 }
 
-/// A commit that waits for its transaction.
+/// Commits that wait for their transaction.
 pub(super) struct CommitRequest {
-    pub(super) steps: Vec<CommitStep>,
-    pub(super) now: Moment,
-    pub(super) reply: ReplySender<CommitOutcome>,
+    pub(super) commits: Vec<TimedCommit>,
+    pub(super) reply: ReplySender<Vec<CommitResult>>,
 }
 
 impl CommitRequest {
     fn value_bytes(&self) -> usize {
-        let value = |step: &CommitStep| match step {
-            CommitStep::Insert { value, .. } | CommitStep::Replace { value, .. } => value.len(),
-            CommitStep::Remove { .. } => 0,
-        };
-        self.steps.iter().map(value).sum()
+        let steps = self.commits.iter().flat_map(|commit| &commit.steps);
+        steps.map(CommitStep::value_bytes).fold(0, usize::saturating_add)
     }
 }
 
@@ -71,6 +70,7 @@ pub(super) struct SqliteWriter {
     table: RecordTable,
     settings: LedgerSettings,
     usage: Arc<Mutex<LedgerSize>>,
+    health: Arc<StoreHealth>,
     gc_runs: VecDeque<GcRun>,
     /// Set while a rebuild of the indexes is allowed: once per process, and once more for each removal. A rebuild reads
     /// the whole table, and a second one in a row would not repair what the first did not.
@@ -78,11 +78,17 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(table: RecordTable, settings: LedgerSettings, usage: Arc<Mutex<LedgerSize>>) -> Self {
+    pub(super) fn new(
+        table: RecordTable,
+        settings: LedgerSettings,
+        usage: Arc<Mutex<LedgerSize>>,
+        health: Arc<StoreHealth>,
+    ) -> Self {
         let writer = Self {
             table,
             settings,
             usage,
+            health,
             gc_runs: VecDeque::new(),
             may_rebuild_indexes: true,
         };
@@ -116,7 +122,7 @@ impl SqliteWriter {
                         self.gc_runs.push_back(GcRun { now, walk, reply });
                     }
                 }
-                let full = batch.len() >= COMMITS_MAX || bytes >= TRANSACTION_BYTES_MAX;
+                let full = batch.len() >= REQUESTS_MAX || bytes >= TRANSACTION_BYTES_MAX;
                 next = if full { None } else { jobs.try_recv().ok() };
             }
             self.commit_batch(batch);
@@ -135,26 +141,41 @@ impl SqliteWriter {
         if batch.is_empty() {
             return;
         }
-        let mut done = self.try_transaction(&batch);
+        let commits = || batch.iter().flat_map(|waiting| &waiting.commits);
+        let mut done = self.try_transaction(commits());
         if done.as_ref().is_err_and(|failed| is_corruption(&failed.error)) && self.rebuild_indexes() {
-            done = self.try_transaction(&batch);
+            done = self.try_transaction(commits());
         }
         match done {
-            Ok(outcomes) => {
+            Ok(results) => {
                 self.publish_usage();
-                for (waiting, outcome) in batch.into_iter().zip(outcomes) {
+                self.health.note_write(write_health(&results));
+                let mut results = results.into_iter();
+                for waiting in batch {
+                    let own = results.by_ref().take(waiting.commits.len()).collect();
                     // A caller that hit its timeout has dropped the receiver.
-                    drop(waiting.reply.send(outcome));
+                    drop(waiting.reply.send(Ok(own)));
                 }
             }
-            // One bad commit must not fail the others, so each gets a transaction of its own. After a failed `COMMIT`
-            // the state on disk is unknown: a second attempt could report a conflict with the batch's own records.
+            // One bad commit must not fail the others, so each request gets transactions of its own. After a failed
+            // `COMMIT` the state on disk is unknown: a second attempt could report a conflict with the batch's own
+            // records.
             Err(failed) if batch.len() > 1 && !failed.is_commit_error => {
                 for waiting in batch {
                     self.commit_batch(vec![waiting]);
                 }
             }
+            Err(failed) if !failed.is_commit_error => {
+                for waiting in batch {
+                    let mut results = Vec::with_capacity(waiting.commits.len());
+                    self.commit_halves(&waiting.commits, &failed, &mut 0, &mut results);
+                    self.publish_usage();
+                    self.health.note_write(write_health(&results));
+                    drop(waiting.reply.send(Ok(results)));
+                }
+            }
             Err(failed) => {
+                self.health.note_write(WriteHealth::Failed);
                 for waiting in batch {
                     drop(waiting.reply.send(Err(store_error(&failed.error))));
                 }
@@ -162,16 +183,39 @@ impl SqliteWriter {
         }
     }
 
-    /// Applies the batch in one transaction. Returned outcomes are on disk and may be sent.
-    fn try_transaction(
+    /// Divides commits whose transaction has failed, until those that fail are alone.
+    fn commit_halves(
         &mut self,
-        batch: &[CommitRequest],
-    ) -> Result<Vec<Result<CommitOutcome, LedgerError>>, TransactionError> {
+        commits: &[TimedCommit],
+        failed: &TransactionError,
+        failures: &mut usize,
+        results: &mut Vec<CommitResult>,
+    ) {
+        *failures += 1;
+        // A store that fails altogether must not be tried once for each commit.
+        if commits.len() < 2 || failed.is_commit_error || *failures > FAILURES_MAX {
+            results.extend(commits.iter().map(|_| Err(store_error(&failed.error))));
+            return;
+        }
+        let (first, second) = commits.split_at(commits.len() / 2);
+        for half in [first, second] {
+            match self.try_transaction(half.iter()) {
+                Ok(done) => results.extend(done),
+                Err(failed) => self.commit_halves(half, &failed, failures, results),
+            }
+        }
+    }
+
+    /// Applies commits in one transaction. Returned results are on disk and may be sent.
+    fn try_transaction<'c>(
+        &mut self,
+        commits: impl Iterator<Item = &'c TimedCommit>,
+    ) -> Result<Vec<CommitResult>, TransactionError> {
         let failed = |is_commit_error| move |error| TransactionError { error, is_commit_error };
-        let applied = self.apply_batch(batch).map_err(failed(false));
-        let done = applied.and_then(|outcomes| {
+        let applied = self.apply_commits(commits).map_err(failed(false));
+        let done = applied.and_then(|results| {
             self.table.commit_transaction().map_err(failed(true))?;
-            Ok(outcomes)
+            Ok(results)
         });
         if done.is_err() {
             self.table.roll_back_transaction();
@@ -179,11 +223,16 @@ impl SqliteWriter {
         done
     }
 
-    fn apply_batch(&mut self, batch: &[CommitRequest]) -> rusqlite::Result<Vec<Result<CommitOutcome, LedgerError>>> {
+    fn apply_commits<'c>(
+        &mut self,
+        commits: impl Iterator<Item = &'c TimedCommit>,
+    ) -> rusqlite::Result<Vec<CommitResult>> {
         self.table.begin_transaction()?;
-        let one =
-            |waiting: &CommitRequest| steps::commit_steps(&mut self.table, self.settings, &waiting.steps, waiting.now);
-        batch.iter().map(one).collect()
+        let apply = |commit: &TimedCommit| match steps::check_bounds(&commit.steps) {
+            Ok(()) => steps::commit_steps(&mut self.table, self.settings, &commit.steps, commit.now),
+            Err(too_large) => Ok(Err(too_large)),
+        };
+        commits.map(apply).collect()
     }
 
     /// Does one portion of the oldest removal.
@@ -208,7 +257,10 @@ impl SqliteWriter {
             Ok(()) if clearing.walk.is_done => drop(clearing.reply.send(Ok(clearing.walk.removed))),
             // Removals are done one after the other, each with its own time.
             Ok(()) => self.gc_runs.push_front(clearing),
-            Err(error) => drop(clearing.reply.send(Err(store_error(&error)))),
+            Err(error) => {
+                self.health.note_write(WriteHealth::Failed);
+                drop(clearing.reply.send(Err(store_error(&error))));
+            }
         }
     }
 
@@ -225,5 +277,18 @@ impl SqliteWriter {
 
     fn publish_usage(&self) {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.table.usage();
+    }
+}
+
+/// Returns the health that the results of a request show.
+fn write_health(results: &[CommitResult]) -> WriteHealth {
+    let has_failed = |result: &CommitResult| matches!(result, Err(LedgerError::Store(_)));
+    let has_no_room = |result: &CommitResult| matches!(result, Err(LedgerError::Full { of_principal: false }));
+    if results.iter().any(has_failed) {
+        WriteHealth::Failed
+    } else if results.iter().any(has_no_room) {
+        WriteHealth::Full
+    } else {
+        WriteHealth::Stored
     }
 }

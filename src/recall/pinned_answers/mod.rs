@@ -247,18 +247,19 @@ pub(super) fn commit_answers(store: &AnswerStoreState, scope: AnswerScope, used:
     if is_verified {
         note_owner(store, scope.caller);
     }
-    let mut keys = Vec::new();
+    let (mut keys, mut queued) = (Vec::new(), Vec::new());
     for (call, answer) in used {
         let key = pinned_answer_key(scope, *call);
         let row = PinnedRow {
             answer: answer.clone(),
             is_committed: true,
         };
-        commit_row(store, key, row, is_verified);
+        commit_row(store, key, row, is_verified, &mut queued);
         if is_verified {
             keys.push(key);
         }
     }
+    store.write_behind.queue_writes(queued);
     store.pinned.wake_writer();
     UnstoredPins {
         keys,
@@ -274,8 +275,14 @@ fn note_owner(store: &AnswerStoreState, caller: Caller) {
     }
 }
 
-/// Commits one answer.
-fn commit_row(store: &AnswerStoreState, key: RecordKey, row: PinnedRow, is_verified: bool) {
+/// Commits one answer. Adds the steps to `queued` that the journal has no room for.
+fn commit_row(
+    store: &AnswerStoreState,
+    key: RecordKey,
+    row: PinnedRow,
+    is_verified: bool,
+    queued: &mut Vec<CommitStep>,
+) {
     let pins = &store.pinned;
     let mut journal = pins.lock_journal();
     // The first answer that a provider accepted stays: its history is cached with these bytes.
@@ -305,9 +312,8 @@ fn commit_row(store: &AnswerStoreState, key: RecordKey, row: PinnedRow, is_verif
     if let Err(row) = journal.decide_row(key, row, stored, false) {
         // Without room in the journal the row reaches the ledger later, behind the removal of an unaccepted one.
         store.telemetry.record_ledger_timeout("write");
-        store.write_behind.queue_write(remove_step(key));
         let insert = CommitStep::insert_record(key, row.encode(), store.expires_at());
-        store.write_behind.queue_write(insert);
+        queued.extend([remove_step(key), insert]);
         pins.rows.insert(key, CachedRow { row, is_stored: true });
     }
 }
@@ -318,7 +324,7 @@ pub(super) fn roll_back_answers<'g>(
     scope: AnswerScope,
     given: impl IntoIterator<Item = &'g AssignedAnswer>,
 ) {
-    let pins = &store.pinned;
+    let (pins, mut queued) = (&store.pinned, Vec::new());
     for (call, answer) in given {
         let key = pinned_answer_key(scope, *call);
         let mut journal = pins.lock_journal();
@@ -333,9 +339,10 @@ pub(super) fn roll_back_answers<'g>(
         }
         pins.rows.invalidate(&key);
         if known.is_stored && !journal.remove_row(key) {
-            store.write_behind.queue_write(remove_step(key));
+            queued.push(remove_step(key));
         }
     }
+    store.write_behind.queue_writes(queued);
     pins.wake_writer();
 }
 

@@ -15,7 +15,7 @@ use crate::{
     auth::Caller,
     callers::Callers,
     clock,
-    ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record},
+    ledger::{CommitOutcome, CommitStep, Ledger, LedgerError, Record, RecordKind},
     recall::{AnswerStoreState, PinnedRow},
 };
 
@@ -101,7 +101,7 @@ async fn store_caller(handle: &Weak<AnswerStoreState>, callers: &Callers, caller
         match &failure {
             Some(error) => store.pinned.note_failure(error),
             // Given up: a later process will not look for the pins of this caller.
-            None if !callers.is_known_stored(caller) => store.write_behind.count_lost(),
+            None if !callers.is_known_stored(caller) => store.write_behind.count_lost(RecordKind::Principal),
             None => {}
         }
         store.pinned.written.notify_waiters();
@@ -167,7 +167,7 @@ fn note_outcome(
                 if let Some(row) = journal.forget_entry(&write.key) {
                     pins.rows.insert(write.key, CachedRow { row, is_stored: false });
                 }
-                store.write_behind.count_lost();
+                store.write_behind.count_lost(write.key.kind);
             }
             BatchOutcome::Written
         }

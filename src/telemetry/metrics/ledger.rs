@@ -2,26 +2,46 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock},
 };
 
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{MetricType, gauge::ConstGauge, histogram::Histogram},
+    metrics::{
+        MetricType,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
     registry::Unit,
 };
 
 use super::{
     family::{CounterFamily, HistogramFamily},
     label_sets::LabelSpace,
-    page::metric_table,
+    page::{MetricsPage, metric_table},
 };
 
 /// Operations of the ledger.
 pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
+/// Kinds of records, as the ledger names them.
+pub const LEDGER_KINDS: [&str; 13] = [
+    "principal",
+    "call",
+    "frozen",
+    "anchor",
+    "delivery",
+    "parked",
+    "evidence",
+    "seen",
+    "continuity",
+    "thinking",
+    "content",
+    "compacted",
+    "object",
+];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [
     "settled",
@@ -72,10 +92,12 @@ metric_table! {
             "Exchanges that continued without the ledger because a read or write timed out or failed",
             LabelSpace::closed([("op", &READ_WRITE)]),
         );
-        lost_writes: Arc<AtomicU64> = page.shared_counter(
+        lost_writes: CounterFamily<1> = page.counters(
             "ledger_lost",
-            "Background writes to the ledger that failed for good and were lost",
+            "Background writes to the ledger that were lost, by kind of record",
+            LabelSpace::closed([("kind", &LEDGER_KINDS)]),
         );
+        is_healthy: Gauge = healthy_gauge(page);
         op_duration: HistogramFamily<1> = page.histograms(
             "ledger_op_duration",
             "Duration of ledger operations, including their time in the queue",
@@ -107,6 +129,17 @@ metric_table! {
     }
 }
 
+/// Adds the gauge of the ledger's health.
+fn healthy_gauge(page: &mut MetricsPage) -> Gauge {
+    let gauge = page.gauge(
+        "ledger_healthy",
+        "1 if the ledger stores what it is given, 0 if its last write failed, it is full, or its file is gone",
+    );
+    // Until the first check it is as good as new: a zero would be an alert at each start.
+    gauge.set(1);
+    gauge
+}
+
 /// A function that returns the number of records in the ledger and their bytes; `None` while they are unknown.
 pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
 
@@ -118,7 +151,7 @@ impl LedgerUsage {
     /// Number of gauges.
     const SERIES: usize = 2;
 
-    fn register(page: &mut super::page::MetricsPage) -> Self {
+    fn register(page: &mut MetricsPage) -> Self {
         let usage = Self::default();
         page.collector(Self::SERIES, usage.clone());
         usage

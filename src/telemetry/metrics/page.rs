@@ -88,20 +88,6 @@ impl MetricsPage {
         BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates))
     }
 
-    /// Adds a counter that code without access to metrics increments. It is read on each scrape.
-    pub(super) fn shared_counter(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
-        let count = Arc::default();
-        self.collector(
-            1,
-            SharedCounter {
-                name,
-                help,
-                count: Arc::clone(&count),
-            },
-        );
-        count
-    }
-
     /// Adds a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str) -> Gauge {
         self.add_metric(1, name, help, None, Gauge::default())

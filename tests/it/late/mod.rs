@@ -10,6 +10,7 @@ pub(crate) mod delivery_walk;
 pub(crate) mod document;
 pub(crate) mod entries;
 pub(crate) mod failed_requests;
+pub(crate) mod flood;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;
 pub(crate) mod lists;

@@ -14,8 +14,8 @@ use std::{
 };
 
 use antiphon::ledger::{
-    CommitOutcome, CommitStep, Ledger, LedgerError, LedgerSettings, LedgerSize, MOMENT_MAX, MemoryLedger, Moment,
-    RECORD_BYTES, ROWS_MAX, Record, RecordKey, RecordKind, SqliteLedger, VALUE_BYTES_MAX,
+    CommitOutcome, CommitResult, CommitStep, Ledger, LedgerError, LedgerSettings, LedgerSize, MOMENT_MAX, MemoryLedger,
+    Moment, RECORD_BYTES, ROWS_MAX, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit, VALUE_BYTES_MAX,
 };
 use bytes::Bytes;
 
@@ -333,6 +333,33 @@ cases! {
         let keys = (0..=ROWS_MAX as u64).map(call).collect();
         assert!(matches!(ledger.read(keys, NOW).await, Err(LedgerError::TooLarge)));
         assert_eq!(ledger.usage().await.unwrap(), LedgerSize::default());
+    }
+
+    each_commit_of_several_stands_alone(ledger, bounded(u64::MAX, 20 * (RECORD_BYTES + 4))) {
+        done(&**ledger, vec![insert(call(1), "old")], NOW).await;
+        let commit = |steps: Vec<CommitStep>, now| TimedCommit { steps, now };
+        let results = ledger.commit_each(vec![
+            // A conflict undoes its own steps only.
+            commit(vec![insert(call(2), "no"), insert(call(1), "no")], NOW),
+            commit(vec![insert(call(3), "yes")], NOW),
+            commit(vec![insert(call(4), vec![0; VALUE_BYTES_MAX + 1])], NOW),
+            // Each sees those before it, as of its own time.
+            commit(vec![replace(call(3), 1, "new")], NOW),
+            commit(vec![insert(call(1), "late")], LATER),
+            commit(vec![insert(call(5), vec![0; 20 * 256])], NOW),
+            commit(vec![insert(call(6), "yes")], NOW),
+        ]);
+        let words = |result: &CommitResult| match result {
+            Ok(CommitOutcome::Done) => "done",
+            Ok(CommitOutcome::Conflict(_)) => "conflict",
+            Err(error) => error.label(),
+        };
+        let words: Vec<&str> = results.await.unwrap().iter().map(words).collect();
+        assert_eq!(words, ["conflict", "done", "too_large", "done", "done", "full", "done"]);
+        assert_eq!(value(&**ledger, call(3)).await.as_deref(), Some("new"));
+        assert_eq!(get(&**ledger, call(2), NOW).await, None);
+        assert_eq!(ledger.usage().await.unwrap().records, 3);
+        assert_eq!(ledger.commit_each(Vec::new()).await.unwrap().len(), 0);
     }
 
     one_of_many_concurrent_commits_wins(ledger, LedgerSettings::default()) {

@@ -38,7 +38,7 @@ const PATH: &str = "ANTIPHON_TEST_LEDGER_WRITER";
 const FIRST: &str = "ANTIPHON_TEST_LEDGER_FIRST";
 const WAIT: Duration = Duration::from_secs(60);
 
-fn value(name: u64) -> Bytes {
+pub(crate) fn value(name: u64) -> Bytes {
     Bytes::from(format!("value of {name}; ").repeat(100))
 }
 
@@ -79,7 +79,7 @@ async fn writes_until_it_is_killed() {
 }
 
 /// Returns the key of the second record in the same commit.
-fn twin(name: u64) -> RecordKey {
+pub(crate) fn twin(name: u64) -> RecordKey {
     RecordKey {
         kind: RecordKind::PinnedAnswer,
         ..call(name)
@@ -153,7 +153,7 @@ impl Writer {
 }
 
 /// Asserts that every acknowledged record is present and whole, and that each commit wrote both records or none.
-async fn check(path: &Path, done: &BTreeSet<u64>) {
+pub(crate) async fn check(path: &Path, done: &BTreeSet<u64>) {
     let ledger = open(path).unwrap();
     let mut names = done.iter().copied().peekable();
     while names.peek().is_some() {

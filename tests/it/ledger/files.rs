@@ -15,8 +15,8 @@ use std::{
 };
 
 use antiphon::ledger::{
-    CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings,
-    Record, RecordKey, RecordKind, SqliteLedger,
+    CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerFault, LedgerInspector, LedgerOpenError,
+    LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit,
 };
 use bytes::Bytes;
 
@@ -147,6 +147,51 @@ fn other(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
+/// A commit that the store refuses fails no other of its request. A store that refuses all of them is not tried for
+/// each.
+#[tokio::test]
+async fn one_bad_commit_fails_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path).unwrap();
+    let refuse = |condition: &str| {
+        let body = "BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        format!("DROP TRIGGER IF EXISTS bad; CREATE TRIGGER bad BEFORE INSERT ON records WHEN {condition} {body}")
+    };
+    other(&path, &refuse("NEW.kind = 9"));
+    let commits = |kind: fn(u64) -> RecordKind| {
+        let commit = |name| TimedCommit {
+            steps: vec![insert(key(kind(name), 1, name), "x")],
+            now: NOW,
+        };
+        (0..500).map(commit).collect::<Vec<_>>()
+    };
+    let is_bad = |name: u64| name % 171 == 5;
+    let some_bad = commits(|name| {
+        if name % 171 == 5 {
+            RecordKind::Continuity
+        } else {
+            RecordKind::Thinking
+        }
+    });
+    let results = ledger.commit_each(some_bad).await.unwrap();
+    for (name, result) in (0..).zip(&results) {
+        match result {
+            Ok(outcome) => assert!(!is_bad(name) && *outcome == CommitOutcome::Done, "{name}"),
+            Err(error) => assert!(is_bad(name) && error.label() == "store", "{name}: {error}"),
+        }
+    }
+    assert_eq!((results.len(), ledger.usage().await.unwrap().records), (500, 497));
+    assert_eq!(ledger.find_fault().await.unwrap(), Some(LedgerFault::WriteFailed));
+    other(&path, &refuse("true"));
+    let results = ledger.commit_each(commits(|_| RecordKind::Call)).await.unwrap();
+    assert!(results.len() == 500 && results.iter().all(Result::is_err));
+    other(&path, "DROP TRIGGER bad");
+    let results = ledger.commit_each(commits(|_| RecordKind::Call)).await.unwrap();
+    assert!(results.iter().all(|result| matches!(result, Ok(CommitOutcome::Done))));
+    assert_eq!(ledger.find_fault().await.unwrap(), None);
+}
+
 /// Name, a change to the files of a closed store, and the expected error.
 type Odd = (&'static str, fn(&Path), &'static str);
 
@@ -178,32 +223,32 @@ const ODD: &[Odd] = &[
     (
         "garbage behind the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0xA5)),
-        "unusable",
+        "damaged",
     ),
     (
         "zeros behind the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0)),
-        "unusable",
+        "damaged",
     ),
     (
         "half of it",
         |path| rewrite(path, |bytes| bytes.truncate(bytes.len() / 2)),
-        "unusable",
+        "damaged",
     ),
     (
         "a page less",
         |path| rewrite(path, |bytes| bytes.truncate(bytes.len() - 4096)),
-        "unusable",
+        "damaged",
     ),
     (
         "the first page alone",
         |path| rewrite(path, |bytes| bytes.truncate(4096)),
-        "unusable",
+        "damaged",
     ),
     (
         "a torn page",
         |path| rewrite(path, |bytes| bytes.truncate(5000)),
-        "unusable",
+        "damaged",
     ),
     (
         "another program's",
@@ -237,21 +282,21 @@ const ODD: &[Odd] = &[
     (
         "with a table more",
         |path| other(path, "CREATE TABLE more (id)"),
-        "unusable",
+        "damaged",
     ),
-    ("without an index", |path| other(path, "DROP INDEX by_key"), "unusable"),
-    ("without a secret", |path| other(path, "DELETE FROM meta"), "unusable"),
+    ("without an index", |path| other(path, "DROP INDEX by_key"), "damaged"),
+    ("without a secret", |path| other(path, "DELETE FROM meta"), "damaged"),
     (
         "with another secret",
         |path| other(path, "UPDATE meta SET secret = zeroblob(32)"),
-        "unusable",
+        "damaged",
     ),
     (
         "a log without its store",
         |path| {
             fs::rename(path, path.with_extension("db-wal")).unwrap();
         },
-        "unusable",
+        "damaged",
     ),
     (
         "a folder",
@@ -297,6 +342,7 @@ async fn unusable_files_are_refused_and_left_unchanged() {
             LedgerOpenError::Foreign { .. } => "foreign",
             LedgerOpenError::Version { .. } => "version",
             LedgerOpenError::Unusable { .. } => "unusable",
+            LedgerOpenError::Damaged { .. } => "damaged",
         };
         assert_eq!(found, *wanted, "{name}: {error}");
         let mut after = contents(folder.path());

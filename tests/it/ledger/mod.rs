@@ -3,7 +3,10 @@
 pub(crate) mod carried_values;
 pub(crate) mod conformance;
 pub(crate) mod crash;
+pub(crate) mod disk_faults;
 pub(crate) mod files;
+pub(crate) mod health;
+pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;

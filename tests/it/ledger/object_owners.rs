@@ -26,7 +26,7 @@ struct Process {
 impl Process {
     /// Starts over a ledger.
     fn over(ledger: &Arc<dyn Ledger>) -> Self {
-        let (writes, worker) = write_behind(Arc::clone(ledger), Arc::default());
+        let (writes, worker) = write_behind(Arc::clone(ledger), Telemetry::default());
         drop(spawn(worker.run()));
         let callers = Callers::new(Arc::clone(ledger), writes.clone());
         let owners = ObjectOwners::new(

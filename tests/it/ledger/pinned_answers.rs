@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,8 +14,9 @@ use antiphon::{
     callers::Callers,
     clock,
     ledger::{
-        CommitOutcome, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize, MemoryLedger,
-        Moment, PlacedRecord, Record, RecordKey, RecordKind, WriteBehindWorker, write_behind,
+        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSettings,
+        LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker,
+        write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
@@ -23,15 +24,11 @@ use antiphon::{
     wire::Format,
 };
 use http::HeaderMap;
-use tokio::time::timeout;
 
-use crate::{
-    support::{
-        late::memory as ledger,
-        still::{Answer, World, json, secs},
-        wire::spawn,
-    },
-    telemetry::metrics::Lines,
+use crate::support::{
+    late::memory as ledger,
+    still::{Answer, World, json, secs},
+    wire::spawn,
 };
 
 const GOOD: &str = r#"{"id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":"end_turn"}"#;
@@ -233,6 +230,8 @@ pub(crate) struct SwitchableLedger {
     pub(crate) fails_commits: Arc<AtomicBool>,
     /// `true` while there is no room for records of verified callers.
     pub(crate) has_no_room_for_callers: Arc<AtomicBool>,
+    /// The kind of records whose writes fail, while others succeed.
+    pub(crate) damaged: Arc<Mutex<Option<RecordKind>>>,
     /// Number of commits that came.
     pub(crate) commits: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
@@ -251,6 +250,7 @@ impl SwitchableLedger {
             fails: Arc::default(),
             fails_commits: Arc::default(),
             has_no_room_for_callers: Arc::default(),
+            damaged: Arc::default(),
             commits: Arc::default(),
             is_shared: Arc::default(),
             is_killed: AtomicBool::new(false),
@@ -268,6 +268,7 @@ impl SwitchableLedger {
             fails: Arc::clone(&self.fails),
             fails_commits: Arc::clone(&self.fails_commits),
             has_no_room_for_callers: Arc::clone(&self.has_no_room_for_callers),
+            damaged: Arc::clone(&self.damaged),
             commits: Arc::clone(&self.commits),
             is_shared: Arc::clone(&self.is_shared),
             is_killed: AtomicBool::new(false),
@@ -347,6 +348,37 @@ impl Ledger for SwitchableLedger {
         })
     }
 
+    fn commit_each(&self, commits: Vec<TimedCommit>) -> LedgerReply<'_, Vec<CommitResult>> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        if self.stalls.load(Ordering::Relaxed) || self.fails.load(Ordering::Relaxed) {
+            return self.through(Box::pin(std::future::pending()));
+        }
+        Box::pin(async move {
+            // One wait for the disk, however many commits there are.
+            let delay = self.sync_delay.load(Ordering::Relaxed);
+            if delay > 0 {
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+            }
+            self.take_time().await;
+            if self.fails_commits.load(Ordering::Relaxed) {
+                return Err(LedgerError::Store("no space left".into()));
+            }
+            let has_no_room = self.has_no_room_for_callers.load(Ordering::Relaxed);
+            let (mut results, damaged) = (Vec::new(), *self.damaged.lock().unwrap());
+            for TimedCommit { steps, now } in commits {
+                let is_of = |kind: RecordKind| steps.iter().any(|step| step.key().kind == kind);
+                results.push(if has_no_room && is_of(RecordKind::Principal) {
+                    Err(LedgerError::Full { of_principal: true })
+                } else if damaged.is_some_and(is_of) {
+                    Err(LedgerError::Store("a page is damaged".into()))
+                } else {
+                    self.inner.commit(steps, now).await
+                });
+            }
+            Ok(results)
+        })
+    }
+
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
         self.through(self.inner.read(keys, now))
     }
@@ -391,6 +423,16 @@ impl Ledger for SwitchableLedger {
 
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         self.inner.usage()
+    }
+
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        Box::pin(async {
+            if self.stalls.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            let has_failed = self.fails.load(Ordering::Relaxed) || self.fails_commits.load(Ordering::Relaxed);
+            Ok(has_failed.then_some(LedgerFault::WriteFailed))
+        })
     }
 
     fn secret(&self) -> [u8; 32] {
@@ -448,55 +490,6 @@ async fn a_ledger_outage_delays_a_request_by_250_ms_at_most() {
             assert_eq!(rows(&kept).await, 2, "written later");
         }
     }
-}
-
-/// A write that keeps failing is dropped, so that later writes can proceed. Its failure and its end are logged once
-/// each.
-#[tokio::test(start_paused = true)]
-async fn a_failing_background_write_is_dropped_after_five_minutes() {
-    let (lines, _listening) = Lines::listen();
-    let switched = SwitchableLedger::new();
-    let telemetry = Telemetry::default();
-    let (handle, writer) = write_behind(
-        Arc::<SwitchableLedger>::clone(&switched),
-        telemetry.lost_ledger_writes(),
-    );
-    let step = |name: u8| seen(name, clock::unix_time() + secs(7200));
-    let lost = || {
-        let page = telemetry.encode_metrics();
-        let counted = page
-            .lines()
-            .find_map(|line| line.strip_prefix("antiphon_ledger_lost_total "));
-        counted.unwrap().parse::<u64>().unwrap()
-    };
-    let writing = tokio::spawn(writer.run());
-    switched.fails.store(true, Ordering::Relaxed);
-    for name in 1..=3 {
-        handle.queue_write(step(name));
-    }
-    assert!(timeout(secs(299), handle.flush()).await.is_err());
-    assert_eq!(lost(), 0);
-    assert!(timeout(secs(302), handle.flush()).await.is_err());
-    assert_eq!(lost(), 2, "each in its turn");
-    switched.fails.store(false, Ordering::Relaxed);
-    handle.flush().await;
-    assert_eq!((lost(), switched.usage().await.unwrap().records), (2, 1));
-    let told = lines.text();
-    for words in [
-        "background writes to the ledger failed",
-        "the ledger's store failed: no space left",
-        "work again",
-    ] {
-        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
-    }
-    // Writes beyond the queue limit are lost too.
-    switched.stalls.store(true, Ordering::Relaxed);
-    for _ in 0..5000 {
-        handle.queue_write(step(9));
-    }
-    assert_eq!(lost(), 2 + 5000 - 4096);
-    assert_eq!(lines.text().matches("too many writes wait").count(), 1);
-    writing.abort();
 }
 
 /// A resend uses what the first send has left of the ledger deadline.
@@ -585,13 +578,13 @@ async fn expired_records_are_removed_within_an_hour() {
     assert_eq!(rows(&kept).await, 1);
 }
 
-fn who(secret: &str) -> Caller {
+pub(crate) fn who(secret: &str) -> Caller {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", secret.parse().unwrap());
     Caller::of_account(Principal::of_credentials(&PrincipalKey::new([7; 32]), &headers, None))
 }
 
-fn of(secret: &str) -> AnswerScope {
+pub(crate) fn of(secret: &str) -> AnswerScope {
     AnswerScope {
         caller: who(secret),
         format: Format::Anthropic,
@@ -599,7 +592,7 @@ fn of(secret: &str) -> AnswerScope {
     }
 }
 
-fn call(id: &str) -> CallKey {
+pub(crate) fn call(id: &str) -> CallKey {
     CallKey::of(&CallIdentity {
         id: id.as_bytes(),
         tool: b"run".as_slice().into(),
@@ -613,7 +606,7 @@ fn call(id: &str) -> CallKey {
 
 /// Returns the answer store of one of several replicas over this ledger, and its write-behind worker.
 fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
-    let (handle, writer) = write_behind(Arc::clone(kept), Arc::default());
+    let (handle, writer) = write_behind(Arc::clone(kept), Telemetry::default());
     let callers = Callers::new(Arc::clone(kept), handle.clone());
     callers.mark_verified(who("sk-one"));
     let settings = AnswerStoreSettings {

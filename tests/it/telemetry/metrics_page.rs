@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS},
+    telemetry::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -63,7 +63,10 @@ fn closed_label_values_start_at_zero() {
 fn metrics_with_few_or_no_labels_start_at_zero() {
     let page = telemetry().encode_metrics();
     has(&page, "antiphon_late_result_age_seconds_count 0");
-    has(&page, "antiphon_ledger_lost_total 0");
+    for kind in LEDGER_KINDS {
+        has(&page, &format!("antiphon_ledger_lost_total{{kind=\"{kind}\"}} 0"));
+    }
+    has(&page, "antiphon_ledger_healthy 1");
     has(&page, "antiphon_spans_sent_total 0");
     has(&page, "antiphon_spans_lost_total{why=\"full\"} 0");
     has(&page, "antiphon_spans_lost_total{why=\"failed\"} 0");
@@ -106,7 +109,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 51] = [
+const OURS: [&str; 52] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -144,6 +147,8 @@ const OURS: [&str; 51] = [
     "antiphon_calls_repeated",
     "antiphon_tool_round_trip_seconds",
     "antiphon_ledger_missed",
+    "antiphon_ledger_lost",
+    "antiphon_ledger_healthy",
     "antiphon_ledger_op_duration_seconds",
     "antiphon_ledger_errors",
     "antiphon_ledger_posts",
@@ -154,7 +159,6 @@ const OURS: [&str; 51] = [
     "antiphon_build",
     "antiphon_config_last_reload_successful",
     "antiphon_config_last_reload_success_timestamp_seconds",
-    "antiphon_ledger_lost",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
     "antiphon_series_folded",

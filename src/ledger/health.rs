@@ -1,0 +1,69 @@
+//! The health of a ledger: its present fault, which is checked in the background and on demand.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{MissedTickBehavior, timeout};
+
+use super::Ledger;
+use crate::telemetry::Telemetry;
+
+/// The time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// The timeout of a check in the background.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A reason why a ledger does not store what it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerFault {
+    /// The last write failed.
+    WriteFailed,
+    /// The last write found no room within the ledger's own limit.
+    Full,
+    /// The file was deleted, moved or replaced while it is open.
+    FileGone,
+    /// The store is closed, or its thread has ended.
+    Closed,
+    /// The store did not answer in time.
+    Silent,
+}
+
+impl fmt::Display for LedgerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WriteFailed => "its last write failed: check the disk",
+            Self::Full => "it is full: raise ledger.bytes_max",
+            Self::FileGone => {
+                "its file was deleted or replaced: restart Antiphon, since what is stored before that will be lost"
+            }
+            Self::Closed => "it is closed",
+            Self::Silent => "it does not answer in time: check the disk",
+        })
+    }
+}
+
+/// Returns the fault of a ledger. `None` if it works.
+pub async fn check_health(ledger: &dyn Ledger, limit: Duration) -> Option<LedgerFault> {
+    match timeout(limit, ledger.find_fault()).await {
+        Ok(Ok(fault)) => fault,
+        Ok(Err(_)) => Some(LedgerFault::Closed),
+        Err(_) => Some(LedgerFault::Silent),
+    }
+}
+
+/// Checks a ledger for as long as the process lives. Sets the gauge, and logs each change once.
+pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut known = None;
+    loop {
+        ticks.tick().await;
+        let fault = check_health(&*ledger, CHECK_TIMEOUT).await;
+        telemetry.set_ledger_health(fault.is_none());
+        match (fault, known) {
+            (Some(fault), None) => tracing::warn!("the ledger is degraded: {fault}"),
+            (None, Some(_)) => tracing::info!("the ledger works again"),
+            _ => {}
+        }
+        known = fault;
+    }
+}

@@ -1,0 +1,140 @@
+//! The health of the ledger: a file that is gone, writes that fail, a full ledger, and their end.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use antiphon::{
+    admin::{AdminState, Readiness, admin_router},
+    ledger::{
+        CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerSettings, RECORD_BYTES, SqliteLedger, check_health,
+        watch_health,
+    },
+    telemetry::Telemetry,
+};
+
+use super::{
+    conformance::{LATER, NOW, SECRET, call, insert},
+    pinned_answers::SwitchableLedger,
+};
+use crate::{
+    admin::api::{answer, get},
+    support::{app::admin, still::secs, wire::spawn},
+    telemetry::metrics::Lines,
+};
+
+fn open(path: &Path, settings: LedgerSettings) -> Arc<dyn Ledger> {
+    Arc::new(SqliteLedger::open(path, settings, SECRET).unwrap())
+}
+
+/// Returns the status and the text of the verbose readiness check.
+async fn readiness(ledger: &Arc<dyn Ledger>) -> (u16, String) {
+    let router = admin_router(AdminState {
+        ledger: Arc::clone(ledger),
+        ..admin(Readiness::new())
+    });
+    let (status, _, text) = answer(&router, get("/readyz?verbose", &[])).await;
+    (status.as_u16(), text)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_is_reported() {
+    for is_replaced in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let ledger = open(&path, LedgerSettings::default());
+        let good = "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n";
+        assert_eq!(readiness(&ledger).await, (200, good.to_owned()));
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        if is_replaced {
+            std::fs::write(&path, "another file").unwrap();
+        }
+        // Writes still succeed: they go into the file without a name.
+        assert_eq!(
+            ledger.commit(vec![insert(call(1), "x")], NOW).await.unwrap(),
+            CommitOutcome::Done
+        );
+        let (status, text) = readiness(&ledger).await;
+        assert_eq!(status, 200, "a failed ledger takes no proxy out of rotation");
+        assert!(
+            text.contains("\n[-]ledger degraded: its file was deleted or replaced: restart Antiphon"),
+            "{text}"
+        );
+        // The file is back.
+        std::fs::rename(folder.path().join("moved"), &path).unwrap();
+        assert_eq!(readiness(&ledger).await, (200, good.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_full_ledger_is_reported_until_a_write_has_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = LedgerSettings {
+        bytes_max: 2 * (RECORD_BYTES + 1),
+        ..LedgerSettings::default()
+    };
+    let ledger = open(&folder.path().join("ledger.db"), settings);
+    for name in 0..2 {
+        ledger.commit(vec![insert(call(name), "x")], NOW).await.unwrap();
+    }
+    let refused = ledger.commit(vec![insert(call(2), "x")], NOW).await;
+    assert!(
+        matches!(refused, Err(LedgerError::Full { of_principal: false })),
+        "{refused:?}"
+    );
+    assert_eq!(check_health(&*ledger, secs(5)).await, Some(LedgerFault::Full));
+    let (status, text) = readiness(&ledger).await;
+    assert_eq!(status, 200);
+    assert!(
+        text.contains("[-]ledger degraded: it is full: raise ledger.bytes_max\n"),
+        "{text}"
+    );
+    assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 2);
+    ledger.commit(vec![insert(call(2), "x")], NOW).await.unwrap();
+    assert_eq!(check_health(&*ledger, secs(5)).await, None);
+}
+
+/// One log line when the ledger fails, and one when it works again. The gauge follows within ten seconds.
+#[tokio::test(start_paused = true)]
+async fn each_change_of_health_is_logged_once() {
+    let (lines, _listening) = Lines::listen();
+    let switched = SwitchableLedger::new();
+    let telemetry = Telemetry::default();
+    let gauge = || {
+        let page = telemetry.encode_metrics();
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix("antiphon_ledger_healthy "));
+        value.unwrap().to_owned()
+    };
+    assert_eq!(gauge(), "1");
+    drop(spawn(watch_health(
+        Arc::<SwitchableLedger>::clone(&switched),
+        telemetry.clone(),
+    )));
+    let wait = Duration::from_secs(16);
+    for (fails, stalls) in [(true, false), (false, true)] {
+        switched.fails.store(fails, Ordering::Relaxed);
+        switched.stalls.store(stalls, Ordering::Relaxed);
+        for _ in 0..5 {
+            tokio::time::sleep(wait).await;
+            assert_eq!(gauge(), "0");
+        }
+        switched.fails.store(false, Ordering::Relaxed);
+        switched.stalls.store(false, Ordering::Relaxed);
+        tokio::time::sleep(wait).await;
+        assert_eq!(gauge(), "1");
+    }
+    let told = lines.text();
+    for words in [
+        "the ledger is degraded: its last write failed: check the disk",
+        "the ledger is degraded: it does not answer in time: check the disk",
+    ] {
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+    }
+    assert_eq!(told.matches("the ledger works again").count(), 2, "{told}");
+    assert_eq!(told.lines().count(), 4, "{told}");
+}
