@@ -20,6 +20,7 @@ pub(crate) mod error_table;
 pub(crate) mod exchange_counters;
 pub(crate) mod foreign_reasoning;
 pub(crate) mod foreign_thinking;
+pub(crate) mod first_frames;
 pub(crate) mod framing;
 pub(crate) mod guard;
 pub(crate) mod http2;
