@@ -16,7 +16,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::{clock::SilenceTimeout, splice::Segments, upstream::BoxedBody};
+use super::upload_timeout::UploadTimeout;
+use crate::{splice::Segments, upstream::BoxedBody};
 
 /// Reason for which a client's body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum ClientFault {
     /// Malformed, cut short, or the connection is gone.
     #[error("the client's request body is malformed or was cut short")]
     Broken,
-    /// Timeout: the client was silent for longer than the limit for uploads.
+    /// Timeout: the client was silent for longer than the limit for uploads, or sent too slowly.
     #[error("timeout: the client's request body stalled")]
     Stalled,
 }
@@ -36,7 +37,7 @@ pub(super) struct ClientBody {
     prefix: VecDeque<Bytes>,
     inner: BoxedBody,
     // Runs only while the proxy waits for the client, not while the provider is slow to take data.
-    idle_timeout: SilenceTimeout,
+    timeout: UploadTimeout,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -46,7 +47,7 @@ impl ClientBody {
         Self {
             prefix: VecDeque::new(),
             inner,
-            idle_timeout: SilenceTimeout::new(idle_timeout),
+            timeout: UploadTimeout::new(idle_timeout),
             bytes_read: read,
         }
     }
@@ -119,8 +120,10 @@ impl Body for ClientBody {
         loop {
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(frame) => {
+                    let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                    let bytes = data.map_or(0, Bytes::len);
                     // Stopped until the next wait: a provider that is slow to take data costs the client nothing.
-                    self.idle_timeout.reset();
+                    self.timeout.end_wait(bytes);
                     match frame {
                         None => return Poll::Ready(None),
                         Some(Err(_)) => return Poll::Ready(Some(Err(ClientFault::Broken))),
@@ -134,7 +137,7 @@ impl Body for ClientBody {
                 }
                 Poll::Pending => {
                     // Only here is it the client that is waited for.
-                    ready!(self.idle_timeout.poll(cx));
+                    ready!(self.timeout.poll_wait(cx));
                     return Poll::Ready(Some(Err(ClientFault::Stalled)));
                 }
             }

@@ -237,7 +237,9 @@ impl ProxyError {
                 )
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
-            Self::Body(ClientFault::Stalled) => "timeout: the request's body stalled; try again".to_owned(),
+            Self::Body(ClientFault::Stalled) => {
+                "timeout: the request's body stalled or came too slowly; try again".to_owned()
+            }
             Self::TooLarge { limit } => {
                 format!("the body exceeds the inspection limit of {limit} bytes, which this strict route enforces")
             }

@@ -196,6 +196,57 @@ async fn an_idle_connection_outlives_the_header_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_upload_is_not_blamed_on_the_provider() {
     let world = World::with(|builder| builder.proxy.timeouts.headers = TIMEOUT);
+/// Interval between the pieces of a slow upload.
+const PIECE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time over which the rate of an upload is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_drips_gets_408() {
+    for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+        let world = World::new();
+        world.script([Step::Hang]);
+        let mut client = world.client();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n");
+        client.send(head).await;
+        // Never silent for as long as the timeout of a silent upload.
+        for round in 0..12 {
+            world.until(round * PIECE_INTERVAL).await;
+            client.send("x").await;
+        }
+        let answer = client.answer().await;
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (408, Some("client")),
+            "{path}"
+        );
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert_at(world.now(), RATE_WINDOW);
+        assert!(world.requests().is_empty(), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_upload_above_the_least_rate_is_not_cut() {
+    // 5,120 bytes in 5 seconds are the least rate.
+    const PIECE: usize = 5200;
+    const PIECES: u32 = 40;
+    for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+        let world = World::new();
+        world.script(json(200, "{}"));
+        let mut client = world.client();
+        let length = PIECE * PIECES as usize;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        client.send(head).await;
+        for round in 0..PIECES {
+            world.until(round * PIECE_INTERVAL).await;
+            client.send("x".repeat(PIECE)).await;
+        }
+        assert_eq!(client.answer().await.status(), 200, "{path}");
+        assert_eq!(world.request().message.body.len(), length);
+    }
+}
+
     world.script(json(200, "{}"));
     let mut client = world.client();
     client
