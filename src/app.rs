@@ -219,7 +219,13 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let stopping = tasks.stop_signal();
     let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
-    let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
+    let serving = server::serve_listener(
+        data_listener,
+        parts.server,
+        tasks.clone(),
+        telemetry.clone(),
+        proxy.clone(),
+    );
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.

@@ -5,11 +5,13 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 14] = [
+const RESTART_ONLY: [&str; 16] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
     "server.connections_max",
+    "server.connections_per_address_max",
+    "server.trusted_proxies",
     "server.header_timeout",
     "server.drain_delay",
     "server.drain_timeout",

@@ -111,7 +111,7 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
     let routes = Routes::new(loaded.config.upstreams.clone());
     // A setting in a file outlives this command, so it needs the address of a proxy that does too.
     let lasting_urls = routes.base_urls(&banner::reachable_address(loaded.config.server.listen).to_string());
-    let proxy = find_or_start(loaded, &flags, log).await?;
+    let proxy = Box::pin(find_or_start(loaded, &flags, log)).await?;
     let variables = base_url_variables(&routes, proxy.at);
     let urls = routes.base_urls(&proxy.at.to_string());
     let known = settings_for(&args.command, &urls, &lasting_urls, &process_environment);

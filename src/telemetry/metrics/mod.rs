@@ -9,7 +9,7 @@
 //! | `sessions` | conversations and clients' tool calls |
 //! | `ledger` | the ledger and late results |
 //! | `spans` | the trace export |
-//! | `instance` | version, configuration, the page itself |
+//! | `instance` | version, configuration, refused connections, the page itself |
 //! | `process` | CPU time, memory and files of the process |
 //!
 //! `text_format` converts the page for tools that do not read OpenMetrics.

@@ -9,6 +9,7 @@ pub(crate) mod broken_providers;
 pub(crate) mod call_chains;
 pub(crate) mod call_owners;
 pub(crate) mod client_limits;
+pub(crate) mod connection_limits;
 pub(crate) mod content_codings;
 pub(crate) mod continuity;
 pub(crate) mod continuity_walk;
