@@ -10,6 +10,7 @@ pub use launch::{ConfigSummary, LaunchedProxy, launch_proxy};
 pub use ledger_store::LedgerStore;
 
 use crate::{
+    admin,
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
     late::{LateSettings, LateStore, LateWorker},
@@ -230,7 +231,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.
     tasks.spawn_background(async move {
-        if let Err(error) = axum::serve(admin_listener, parts.admin).await {
+        if let Err(error) = admin::serve_router(admin_listener, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }
     });

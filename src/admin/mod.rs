@@ -7,23 +7,30 @@ pub mod control;
 mod events;
 mod guard;
 mod health;
+mod listener;
 mod live_parts;
 mod metrics_page;
 mod page;
 mod problem;
 mod views;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
 
+use tokio::net::TcpListener;
 use crate::{auth::TokenHash, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
 use control::AdminControl;
 use events::AdminSubscribers;
 use problem::AdminProblem;
+use guard::AccessGuard;
+use listener::{AdminListener, PeerAddress};
 
 /// The endpoints, for error messages.
 const ENDPOINTS_HINT: &str =
@@ -100,6 +107,12 @@ async fn unknown_path() -> AdminProblem {
     AdminProblem::new(
         StatusCode::NOT_FOUND,
         "not_found",
+/// Serves the router on a listener for as long as the process lives.
+pub async fn serve_router(listener: TcpListener, router: Router) -> io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<PeerAddress>();
+    axum::serve(AdminListener::new(listener), service).await
+}
+
         format!("no such path; {ENDPOINTS_HINT}"),
     )
 }

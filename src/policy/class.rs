@@ -78,7 +78,8 @@ pub enum Class {
     Exhausted,
     /// The proxy's own time limit for the whole exchange.
     Deadline,
-    /// A fault of the proxy itself: its ledger did not answer, or a credential of its configuration cannot be used.
+    /// A fault of the proxy itself: its ledger did not answer, a credential of its configuration cannot be used, or it
+    /// has no file descriptor left.
     Unavailable,
     /// A rejection by the proxy itself, before anything was sent.
     Refused,

@@ -39,11 +39,12 @@ pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("body", Phase::Body),
 ];
 
-pub(crate) const KINDS: [(&str, SendErrorKind); 4] = [
+pub(crate) const KINDS: [(&str, SendErrorKind); 5] = [
     ("broken", SendErrorKind::Io),
     ("late", SendErrorKind::TimedOut),
     ("malformed", SendErrorKind::Protocol),
     ("own body", SendErrorKind::Request),
+    ("without descriptors", SendErrorKind::NoDescriptors),
 ];
 
 /// Returns every error, under a name that only this file uses.
