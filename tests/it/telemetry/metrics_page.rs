@@ -106,7 +106,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 51] = [
+const OURS: [&str; 52] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -154,6 +154,7 @@ const OURS: [&str; 51] = [
     "antiphon_build",
     "antiphon_config_last_reload_successful",
     "antiphon_config_last_reload_success_timestamp_seconds",
+    "antiphon_connections_refused",
     "antiphon_ledger_lost",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
