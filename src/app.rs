@@ -12,6 +12,7 @@ pub use ledger_store::LedgerStore;
 use tokio::runtime::Handle;
 
 use crate::{
+    admin,
     budget::{self, BodyMemory, Budgets},
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
@@ -258,14 +259,20 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
-    let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
+    let serving = server::serve_listener(
+        data_listener,
+        parts.server,
+        tasks.clone(),
+        telemetry.clone(),
+        proxy.clone(),
+    );
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
     tasks.spawn_background_on(&admin_runtime, async move {
-        if let Err(error) = axum::serve(admin_listener, parts.admin).await {
+        if let Err(error) = admin::serve_router(admin_listener, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }
     });

@@ -21,6 +21,7 @@
 //! | `auth` | the operator's credentials, client tokens, callers; selection of profiles and their cooldowns |
 //! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
+//! | `descriptors` | file descriptors: their limit, and errors for lack of them |
 //! | `upstream` | the HTTP client: one send with its timeouts |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
@@ -123,6 +124,8 @@ pub mod conversation;
 pub mod credentials;
 #[cfg(feature = "server")]
 pub mod demo;
+#[cfg(feature = "server")]
+mod descriptors;
 mod digest;
 #[cfg(feature = "server")]
 mod labels;

@@ -108,6 +108,7 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
 #[utoipa::path(get, path = "/admin/v1/status", tag = "watch", responses(
     (status = 200, description = "version, addresses, upstreams and configuration", body = StatusView),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
     Json(status::status_view(&parts))
@@ -117,6 +118,7 @@ async fn show_status(State(parts): State<AdminState>) -> Json<StatusView> {
 #[utoipa::path(get, path = "/admin/v1/series", tag = "watch", responses(
     (status = 200, description = "one value per step in each series", body = SeriesPage),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_series(State(parts): State<AdminState>) -> Json<SeriesPage> {
     Json(series::series_page(&parts.telemetry))
@@ -136,6 +138,7 @@ struct RowsQuery {
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairsPage),
     (status = 400, description = "a query parameter is invalid", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn list_repairs(
     State(parts): State<AdminState>,
@@ -150,6 +153,7 @@ async fn list_repairs(
     params(("id" = String, Path, description = "the value of `x-antiphon-request-id`")), responses(
     (status = 200, description = "findings, repair actions and structure; never content", body = RepairView),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 404, description = "not among the last 500 requests with findings", body = AdminProblem),
 ))]
 async fn show_repair(
@@ -167,6 +171,7 @@ async fn show_repair(
     (status = 200, description = "status, side, code, names and request id; never content", body = FailuresPage),
     (status = 400, description = "a query parameter is invalid", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn list_failures(
     State(parts): State<AdminState>,
@@ -180,6 +185,7 @@ async fn list_failures(
 #[utoipa::path(get, path = "/admin/v1/usage", tag = "watch", responses(
     (status = 200, description = "requests, failures, repairs and tokens by name", body = UsagePage),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_usage(State(parts): State<AdminState>) -> Json<UsagePage> {
     Json(usage::usage_page(&parts.telemetry))
@@ -209,6 +215,7 @@ struct LanesQuery {
         recently used", body = SessionsPage),
     (status = 400, description = "a query parameter is invalid", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn list_sessions(
     State(parts): State<AdminState>,
@@ -238,6 +245,7 @@ async fn list_sessions(
 #[utoipa::path(get, path = "/admin/v1/profiles", tag = "watch", responses(
     (status = 200, description = "the state of each profile and breaker, with reasons", body = ProfilesPage),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
     Json(profiles::profiles_page(
@@ -255,6 +263,7 @@ async fn list_profiles(State(parts): State<AdminState>) -> Json<ProfilesPage> {
     responses(
     (status = 204, description = "the profile serves requests again"),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 404, description = "no such profile", body = AdminProblem),
 ))]
 async fn clear_profile(
@@ -279,6 +288,7 @@ async fn clear_profile(
 #[utoipa::path(get, path = "/admin/v1/late", tag = "watch", responses(
     (status = 200, description = "counts since the start of the process, and the latest events", body = LatePage),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_late(State(parts): State<AdminState>) -> Json<LatePage> {
     Json(late::late_page(&parts.telemetry, &parts.late))
@@ -304,6 +314,7 @@ struct LateResultsQuery {
     (status = 200, description = "by caller, then the oldest first; never content", body = LateResultsPage),
     (status = 400, description = "a query parameter is invalid", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
 ))]
 async fn list_late_results(
@@ -332,6 +343,7 @@ async fn list_late_results(
 #[utoipa::path(get, path = "/admin/v1/config", tag = "watch", responses(
     (status = 200, description = "every key with its value, as TOML", content_type = "application/toml", body = String),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_config(State(parts): State<AdminState>) -> Response {
     // The text was rendered without secrets when the configuration was loaded.
@@ -355,6 +367,7 @@ struct LogLevel {
 #[utoipa::path(get, path = "/admin/v1/log-level", tag = "operate", responses(
     (status = 200, description = "the level or the directives in force", body = LogLevel),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
 ))]
 async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
     let level = parts.control.log_control().current_level();
@@ -366,6 +379,7 @@ async fn show_log_level(State(parts): State<AdminState>) -> Json<LogLevel> {
     (status = 200, description = "the new level is in force", body = LogLevel),
     (status = 400, description = "the body is not a log level object", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 413, description = "the body is too large", body = AdminProblem),
     (status = 415, description = "the content type is not JSON", body = AdminProblem),
     (status = 422, description = "the level is invalid", body = AdminProblem),
@@ -403,6 +417,7 @@ struct ReloadPage {
 #[utoipa::path(post, path = "/admin/v1/reload", operation_id = "reload", tag = "operate", responses(
     (status = 200, description = "the changed keys", body = ReloadPage),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 422, description = "reload failed; the old configuration stays in force", body = AdminProblem),
 ))]
 async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPage>, AdminProblem> {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     clock,
-    server::{ListenerLimit, ListenerSlot},
+    server::{OwnerLimit, OwnerSlot},
     telemetry::dashboard::DashboardUpdate,
 };
 
@@ -44,14 +44,14 @@ const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 /// The limit of event streams, and the parts that all streams share.
 #[derive(Clone, Debug)]
 pub(super) struct AdminSubscribers {
-    limit: ListenerLimit<()>,
+    limit: OwnerLimit<()>,
     parts: LiveParts,
 }
 
 impl Default for AdminSubscribers {
     fn default() -> Self {
         Self {
-            limit: ListenerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
+            limit: OwnerLimit::new(EVENT_STREAMS_MAX, EVENT_STREAMS_MAX),
             parts: LiveParts::default(),
         }
     }
@@ -87,7 +87,7 @@ struct AdminEventStream {
     /// Events to send before the next wait.
     queued: VecDeque<Event>,
     /// The slot, freed when the client disconnects.
-    _slot: ListenerSlot<()>,
+    _slot: OwnerSlot<()>,
 }
 
 /// Streams updates as they happen
@@ -98,6 +98,7 @@ struct AdminEventStream {
             changed among the first 100; `resync` if news were missed; never ends by itself",
         content_type = "text/event-stream", body = String),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 503, description = "all 32 event streams are in use", body = AdminProblem),
 ))]
 pub(super) async fn stream_events(

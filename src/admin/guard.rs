@@ -1,7 +1,9 @@
 //! Access control by `Host`, `Origin` and token, and the security headers of every answer.
 
+use std::net::IpAddr;
+
 use axum::{
-    extract::{Request, State},
+    extract::{ConnectInfo, Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
@@ -11,7 +13,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{AdminState, problem::AdminProblem};
+use super::{
+    AdminState,
+    listener::PeerAddress,
+    problem::AdminProblem,
+    token_attempts::{TokenAttempt, TokenAttempts},
+};
 use crate::{auth::TokenHash, provider};
 
 /// The content security policy: the page may load only what this listener serves.
@@ -31,11 +38,27 @@ const ANSWER_HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
+/// The state of the access control. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct AccessGuard {
+    parts: AdminState,
+    attempts: TokenAttempts,
+}
+
+impl AccessGuard {
+    pub(super) fn new(parts: AdminState) -> Self {
+        Self {
+            parts,
+            attempts: TokenAttempts::default(),
+        }
+    }
+}
+
 /// Refuses web pages of other origins, foreign host names, and requests without the token.
 ///
 /// Host names are checked because a web page can point its own name at this machine (DNS rebinding).
-pub(super) async fn check_access(State(parts): State<AdminState>, request: Request, next: Next) -> Response {
-    let mut answer = match check_request(&parts, &request) {
+pub(super) async fn check_access(State(guard): State<AccessGuard>, request: Request, next: Next) -> Response {
+    let mut answer = match check_request(&guard, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -50,24 +73,43 @@ pub(super) async fn check_access(State(parts): State<AdminState>, request: Reque
     answer
 }
 
-fn check_request(parts: &AdminState, request: &Request) -> Result<(), AdminProblem> {
-    let headers = request.headers();
+fn check_request(guard: &AccessGuard, request: &Request) -> Result<(), AdminProblem> {
+    let (headers, parts) = (request.headers(), &guard.parts);
     let (hosts, has_token) = (&parts.control.active_config().hosts, parts.token.is_some());
     // Checked before the token, so that a foreign page cannot even test tokens.
     if !is_allowed_source(headers, request.uri().authority(), hosts, has_token) {
         let text = "Host or Origin not allowed: use a loopback name or address, or add the host name to \
-            server.allow_hosts";
+            server.allow_hosts; pages of other origins may not call this listener";
         return Err(AdminProblem::new(StatusCode::FORBIDDEN, "forbidden", text));
     }
     // Without a configured token, loopback is the only protection, and it was checked above.
     let Some(token) = parts.token.filter(|_| needs_token(request.uri().path())) else {
         return Ok(());
     };
-    if sends_token(headers, &token) {
-        return Ok(());
+    // A request without a token is no attempt: a browser sends one to learn that it needs a token.
+    let Some(given) = sent_token(headers) else {
+        return Err(unauthorized());
+    };
+    match guard.attempts.judge_token(peer_address(request), given, &token) {
+        TokenAttempt::Right => Ok(()),
+        TokenAttempt::Wrong => Err(unauthorized()),
+        TokenAttempt::TooMany(wait) => {
+            let text = "too many wrong tokens from this address: wait, then send the token of server.admin_token";
+            let problem = AdminProblem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", text);
+            Err(problem.with_retry_after(wait))
+        }
     }
+}
+
+fn unauthorized() -> AdminProblem {
     let text = "the admin token is missing or wrong: send the token of server.admin_token as Authorization: Bearer …";
-    Err(AdminProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", text))
+    AdminProblem::new(StatusCode::UNAUTHORIZED, "unauthorized", text)
+}
+
+/// Returns the address of the client; `None` if the router is not behind a listener.
+fn peer_address(request: &Request) -> Option<IpAddr> {
+    let peer = request.extensions().get::<ConnectInfo<PeerAddress>>();
+    peer.map(|ConnectInfo(PeerAddress(address))| *address)
 }
 
 /// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.
@@ -75,20 +117,18 @@ fn needs_token(path: &str) -> bool {
     path.starts_with("/admin/") || path == "/metrics"
 }
 
-fn sends_token(headers: &HeaderMap, token: &TokenHash) -> bool {
-    let value = headers
-        .get(AUTHORIZATION)
-        .map(HeaderValue::as_bytes)
-        .unwrap_or_default();
-    let (scheme, rest) = value.split_at_checked("Bearer ".len()).unwrap_or_default();
-    // `matches` takes constant time, so that timing reveals nothing about the token.
-    scheme.eq_ignore_ascii_case(b"Bearer ") && TokenHash::hash_token(rest).matches(token)
+/// Returns the hash of the token that a request sends; `None` if it sends none.
+fn sent_token(headers: &HeaderMap) -> Option<TokenHash> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, rest) = value.split_at_checked("Bearer ".len())?;
+    let is_bearer = scheme.eq_ignore_ascii_case(b"Bearer ") && !rest.is_empty();
+    is_bearer.then(|| TokenHash::hash_token(rest))
 }
 
 /// Returns `true` if all hosts and origins of a request are allowed.
 ///
-/// Hosts are loopback, the names in `named`, and literal addresses if there is a token. An origin is loopback or the
-/// host itself.
+/// Hosts are loopback, the names in `named`, and literal addresses if there is a token. The only origin is the host
+/// itself, with its port: another page of this machine may be anybody's.
 fn is_allowed_source(headers: &HeaderMap, target: Option<&Authority>, named: &[String], has_token: bool) -> bool {
     let parse = |authority: &str| {
         authority
@@ -105,20 +145,18 @@ fn is_allowed_source(headers: &HeaderMap, target: Option<&Authority>, named: &[S
     let is_ours = |authority: &Authority| {
         let host = authority.host();
         // A literal address is safe from DNS rebinding, and only a listener with a token may leave loopback.
-        let literal = has_token && host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+        let literal = has_token && host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         literal || provider::is_loopback(host) || named.iter().any(|name| name.eq_ignore_ascii_case(host))
     };
     let host_is_ours = !hosts.is_empty() && hosts.iter().all(|host| parse(host).is_some_and(|it| is_ours(&it)));
-    let from_here = |origin: &str| {
+    let is_own_page = |origin: &str| {
+        // The scheme may be that of a server with TLS in front, which passes `Host` on.
         let page = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"));
-        page.is_some_and(|page| {
-            let local = |it: Authority| provider::is_loopback(it.host());
-            hosts.iter().any(|host| host.eq_ignore_ascii_case(page)) || parse(page).is_some_and(local)
-        })
+        page.is_some_and(|page| hosts.iter().any(|host| host.eq_ignore_ascii_case(page)))
     };
     // Browsers send `Origin` with every request that changes state. Without one there is nothing to check.
     let mut origins = headers.get_all(ORIGIN).iter().map(text);
-    host_is_ours && origins.all(|origin| from_here(&origin))
+    host_is_ours && origins.all(|origin| is_own_page(&origin))
 }

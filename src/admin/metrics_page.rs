@@ -21,6 +21,7 @@ use crate::{clock, telemetry::MetricsFormat};
         (String = "application/openmetrics-text"),
     )),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
     (status = 500, description = "the page could not be written", body = AdminProblem),
 ))]
 pub(super) async fn show_metrics(

@@ -7,22 +7,30 @@ pub mod control;
 mod events;
 mod guard;
 mod health;
+mod listener;
 mod live_parts;
 mod metrics_page;
 mod page;
 mod problem;
+mod token_attempts;
 mod views;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
+use tokio::net::TcpListener;
 
 use crate::{auth::TokenHash, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
 use control::AdminControl;
 use events::AdminSubscribers;
+use guard::AccessGuard;
+use listener::{AdminListener, PeerAddress};
 use problem::AdminProblem;
 
 /// The endpoints, for error messages.
@@ -91,9 +99,18 @@ pub fn admin_router(parts: AdminState) -> Router {
     .fallback(unknown_path)
     .method_not_allowed_fallback(method_not_allowed)
     // Added after the fallbacks, so that unknown paths are guarded too.
-    .layer(middleware::from_fn_with_state(parts.clone(), guard::check_access))
+    .layer(middleware::from_fn_with_state(
+        AccessGuard::new(parts.clone()),
+        guard::check_access,
+    ))
     .layer(Extension(AdminSubscribers::default()))
     .with_state(parts)
+}
+
+/// Serves the router on a listener for as long as the process lives.
+pub async fn serve_router(listener: TcpListener, router: Router) -> io::Result<()> {
+    let service = router.into_make_service_with_connect_info::<PeerAddress>();
+    axum::serve(AdminListener::new(listener), service).await
 }
 
 async fn unknown_path() -> AdminProblem {

@@ -1,9 +1,15 @@
 //! Errors of the admin API, as JSON.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::{FromRequestParts, Query, rejection::QueryRejection},
-    http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE, request::Parts},
+    http::{
+        HeaderValue, StatusCode,
+        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+        request::Parts,
+    },
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,6 +22,9 @@ pub(super) struct AdminProblem {
     error: ProblemDetail,
     #[serde(skip)]
     status: StatusCode,
+    /// `None` if the same request may be sent again at once.
+    #[serde(skip)]
+    retry_after: Option<Duration>,
 }
 
 /// The content of an error answer.
@@ -34,6 +43,15 @@ impl AdminProblem {
         Self {
             error: ProblemDetail { code, message },
             status,
+            retry_after: None,
+        }
+    }
+
+    /// Adds the time after which the request may be sent again.
+    pub(super) fn with_retry_after(self, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait),
+            ..self
         }
     }
 }
@@ -45,6 +63,11 @@ impl IntoResponse for AdminProblem {
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        if let Some(wait) = self.retry_after {
+            // Rounded up, so that a client that waits for as long is not refused again.
+            let seconds = u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         answer
     }

@@ -35,7 +35,7 @@ pub struct ConfigSummary {
 impl ConfigSummary {
     /// Builds the summary of a loaded configuration. `path` is its file, if there is one.
     pub fn of_loaded(loaded: &LoadedConfig, path: Option<String>, log: LogControl) -> Result<Self, toml::ser::Error> {
-        let effective = loaded.to_toml()?;
+        let effective = loaded.to_shown_toml()?;
         Ok(Self { path, effective, log })
     }
 }

@@ -54,7 +54,7 @@ impl Reloader {
         let changed = ConfigChanges::compare_configs(&self.loaded, &loaded)?.reloadable;
         // Compared with the start, since these keys stay as they were then.
         let needs_restart = ConfigChanges::compare_configs(&self.initial, &loaded)?.needs_restart;
-        let effective = loaded.to_toml()?;
+        let effective = loaded.to_shown_toml()?;
         let old = self.control.active_config();
         let config = loaded.config.clone();
         let names: Vec<String> = config.upstreams.iter().map(|upstream| upstream.name.clone()).collect();

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     app::{self, ConfigSummary, LedgerStore},
     config::{self, Flags, LoadedConfig, process_environment},
+    descriptors,
     provider::{self, Upstream},
     server::{RuntimeHandles, Runtimes},
     telemetry::{self, LogControl},
@@ -135,6 +136,7 @@ async fn serve_until_stopped(
     // First, so that a signal during the start drains the proxy instead of killing it.
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let config = loaded.config.clone();
+    warn_of_few_descriptors(descriptors::raise_limit(), config.server.connections_max);
     warn_of_missing_hosts(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&config.upstreams);
     warn_of_literal_secrets(&config.literal_secrets);
@@ -207,6 +209,20 @@ async fn wait_for_second_stop(signals: &mut Signals) -> u8 {
             // The configuration of a proxy that drains does not matter any more.
             ReceivedSignal::HangUp => {}
         }
+    }
+}
+
+/// Warns if the limit of file descriptors does not suffice for as many connections as the configuration allows.
+fn warn_of_few_descriptors(limit: Option<u64>, connections_max: usize) {
+    // Each exchange needs one towards the client and one towards the provider.
+    let needed = u64::try_from(connections_max).unwrap_or(u64::MAX).saturating_mul(2);
+    if let Some(limit) = limit.filter(|limit| *limit < needed) {
+        tracing::warn!(
+            limit,
+            needed,
+            "server.connections_max = {connections_max} cannot be reached: the hard limit of file descriptors is too low; \
+             raise it (LimitNOFILE, ulimit -Hn), or lower server.connections_max"
+        );
     }
 }
 

@@ -5,12 +5,14 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 15] = [
+const RESTART_ONLY: [&str; 17] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
     "server.body_memory_max",
     "server.connections_max",
+    "server.connections_per_address_max",
+    "server.trusted_proxies",
     "server.header_timeout",
     "server.drain_delay",
     "server.drain_timeout",

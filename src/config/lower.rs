@@ -224,11 +224,23 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
     if file.connections_max == 0 {
         lowering.report_problem("server.connections_max", Problem::of_value("expected at least 1"));
     }
+    if file.connections_per_address_max == Some(0) {
+        let flaw = Problem::of_value("expected at least 1");
+        lowering.report_problem("server.connections_per_address_max", flaw);
+    }
+    // One client must not take all places.
+    let quarter = (file.connections_max / 4).max(1);
     ServerSettings {
         listen: lowering
             .value_or_report("server.listen", values::parse_address(&file.listen))
             .unwrap_or_else(any_loopback_port),
         connections_max: file.connections_max,
+        connections_per_address_max: file.connections_per_address_max.unwrap_or(quarter),
+        trusted_proxies: lowering.items_or_report(
+            "server.trusted_proxies",
+            &file.trusted_proxies,
+            values::parse_address_range,
+        ),
         header_timeout: lowering.duration_or_report("server.header_timeout", &file.header_timeout, TIMEOUT_MIN),
         client_stall: timeouts::lower_client_stall(lowering),
         drain_delay: lowering.duration_or_report("server.drain_delay", &file.drain_delay, Duration::ZERO),
@@ -253,17 +265,6 @@ fn lower_body_memory(lowering: &mut Lowering, inspect_bytes_max: usize) -> Optio
 /// Builds the settings of the data path.
 fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettings {
     let file = lowering.file.server.clone();
-    let each = |this: &mut Lowering, list: &str, texts: &[String], parse: fn(&str) -> Result<String, Problem>| {
-        let mut parsed = Vec::new();
-        for (i, text) in texts.iter().enumerate() {
-            let key = format!("{list}[{i}]");
-            // An item that is not a string already has its own problem; the reader replaced it by an empty text.
-            if !this.has_problem(&key) {
-                parsed.extend(this.value_or_report(&key, parse(text)));
-            }
-        }
-        parsed
-    };
     let tools = lowering.file.tools.iter();
     let tiers = tools.map(|(name, tool)| (name.clone(), tool.tier.into())).collect();
     ProxySettings {
@@ -275,18 +276,8 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
             &file.upload_idle_timeout,
             TIMEOUT_MIN,
         ),
-        allow_origins: each(
-            lowering,
-            "server.allow_origins",
-            &file.allow_origins,
-            values::parse_origin,
-        ),
-        allow_hosts: each(
-            lowering,
-            "server.allow_hosts",
-            &file.allow_hosts,
-            values::parse_host_name,
-        ),
+        allow_origins: lowering.items_or_report("server.allow_origins", &file.allow_origins, values::parse_origin),
+        allow_hosts: lowering.items_or_report("server.allow_hosts", &file.allow_hosts, values::parse_host_name),
         trust_mode_header: file.trust_mode_header,
         policy: RepairPolicy {
             late: lowering.file.repair.late.into(),

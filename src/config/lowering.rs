@@ -47,6 +47,24 @@ impl Lowering {
         value.map_err(|flaw| self.report_problem(key, flaw)).ok()
     }
 
+    /// Parses the items of the list `key`, and reports the problem of each that has one.
+    pub(super) fn items_or_report<T>(
+        &mut self,
+        key: &str,
+        texts: &[String],
+        parse: impl Fn(&str) -> Result<T, Problem>,
+    ) -> Vec<T> {
+        let mut parsed = Vec::new();
+        for (i, text) in texts.iter().enumerate() {
+            let key = format!("{key}[{i}]");
+            // An item that is not a string already has its own problem; the reader replaced it by an empty text.
+            if !self.has_problem(&key) {
+                parsed.extend(self.value_or_report(&key, parse(text)));
+            }
+        }
+        parsed
+    }
+
     /// Parses the duration of `key`, or reports its problem and returns zero.
     pub(super) fn duration_or_report(&mut self, key: &str, text: &str, min: Duration) -> Duration {
         // The zero is never used: a configuration with a problem is not returned.

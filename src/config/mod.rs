@@ -104,9 +104,20 @@ impl LoadedConfig {
     ///
     /// Secrets that were written in the file itself are printed as `***`. The reader rejects that value.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        let mut value = toml::Value::try_from(&self.effective)?;
-        // Every `${NAME}` but those of secrets was replaced already, so what still looks like one is literal text.
-        secrets::escape_references(&mut value, file_schema().as_value());
-        toml::to_string(&value)
+        file_to_toml(&self.effective)
     }
+
+    /// As [`Self::to_toml`], with shortened hashes of tokens: for operators who may not read the file.
+    pub fn to_shown_toml(&self) -> Result<String, toml::ser::Error> {
+        let mut file = self.effective.clone();
+        secrets::shorten_token_hashes(&mut file);
+        file_to_toml(&file)
+    }
+}
+
+fn file_to_toml(file: &ConfigFile) -> Result<String, toml::ser::Error> {
+    let mut value = toml::Value::try_from(file)?;
+    // Every `${NAME}` but those of secrets was replaced already, so what still looks like one is literal text.
+    secrets::escape_references(&mut value, file_schema().as_value());
+    toml::to_string(&value)
 }

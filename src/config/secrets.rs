@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{VariableLookup, interpolation::interpolate_variables, problem::Problem};
+use super::{VariableLookup, file::ConfigFile, interpolation::interpolate_variables, problem::Problem};
 use crate::auth::Secret;
 
 /// Text that `config print` shows instead of a secret that is written in the file itself.
@@ -78,6 +78,20 @@ impl FileSecrets {
         ["profiles", "client_tokens", "key", "bearer", "token", "secret"]
             .iter()
             .any(|word| source.contains(word))
+    }
+}
+
+/// Characters of a token's hash that are shown: enough to tell tokens apart, and too few to try guesses offline.
+const HASH_CHARS_SHOWN: usize = "sha256:".len() + 8;
+
+/// Shortens the hashes of all tokens. A token that somebody has chosen could be guessed from its whole hash.
+pub(super) fn shorten_token_hashes(file: &mut ConfigFile) {
+    let services = file.services.values_mut().map(|service| &mut service.token);
+    let optional = services.chain([&mut file.server.admin_token]).flatten();
+    for hash in file.client_tokens.values_mut().chain(optional) {
+        // A value without such a prefix is no hash, and was refused before.
+        let shown = hash.0.get(..HASH_CHARS_SHOWN).unwrap_or_default();
+        hash.0 = format!("{shown}…");
     }
 }
 

@@ -8,6 +8,7 @@ use super::{file::TokenHashText, problem::Problem};
 use crate::{
     auth::{TokenHash, TokenHashParseError},
     provider::{self, is_unambiguous},
+    server::{AddressRange, AddressRangeParseError},
 };
 
 /// Longest timeout that may be configured: one day.
@@ -245,6 +246,13 @@ pub(super) fn parse_origin(text: &str) -> Result<String, Problem> {
         Some(Ok(host)) if !host.as_str().contains('@') => Ok(text.to_ascii_lowercase()),
         _ => Err(flaw().with_hint("write scheme, host and port only: \"https://app.example.com\"")),
     }
+}
+
+/// Parses an address, or a range of addresses.
+pub(super) fn parse_address_range(text: &str) -> Result<AddressRange, Problem> {
+    text.trim().parse().map_err(|error: AddressRangeParseError| {
+        Problem::of_value(format!("{error}; found {text:?}")).with_hint("write it like \"10.0.0.0/8\" or \"10.1.2.3\"")
+    })
 }
 
 /// Parses a host name without a port. Returns it in lower case.

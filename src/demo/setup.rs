@@ -22,7 +22,7 @@ use crate::{
     config::{self, Flags, LoadedConfig},
     provider::is_loopback,
     server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
-    telemetry::LogControl,
+    telemetry::{LogControl, Telemetry},
     upstream::random_bytes,
 };
 
@@ -165,6 +165,8 @@ pub(super) async fn serve_provider(
     let settings = ServerSettings {
         listen: at,
         connections_max: 256,
+        connections_per_address_max: 256,
+        trusted_proxies: Vec::new(),
         header_timeout: Duration::from_secs(30),
         client_stall: Duration::from_secs(30),
         drain_delay: Duration::ZERO,
@@ -175,7 +177,13 @@ pub(super) async fn serve_provider(
         let provider = provider.clone();
         async move { Ok::<_, Infallible>(provider.answer(request).await) }
     });
-    tasks.spawn_background(server::serve_listener(listener, settings, tasks.clone(), service));
+    tasks.spawn_background(server::serve_listener(
+        listener,
+        settings,
+        tasks.clone(),
+        Telemetry::default(),
+        service,
+    ));
     Ok(at)
 }
 

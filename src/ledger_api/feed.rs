@@ -24,7 +24,7 @@ use crate::{
     auth::Caller,
     late::{FeedEvent, ResultFeed, SettledEvent},
     ledger::RecordName,
-    server::{ListenerSlot, StopSignal},
+    server::{OwnerSlot, StopSignal},
 };
 
 /// Silence after which a feed sends a comment: 15 seconds. Proxies in between would cut an idle connection.
@@ -36,7 +36,7 @@ struct FeedListener {
     missed: VecDeque<SettledEvent>,
     replayed: HashSet<RecordName>,
     stopping: StopSignal,
-    _slot: ListenerSlot<Caller>,
+    _slot: OwnerSlot<Caller>,
 }
 
 impl FeedListener {

@@ -30,7 +30,7 @@ pub use routes::RESULT_BODY_BYTES_MAX;
 use crate::{
     auth::Caller,
     late::LateStore,
-    server::{ListenerLimit, StopSignal},
+    server::{OwnerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
     upstream::BoxedBody,
@@ -82,7 +82,7 @@ pub struct LedgerApi {
     stopping: StopSignal,
     /// Digests of signed messages by their service and id.
     signed_messages: Cache<[u8; 32], [u8; 32]>,
-    listeners: ListenerLimit<Caller>,
+    listeners: OwnerLimit<Caller>,
     unverified: UnverifiedBytes,
 }
 
@@ -98,7 +98,7 @@ impl LedgerApi {
                 .max_capacity(SIGNED_MESSAGES_MAX)
                 .time_to_live(SIGNED_MESSAGE_TTL)
                 .build(),
-            listeners: ListenerLimit::new(LISTENERS_MAX.0, LISTENERS_MAX.1),
+            listeners: OwnerLimit::new(LISTENERS_MAX.0, LISTENERS_MAX.1),
             unverified: UnverifiedBytes::default(),
         }
     }

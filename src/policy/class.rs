@@ -78,8 +78,8 @@ pub enum Class {
     Exhausted,
     /// The proxy's own time limit for the whole exchange.
     Deadline,
-    /// A fault of the proxy itself: its ledger did not answer, a credential of its configuration cannot be used, or a
-    /// budget has no share left for the body.
+    /// A fault of the proxy itself: its ledger did not answer, a credential of its configuration cannot be used, a budget
+    /// has no share left for the body, or there is no file descriptor left.
     Unavailable,
     /// A rejection by the proxy itself, before anything was sent.
     Refused,

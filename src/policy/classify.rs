@@ -89,6 +89,8 @@ pub enum SendErrorKind {
     Protocol,
     /// The request's own body failed. The provider is not at fault.
     Request,
+    /// The proxy has no file descriptor left. Neither the network nor the provider is at fault.
+    NoDescriptors,
 }
 
 /// Judges one observation.
@@ -124,6 +126,7 @@ fn judge_send_failure(phase: Phase, kind: SendErrorKind) -> Verdict {
     let (class, code) = match (phase, kind) {
         (_, SendErrorKind::Request) => (Class::Upload, "body_broken"),
         (_, SendErrorKind::Protocol) => (Class::Malformed, "answer_malformed"),
+        (_, SendErrorKind::NoDescriptors) => (Class::Unavailable, "no_descriptors"),
         (Phase::Resolve, _) => (Class::Unreachable, "dns"),
         (Phase::Connect, SendErrorKind::Io) => (Class::Unreachable, "connect"),
         (Phase::Connect, SendErrorKind::TimedOut) => (Class::Unreachable, "connect_timeout"),

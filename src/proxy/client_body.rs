@@ -16,9 +16,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::upload_timeout::UploadTimeout;
 use crate::{
     budget::{BodyHold, Overloaded},
-    clock::SilenceTimeout,
     splice::Segments,
     upstream::BoxedBody,
 };
@@ -29,7 +29,7 @@ pub enum ClientFault {
     /// Malformed, cut short, or the connection is gone.
     #[error("the client's request body is malformed or was cut short")]
     Broken,
-    /// Timeout: the client was silent for longer than the limit for uploads.
+    /// Timeout: the client was silent for longer than the limit for uploads, or sent too slowly.
     #[error("timeout: the client's request body stalled")]
     Stalled,
 }
@@ -50,7 +50,7 @@ pub(super) struct ClientBody {
     prefix: VecDeque<Bytes>,
     inner: BoxedBody,
     // Runs only while the proxy waits for the client, not while the provider is slow to take data.
-    idle_timeout: SilenceTimeout,
+    timeout: UploadTimeout,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -60,7 +60,7 @@ impl ClientBody {
         Self {
             prefix: VecDeque::new(),
             inner,
-            idle_timeout: SilenceTimeout::new(idle_timeout),
+            timeout: UploadTimeout::new(idle_timeout),
             bytes_read: read,
         }
     }
@@ -168,8 +168,10 @@ impl Body for ClientBody {
         loop {
             match Pin::new(&mut self.inner).poll_frame(cx) {
                 Poll::Ready(frame) => {
+                    let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+                    let bytes = data.map_or(0, Bytes::len);
                     // Stopped until the next wait: a provider that is slow to take data costs the client nothing.
-                    self.idle_timeout.reset();
+                    self.timeout.end_wait(bytes);
                     match frame {
                         None => return Poll::Ready(None),
                         Some(Err(_)) => return Poll::Ready(Some(Err(ClientFault::Broken))),
@@ -183,7 +185,7 @@ impl Body for ClientBody {
                 }
                 Poll::Pending => {
                     // Only here is it the client that is waited for.
-                    ready!(self.idle_timeout.poll(cx));
+                    ready!(self.timeout.poll_wait(cx));
                     return Poll::Ready(Some(Err(ClientFault::Stalled)));
                 }
             }

@@ -33,6 +33,8 @@ const LEDGER_RETRY_AFTER: u64 = 2;
 
 /// The `retry-after` of a request for which a budget has no share left, in seconds.
 const BUDGET_RETRY_AFTER: u64 = 5;
+/// The `retry-after` of a request for which no file descriptor was left, in seconds.
+const DESCRIPTORS_RETRY_AFTER: u64 = 1;
 
 /// The `retry-after` of a request whose client token has no place left, in seconds.
 const PLACE_RETRY_AFTER: u64 = 1;
@@ -225,6 +227,7 @@ impl ProxyError {
                 SendErrorKind::Io | SendErrorKind::Protocol => StatusCode::BAD_GATEWAY,
                 SendErrorKind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 SendErrorKind::Request => StatusCode::BAD_REQUEST,
+                SendErrorKind::NoDescriptors => StatusCode::SERVICE_UNAVAILABLE,
             },
             Self::NotBegun(verdict) if verdict.class == Class::Broken => StatusCode::BAD_GATEWAY,
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
@@ -257,7 +260,9 @@ impl ProxyError {
                 )
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
-            Self::Body(ClientFault::Stalled) => "timeout: the request's body stalled; try again".to_owned(),
+            Self::Body(ClientFault::Stalled) => {
+                "timeout: the request's body stalled or came too slowly; try again".to_owned()
+            }
             Self::TooLarge { limit } => {
                 format!("the body exceeds the inspection limit of {limit} bytes, which this strict route enforces")
             }
@@ -321,6 +326,7 @@ impl ProxyError {
         let io = error.find_cause::<std::io::Error>().map(std::io::Error::kind);
         match (error.phase, error.kind) {
             (_, SendErrorKind::Request) => "http_request_error",
+            (_, SendErrorKind::NoDescriptors) => "proxy_internal_error",
             (_, SendErrorKind::Protocol) => "http_protocol_error",
             (Phase::Resolve, _) => "dns_error",
             (Phase::Connect | Phase::Tls, SendErrorKind::TimedOut) => "connection_timeout",
@@ -369,6 +375,9 @@ impl ProxyError {
         }
         if matches!(self, Self::Overloaded(_)) {
             fields.insert(RETRY_AFTER, BUDGET_RETRY_AFTER.into());
+        }
+        if matches!(self, Self::Upstream { error, .. } if error.kind == SendErrorKind::NoDescriptors) {
+            fields.insert(RETRY_AFTER, DESCRIPTORS_RETRY_AFTER.into());
         }
         if matches!(self, Self::TooManyExchanges { .. }) {
             fields.insert(RETRY_AFTER, PLACE_RETRY_AFTER.into());
@@ -441,6 +450,7 @@ fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[
 fn upstream_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
         (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
+        (_, SendErrorKind::NoDescriptors) => return "the proxy has no file descriptors left; try again".to_owned(),
         (_, SendErrorKind::Protocol) => "its answer is not valid http; check that its url is right",
         (Phase::Resolve, _) => "the dns lookup failed; check the url's host name and the network",
         (Phase::Connect, SendErrorKind::Io) => "the connection failed; check that it is up and that its url is right",

@@ -139,11 +139,14 @@ fn check_host(path: &DataPath, uri: &Uri, headers: &HeaderMap, http2: bool) -> R
     let mut hosts = headers.get_all(HOST).iter();
     // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
     let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
-        (Some(authority), None, _) => authority.clone(),
-        (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => authority.clone(),
-        (None, Some(host), None) => parse_host(host).ok_or(RequestRefusal::Host)?,
-        _ => return Err(RequestRefusal::Host),
+        (Some(authority), None, _) => parse_host(authority.as_str()),
+        (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
+            parse_host(authority.as_str())
+        }
+        (None, Some(host), None) => host.to_str().ok().and_then(parse_host),
+        _ => None,
     };
+    let authority = authority.ok_or(RequestRefusal::Host)?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<IpAddr>().ok();
     let allow_hosts = &path.settings.allow_hosts;
@@ -154,9 +157,8 @@ fn check_host(path: &DataPath, uri: &Uri, headers: &HeaderMap, http2: bool) -> R
     if ours { Ok(()) } else { Err(RequestRefusal::ForeignHost) }
 }
 
-/// Parses a `Host` value as host and optional port. `None` if it is anything else.
-fn parse_host(host: &HeaderValue) -> Option<Authority> {
-    let text = host.to_str().ok()?;
+/// Parses a `Host` or an `:authority` as host and optional port. `None` if it is anything else.
+fn parse_host(text: &str) -> Option<Authority> {
     // `Authority` accepts some of these, which other servers read in different ways.
     if text.is_empty() || text.contains(['@', ',', '/', '\\', '?', '#', ' ', '\t']) {
         return None;

@@ -32,6 +32,7 @@ mod response_chain;
 mod routing;
 mod service;
 mod signature;
+mod upload_timeout;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};

@@ -26,6 +26,9 @@ use crate::clock;
 /// hyper never shrinks that buffer while the connection lives. After a 64 kB request, an idle stream holds 0.7 times
 /// the memory. No difference in CPU time was measurable.
 const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
+/// The answer to a client whose request head takes too long.
+const SLOW_HEAD_ANSWER: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 66\r\n\
+    connection: close\r\n\r\ntimeout: the head of the request did not arrive in time; try again";
 /// Time for which a client may continue to send after its request was answered.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -159,7 +162,19 @@ impl<T: AsyncRead + Unpin> ClientIo<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
+impl<T: AsyncWrite + Unpin> ClientIo<T> {
+    /// Answers a client that has begun a head and did not end it in time. hyper only closes the connection.
+    fn answer_slow_head(&mut self, cx: &mut Context<'_>) {
+        // hyper reads a head only after it has passed on the whole answer to the request before. While a write waits,
+        // a part of that answer is still in hyper's buffer.
+        if self.inspector.has_begun_head() && !self.stalled.is_write_waiting() {
+            // Best effort: the connection is closed whether or not the socket takes it.
+            drop(Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD_ANSWER));
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         // Small reads keep hyper's buffer small for collected bodies: see the constants above.
@@ -179,6 +194,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
         }
         // Only while nothing arrives: bytes that are there are read, however late.
         ready!(self.poll_head_timeout(cx));
+        self.answer_slow_head(cx);
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "timeout: the client did not send its request head in time",

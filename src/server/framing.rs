@@ -8,9 +8,11 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+
+use super::chunk_line::parse_size_line;
 
 /// The description of a body's length in one request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +37,28 @@ struct RequestHeadsInner {
     framings: Mutex<VecDeque<RequestFraming>>,
     // `true` if the current body is streamed upstream piece by piece.
     is_streamed: AtomicBool,
+    // Number of requests whose framing was taken from the queue.
+    taken: AtomicU64,
+    // Number of the request with a malformed body; 0 if there is none. Nothing is followed behind it.
+    malformed: AtomicU64,
 }
 
+/// The place of a request on its connection, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestNumber(u64);
+
 impl RequestHeads {
-    /// Returns the framing of the next request, in order of arrival.
-    pub fn next_framing(&self) -> RequestFraming {
+    /// Returns framing and number of the next request, in order of arrival.
+    pub(super) fn next_framing(&self) -> (RequestFraming, RequestNumber) {
         // hyper parses a head only after it was inspected, so an empty queue is an error: refuse the request.
-        self.lock_framings().pop_front().unwrap_or(RequestFraming::Unknown)
+        let framing = self.lock_framings().pop_front().unwrap_or(RequestFraming::Unknown);
+        let before = self.0.taken.fetch_add(1, Ordering::Relaxed);
+        (framing, RequestNumber(before.saturating_add(1)))
+    }
+
+    /// Returns `true` if the body of a request is malformed, as far as it has arrived.
+    pub(super) fn has_malformed_body(&self, request: RequestNumber) -> bool {
+        self.0.malformed.load(Ordering::Acquire) == request.0
     }
 
     /// Marks the current body as streamed. Each piece costs a write upstream, so the pieces should be large.
@@ -56,6 +73,9 @@ impl RequestHeads {
 
 /// Bytes of a line that are stored: enough for the header names and lengths that are inspected.
 const LINE_BYTES_MAX: usize = 256;
+
+/// The first line of HTTP/2, without its end.
+const HTTP2_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0";
 
 /// The longest body that is read in small pieces. At 4 MiB this costs 1.2 times the CPU time.
 const SHORT_BODY_BYTES_MAX: u64 = 256 * 1024;
@@ -115,6 +135,14 @@ impl FramingInspector {
         matches!(self.state, InspectorState::Head) && begun
     }
 
+    /// Returns `true` if the client has begun a head of HTTP/1.
+    pub(super) fn has_begun_head(&self) -> bool {
+        // The beginning of a first line may also be that of HTTP/2's preface.
+        let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        let may_be_http2 = self.lines == 0 && HTTP2_PREFACE_LINE.starts_with(line);
+        matches!(self.state, InspectorState::Head) && (self.lines > 0 || !self.line.is_empty()) && !may_be_http2
+    }
+
     /// Returns `true` if the next bytes belong to a short body that the proxy collects as a whole.
     pub(super) fn is_in_short_body(&self) -> bool {
         let streamed = self.heads.0.is_streamed.load(Ordering::Relaxed);
@@ -164,7 +192,7 @@ impl FramingInspector {
         let line = std::mem::take(&mut self.line);
         match self.state {
             InspectorState::Head => self.read_head_line(&line),
-            InspectorState::ChunkSize => self.state = state_after_size_line(&line),
+            InspectorState::ChunkSize => self.read_size_line(&line),
             InspectorState::Trailers if line.is_empty() => self.state = InspectorState::Head,
             _ => {}
         }
@@ -184,7 +212,7 @@ impl FramingInspector {
             return;
         }
         // HTTP/2 has a framing of its own, which cannot be ambiguous in this way.
-        if self.lines == 0 && line.starts_with(b"PRI * HTTP/2.0") {
+        if self.lines == 0 && line.starts_with(HTTP2_PREFACE_LINE) {
             self.state = InspectorState::Blind;
             return;
         }
@@ -201,6 +229,20 @@ impl FramingInspector {
             self.length = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.codings = self.codings.saturating_add(1);
+        }
+    }
+
+    /// Handles a chunk-size line. The two bytes that end a chunk count as its data.
+    fn read_size_line(&mut self, line: &[u8]) {
+        // A truncated line could hide anything.
+        let whole = Some(line).filter(|line| line.len() < LINE_BYTES_MAX);
+        self.state = match whole.and_then(parse_size_line) {
+            Some(0) => InspectorState::Trailers,
+            Some(size) => size.checked_add(2).map_or(InspectorState::Blind, InspectorState::Chunk),
+            None => InspectorState::Blind,
+        };
+        if matches!(self.state, InspectorState::Blind) {
+            self.heads.0.malformed.store(self.heads_ended, Ordering::Release);
         }
     }
 
@@ -224,21 +266,6 @@ impl FramingInspector {
         self.heads_ended = self.heads_ended.saturating_add(1);
         self.state = state;
         (self.lines, self.lengths, self.codings, self.length) = (0, 0, 0, None);
-    }
-}
-
-/// Returns the state after a chunk-size line. The two bytes that end a chunk count as its data.
-fn state_after_size_line(line: &[u8]) -> InspectorState {
-    // Chunk extensions may follow the digits.
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let digits = line
-        .get(..digits)
-        .and_then(|digits| std::str::from_utf8(digits).ok())
-        .unwrap_or_default();
-    match u64::from_str_radix(digits, 16) {
-        Ok(0) => InspectorState::Trailers,
-        Ok(size) => size.checked_add(2).map_or(InspectorState::Blind, InspectorState::Chunk),
-        Err(_) => InspectorState::Blind,
     }
 }
 

@@ -1,8 +1,12 @@
 //! Listeners, connections and their limits, tasks and the drain.
 
+mod accept_outage;
+mod address_limit;
+mod chunk_line;
 mod client_io;
 pub mod framing;
-mod listener_limit;
+mod inspected_body;
+mod owner_limit;
 mod runtimes;
 mod tasks;
 
@@ -25,16 +29,22 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
 };
 
+pub use accept_outage::AcceptOutage;
+use address_limit::AddressLimit;
+pub use address_limit::{AddressRange, AddressRangeParseError, client_network};
 use client_io::ClientIo;
 pub use client_io::ClientStall;
 use framing::RequestHeads;
-pub use listener_limit::{ListenerLimit, ListenerSlot};
+pub use inspected_body::{InspectedBody, RequestBodyError};
+pub use owner_limit::{OwnerLimit, OwnerSlot};
 pub use runtimes::{RuntimeHandles, Runtimes};
 pub use tasks::{StopSignal, Tasks};
+
+use crate::telemetry::Telemetry;
 
 /// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -46,8 +56,8 @@ const STREAMS_MAX: u32 = 256;
 const CLIENT_KEEPALIVE: Duration = Duration::from_secs(30);
 /// Time for which an idle connection stays open. Longer than in common clients, so that the client closes first.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
-/// Pause after an accept that failed for lack of resources.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Connections that may wait in the kernel's queue of a listener. The kernel may allow fewer (`somaxconn`).
+const BACKLOG: u32 = 4096;
 
 /// Settings of one listener.
 #[derive(Clone, Debug)]
@@ -56,6 +66,10 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// Concurrent connections. More wait in the kernel's queue.
     pub connections_max: usize,
+    /// Concurrent connections of one client address. More are closed at once.
+    pub connections_per_address_max: usize,
+    /// Addresses without that limit, besides loopback.
+    pub trusted_proxies: Vec<AddressRange>,
     /// Timeout for a client to send a request head.
     pub header_timeout: Duration,
     /// Timeout for a client that reads nothing of its answer.
@@ -92,63 +106,82 @@ pub struct ClientAddress(pub IpAddr);
 
 /// Binds a listener, whose connections the current runtime accepts. Port 0 selects a free port.
 pub fn bind_listener(address: SocketAddr) -> Result<TcpListener, BindError> {
-    let bind = || {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener)
+    listen_on(address).map_err(|source| BindError { address, source })
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
     };
-    bind().map_err(|source| BindError { address, source })
+    // A restart must not wait for connections of the process before. On Windows this would let two processes share it.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Accepts connections and serves each with a clone of `service`, until the drain begins.
 ///
 /// The extensions of every HTTP/1 request contain its framing, and the handle of its connection's heads.
-pub async fn serve_listener<S, B>(listener: TcpListener, settings: ServerSettings, tasks: Tasks, service: S)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+pub async fn serve_listener<S, B>(
+    listener: TcpListener,
+    settings: ServerSettings,
+    tasks: Tasks,
+    telemetry: Telemetry,
+    service: S,
+) where
+    S: Service<Request<InspectedBody>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let permits = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut addresses = AddressLimit::new(settings.connections_per_address_max, settings.trusted_proxies.clone());
+    let mut outage = AcceptOutage::new("proxy");
     let stopping = tasks.stop_signal();
     // The permit comes before the accept: connections over the limit wait in the kernel's queue.
     while let Some(Ok(permit)) = stopping.run_until(pin!(Arc::clone(&permits).acquire_owned())).await {
-        let Some((stream, peer)) = stopping.run_until(pin!(accept_connection(&listener))).await else {
+        let accepting = pin!(accept_connection(&listener, &mut outage));
+        let Some((stream, address)) = stopping.run_until(accepting).await else {
             break;
         };
+        let Some(place) = addresses.take_place(address.ip()) else {
+            telemetry.record_refused_connection();
+            if let Some(refused) = addresses.record_refusal() {
+                let address = address.ip();
+                tracing::warn!(
+                    %address,
+                    refused,
+                    "refused connections: an address has server.connections_per_address_max; a proxy that many clients \
+                     share belongs into server.trusted_proxies"
+                );
+            }
+            // Closed without an answer, which would cost more than the client pays for a connection.
+            continue;
+        };
         tune_socket(&stream);
-        let peer = Some(ClientAddress(peer.ip().to_canonical()));
+        let peer = Some(ClientAddress(address.ip().to_canonical()));
         let connection = serve_connection(stream, peer, settings.clone(), tasks.clone(), service.clone());
         tasks.spawn_connection(async move {
             connection.await;
-            drop(permit);
+            drop((permit, place));
         });
     }
 }
 
 /// Accepts the next connection. Pauses while the system is out of descriptors or memory.
-async fn accept_connection(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept_connection(listener: &TcpListener, outage: &mut AcceptOutage) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok(accepted) => return accepted,
-            Err(error) if is_connection_error(&error) => {}
-            // Without the pause this loop would spin until descriptors are free again.
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection: retrying in 100 ms");
-                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            Ok(accepted) => {
+                outage.record_success();
+                return accepted;
             }
+            Err(error) => outage.wait_after_failure(&error).await,
         }
     }
-}
-
-/// Returns `true` if an accept error concerns only the one connection, so that the next accept may succeed.
-fn is_connection_error(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
-    )
 }
 
 /// Serves one connection until it ends. A drain lets its running exchanges finish.
@@ -162,7 +195,7 @@ pub async fn serve_connection<T, S, B>(
     service: S,
 ) where
     T: AsyncRead + AsyncWrite + Unpin + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
+    S: Service<Request<InspectedBody>, Response = Response<B>, Error = Infallible> + Send + Sync + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -226,22 +259,26 @@ struct FramingService<S> {
 
 impl<S, B> Service<Request<Incoming>> for FramingService<S>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Service<Request<InspectedBody>, Response = Response<B>, Error = Infallible>,
 {
     type Response = Response<B>;
     type Error = Infallible;
     type Future = S::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> S::Future {
+        let mut inspected = None;
         // Called in the order of the requests on the connection, so the queues agree.
         if request.version() < Version::HTTP_2 {
-            request.extensions_mut().insert(self.heads.next_framing());
+            let (framing, number) = self.heads.next_framing();
+            request.extensions_mut().insert(framing);
             request.extensions_mut().insert(self.heads.clone());
+            inspected = Some((self.heads.clone(), number));
         }
         request.extensions_mut().insert(self.stalled.clone());
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
-        self.service.call(request)
+        self.service
+            .call(request.map(|body| InspectedBody::new(body, inspected)))
     }
 }

@@ -101,6 +101,11 @@ impl Telemetry {
         self.totals.current_totals()
     }
 
+    /// Records a client connection that was closed at once, because its address had too many.
+    pub fn record_refused_connection(&self) {
+        self.metrics.instance.record_refused_connection();
+    }
+
     /// Records a new connection to a provider, TLS included, and the time it took.
     pub fn record_connect(&self, took: Duration) {
         self.metrics.upstreams.duration.observe(["connect"], took);

@@ -35,7 +35,7 @@ use super::{
     in_process::{InProcessDialer, ProviderStream},
     read_idle::WriteTimeoutIo,
 };
-use crate::{clock, provider};
+use crate::{clock, descriptors, provider};
 
 /// Bytes of an answer that the kernel may buffer while the client reads slowly.
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -201,7 +201,14 @@ fn dial_error(source: BoxError) -> SendError {
     // hyper-util wraps errors, so the chain of sources is searched.
     let resolving = find_source::<DnsError>(source.as_ref()).is_some();
     let phase = if resolving { Phase::Resolve } else { Phase::Connect };
-    SendError::new(phase, SendErrorKind::Io, Some(source))
+    let is_reported = find_source::<io::Error>(source.as_ref()).is_some_and(descriptors::is_exhausted);
+    // The resolver's errors do not name the lack, so it is looked for.
+    let kind = if is_reported || (resolving && descriptors::are_exhausted()) {
+        SendErrorKind::NoDescriptors
+    } else {
+        SendErrorKind::Io
+    };
+    SendError::new(phase, kind, Some(source))
 }
 
 /// Returns the first error of type `E` in the chain of sources.

@@ -10,7 +10,7 @@ use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, Request, Response, Version,
+    HeaderMap, Request, Response, StatusCode, Version,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use http_body_util::combinators::UnsyncBoxBody;
@@ -192,7 +192,8 @@ impl Sender {
             // Frames of other answers share the connection, so an empty socket means nothing for this one.
             answer.extensions_mut().remove::<ReadIdle>();
         }
-        if is_ambiguous(answer.headers()) {
+        // The proxy asks for no upgrade, so what follows such a head is no HTTP.
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS || is_ambiguous(answer.headers()) {
             // Dropping the answer closes its connection, so no later bytes can reach another exchange.
             return Err(SendError::new(Phase::Headers, SendErrorKind::Protocol, None));
         }

@@ -335,6 +335,9 @@ def main():
     report(check_files(), tally)
     report(check_config(binary), tally)
     report(check_systemd(HERE.parent.parent / "deploy" / "systemd" / "antiphon.service", binary), tally)
+    from rolling import check_balancers
+
+    report(check_balancers(binary), tally)
     try:
         check_running(binary, tally)
     except (OSError, RuntimeError) as error:

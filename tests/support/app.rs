@@ -104,6 +104,8 @@ pub fn towards(authority: &str) -> Builder {
         server: ServerSettings {
             listen: ([127, 0, 0, 1], 0).into(),
             connections_max: 1000,
+            connections_per_address_max: 1000,
+            trusted_proxies: Vec::new(),
             header_timeout: long,
             client_stall: long,
             drain_delay: Duration::ZERO,

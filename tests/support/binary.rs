@@ -52,7 +52,20 @@ impl Install {
 
     /// As [`Self::start`], with these environment variables.
     pub async fn start_with(&self, variables: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        self.start_by(Command::new(env!("CARGO_BIN_EXE_antiphon")), variables)
+            .await
+    }
+
+    /// As [`Self::start`], with these soft and hard limits of open files.
+    pub async fn start_with_files(&self, soft: u64, hard: u64) -> Process {
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_antiphon")]);
+        self.start_by(command, &[]).await
+    }
+
+    /// Starts the binary by a command that has no arguments of its own yet.
+    async fn start_by(&self, mut command: Command, variables: &[(&str, &str)]) -> Process {
         for (name, _) in VARIABLES {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
@@ -122,6 +135,11 @@ impl Process {
         let mut client = Client::connect(self.admin).await;
         client.send(request).await;
         client.response().await
+    }
+
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Returns the log lines so far. A line may arrive after the answer that it is about.

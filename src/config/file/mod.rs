@@ -94,6 +94,11 @@ section! {
         pub trust_mode_header: bool = false,
         /// Maximum number of open client connections. More of them wait in the kernel's queue.
         pub connections_max: usize = 10_000,
+        /// Maximum number of open connections of one client address (IPv6: of a /64 network). More are closed at once.
+        /// Loopback and `trusted_proxies` have no such limit. Default: a quarter of `connections_max`.
+        pub connections_per_address_max: Option<usize> = None,
+        /// Addresses and ranges of proxies that many clients share, such as "10.0.0.0/8".
+        pub trusted_proxies: Vec<String> = Vec::new(),
         /// Timeout for a client to send the head of its request.
         pub header_timeout: String = "30s".into(),
         /// Timeout for silence of a client in the middle of its request body.

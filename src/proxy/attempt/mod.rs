@@ -341,10 +341,14 @@ impl Attempts<'_> {
             class => LimitHints::read(answer.headers(), &error_info, class, clock::unix_time()),
         };
         let (hints, verdict) = hints.limit_unnamed(verdict);
-        AttemptResult {
-            verdict,
-            hints,
-            result: Ok(answer),
+        // Last, because the first frame that it takes is read by nothing above.
+        match answer.with_first_frame().await {
+            Ok(answer) => AttemptResult {
+                verdict,
+                hints,
+                result: Ok(answer),
+            },
+            Err(broken) => AttemptResult::failed(broken, ProxyError::NotBegun(broken)),
         }
     }
 

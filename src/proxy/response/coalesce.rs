@@ -19,7 +19,7 @@ const JOINED_MAX: usize = 16 * 1024;
 const COPIED_MAX: usize = 4 * 1024;
 
 /// The next frame of a body, its error, or its end.
-type PolledFrame = Option<Result<Frame<Bytes>, BoxError>>;
+pub(super) type PolledFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
 /// The provider's body, with small frames joined.
 #[derive(Debug)]
@@ -47,6 +47,12 @@ impl CoalescedBody {
         }
     }
 
+    /// Puts a frame, or the end, that was read from the body already before the rest.
+    pub(super) fn with_first_frame(mut self, first: Option<PolledFrame>) -> Self {
+        self.next_frame = first;
+        self
+    }
+
     /// Returns `true` if every frame was passed on and the body is known to be at its end.
     pub(super) fn is_end(&self) -> bool {
         self.joined.is_empty() && self.next_frame.is_none() && self.body.is_end_stream()
@@ -54,7 +60,12 @@ impl CoalescedBody {
 
     /// Returns the length in bytes that the provider announced. `None` if it announced none. Call it before `poll`.
     pub(super) fn announced_len(&self) -> Option<u64> {
-        self.body.size_hint().exact()
+        let first = match &self.next_frame {
+            Some(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len),
+            _ => 0,
+        };
+        // A frame that was read already is no longer counted by the body.
+        Some(self.body.size_hint().exact()?.saturating_add(first as u64))
     }
 
     /// Returns the next frame, or the end.

@@ -6,7 +6,7 @@ mod first_event;
 mod held_end;
 mod relay;
 
-use std::time::Duration;
+use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 use body_evidence::{BodyEvidence, BodyOpening, UnreadError};
-use coalesce::CoalescedBody;
+use coalesce::{CoalescedBody, PolledFrame};
 use first_event::{FirstEvent, await_first_event};
 use relay::{Relay, RelayState};
 
@@ -40,6 +40,8 @@ use relay::{Relay, RelayState};
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
     response: Response<ProviderBody>,
+    /// The next frame of a streamed body, or its end, if it had arrived when the answer was judged.
+    first_frame: Option<PolledFrame>,
     format: Option<Format>,
     /// `true` if a model answers the request.
     asks_model: bool,
@@ -63,6 +65,7 @@ impl ProviderAnswer {
     pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, timeouts: StreamTimeouts) -> Self {
         Self {
             response: response.map(|body| ProviderBody::Streamed(Bytes::new(), body)),
+            first_frame: None,
             format: route.wire.map(|wire| wire.format),
             asks_model: route.asks_model,
             kind: route.upstream.kind,
@@ -238,6 +241,32 @@ impl ProviderAnswer {
         Ok((Self { response, ..self }, error_info))
     }
 
+    /// Takes the first frame of the body if it has arrived. Fails if the body broke before its first byte.
+    ///
+    /// The server sends the head together with the first poll of the body, so a client would get a broken answer whose
+    /// failure is known before a byte of it was sent.
+    pub(super) async fn with_first_frame(mut self) -> Result<Self, Verdict> {
+        if let ProviderBody::Streamed(read, body) = self.response.body_mut()
+            && read.is_empty()
+            && !body.is_end_stream()
+        {
+            // Polled once and never waited for: the head of a slow answer must not be delayed.
+            let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *body).poll_frame(cx))).await;
+            self.first_frame = match polled {
+                Poll::Ready(Some(Err(error))) => {
+                    tracing::debug!(%error, "the connection to the provider failed before the first byte of the answer");
+                    return Err(classify(Observation::BodyEnded {
+                        is_complete: false,
+                        is_broken: true,
+                    }));
+                }
+                Poll::Ready(step) => Some(step),
+                Poll::Pending => None,
+            };
+        }
+        Ok(self)
+    }
+
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
     pub(super) fn pairing_refusal(&self, renamed: &[(String, String)]) -> Option<Refusal> {
         let ProviderBody::Whole(body) = self.response.body() else {
@@ -321,7 +350,9 @@ impl ProviderAnswer {
         let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
             ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay {
-                state: RelayState::Relaying(CoalescedBody::new(body, head.extensions.remove::<ReadIdle>())),
+                state: RelayState::Relaying(
+                    CoalescedBody::new(body, head.extensions.remove::<ReadIdle>()).with_first_frame(self.first_frame),
+                ),
                 prefix,
                 log,
                 evidence,

@@ -1,8 +1,8 @@
-//! Metrics of this instance: its version, its configuration, and the metrics page itself.
+//! Metrics of this instance: its version, its configuration, refused connections, and the metrics page itself.
 
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
 use super::page::metric_table;
 use crate::clock;
@@ -30,6 +30,10 @@ metric_table! {
             "config_last_reload_success_timestamp",
             "Time of the last successful reload, or of the start, in seconds since 1970",
         );
+        connections_refused: Counter = page.counter(
+            "connections_refused",
+            "Client connections that were closed at once: their address had server.connections_per_address_max",
+        );
         _series_folded: () = page.folded_updates(
             "series_folded",
             "Updates that were counted under the label value other, or dropped, because the page is full",
@@ -38,6 +42,11 @@ metric_table! {
 }
 
 impl InstanceMetrics {
+    /// Counts a connection that was refused because of its address.
+    pub(in crate::telemetry) fn record_refused_connection(&self) {
+        self.connections_refused.inc();
+    }
+
     /// Records a reload of the configuration. The first load, at the start, counts as one.
     pub(in crate::telemetry) fn record_reload(&self, is_successful: bool) {
         self.reload_successful.set(i64::from(is_successful));

@@ -1,5 +1,6 @@
 //! The admin listener and reloads.
 
+pub(crate) mod access;
 pub(crate) mod api;
 pub(crate) mod dashboard;
 pub(crate) mod late_results;

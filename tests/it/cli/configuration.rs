@@ -88,6 +88,8 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[server]\nconnections_max = 1.5", 2, "server.connections_max", "expected a whole number, found a float", ""),
     ("[server]\nconnections_max = -1", 2, "server.connections_max", "from 0 up", ""),
     ("[server]\nconnections_max = 0", 2, "server.connections_max", "at least 1", ""),
+    ("[server]\nconnections_per_address_max = 0", 2, "server.connections_per_address_max", "at least 1", ""),
+    ("[server]\ntrusted_proxies = [\"10.0.0.0/8\", \"10.0.0.0/33\"]", 2, "server.trusted_proxies[1]", "expected an address", "10.0.0.0/8"),
     ("[server]\nconnections_max = 99999999999999999999", 2, "server.connections_max", "expected a whole number", ""),
     ("[server]\nallow_hosts = \"a\"", 2, "server.allow_hosts", "expected an array of strings, found a string", "brackets"),
     ("[server]\nallow_hosts = [\"a\", 2]", 2, "server.allow_hosts[1]", "expected a string", "quotes"),
@@ -1129,7 +1131,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        13 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
+        15 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
         "{leaves:?}"
     );
 }

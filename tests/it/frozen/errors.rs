@@ -40,11 +40,12 @@ pub(crate) const PHASES: [(&str, Phase); 6] = [
     ("body", Phase::Body),
 ];
 
-pub(crate) const KINDS: [(&str, SendErrorKind); 4] = [
+pub(crate) const KINDS: [(&str, SendErrorKind); 5] = [
     ("broken", SendErrorKind::Io),
     ("late", SendErrorKind::TimedOut),
     ("malformed", SendErrorKind::Protocol),
     ("own body", SendErrorKind::Request),
+    ("without descriptors", SendErrorKind::NoDescriptors),
 ];
 
 /// Returns every error, under a name that only this file uses.
@@ -260,6 +261,11 @@ fn types_of_statuses_and_stream_errors_are_pinned() {
 async fn refusal_codes_of_the_admin_listener_are_pinned() {
     let open = antiphon::admin::admin_router(admin(antiphon::admin::Readiness::new()));
     let guarded = antiphon::admin::admin_router(api::with_token());
+    let guessed = antiphon::admin::admin_router(api::with_token());
+    for guess in 0..10 {
+        let guess = format!("Bearer {guess}");
+        api::answer(&guessed, api::get("/metrics", &[("authorization", &guess)])).await;
+    }
     let mut facts = Vec::new();
     let json = &[("content-type", "application/json")][..];
     for (name, router, method, path, fields, body) in [
@@ -274,6 +280,14 @@ async fn refusal_codes_of_the_admin_listener_are_pinned() {
             "",
         ),
         ("no token", &guarded, "GET", "/admin/v1/status", &[][..], ""),
+        (
+            "too many wrong tokens",
+            &guessed,
+            "GET",
+            "/admin/v1/status",
+            &[("authorization", "Bearer the token")][..],
+            "",
+        ),
         ("bad limit", &open, "GET", "/admin/v1/repairs?limit=0", &[][..], ""),
         ("bad cursor", &open, "GET", "/admin/v1/sessions?after=x", &[][..], ""),
         ("bad query", &open, "GET", "/admin/v1/sessions?limit=x", &[][..], ""),

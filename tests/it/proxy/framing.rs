@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::support::{
     app::{before, post},
-    still::{World, assert_at, json},
-    wire::Upstream,
+    still::{Step, World, assert_at, json},
+    wire::{PATIENCE, Upstream},
 };
 
 /// The timeout of each test that waits, on paused time.
@@ -101,7 +101,51 @@ pub(crate) const BROKEN: &[&str] = &[
     "2\r\n{}0\r\n\r\n",
     "-2\r\n{}\r\n0\r\n\r\n",
     "11111111111111111\r\n{}\r\n0\r\n\r\n",
+    // Extensions that RFC 9112 does not allow (7.1.1).
+    "2;a\0b\r\n{}\r\n0\r\n\r\n",
+    "2;[\r\n{}\r\n0\r\n\r\n",
+    "2;\r\n{}\r\n0\r\n\r\n",
+    "2;a;\r\n{}\r\n0\r\n\r\n",
+    "2;a=\r\n{}\r\n0\r\n\r\n",
+    "2;a=\"b\r\n{}\r\n0\r\n\r\n",
+    "2;a=\"b\"c\r\n{}\r\n0\r\n\r\n",
+    "2 \r\n{}\r\n0\r\n\r\n",
+    "2\t\r\n{}\r\n0\r\n\r\n",
+    "2\r\n{}\r\n0;\r\n\r\n",
 ];
+
+#[tokio::test]
+async fn well_formed_chunk_extensions_are_accepted_and_not_forwarded() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let lines = ["2;a", "2;a=b", "2 ; a = b;c", "2;a=\"x;y\\\"\t[\"", "002;a"];
+    for line in lines {
+        for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let answer = app.ask(format!("{head}{line}\r\n{{}}\r\n0;z\r\n\r\n")).await;
+            assert_eq!(answer.status(), 200, "{path} {line:?} gave {answer:?}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 2 * lines.len());
+    assert!(upstream.requests().iter().all(|request| request.body == b"{}"));
+}
+
+#[tokio::test]
+async fn a_malformed_chunk_of_a_later_request_does_not_fail_an_earlier_one() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).start().await;
+    let chunked = format!("{MESSAGES}Transfer-Encoding: chunked\r\n\r\n");
+    let mut client = app.client().await;
+    client
+        .send(format!(
+            "{chunked}2;a\r\n{{}}\r\n0\r\n\r\n{chunked}2;\r\n{{}}\r\n0\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(client.response().await.status(), 200);
+    assert_eq!(client.response().await.status(), 400);
+    assert!(client.is_closed().await);
+    assert_eq!(upstream.request().text(), "{}");
+}
 
 #[tokio::test]
 async fn a_broken_body_is_a_client_error_on_every_path() {
@@ -152,6 +196,57 @@ async fn a_silent_upload_gets_408() {
     }
 }
 
+/// Interval between the pieces of a slow upload.
+const PIECE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time over which the rate of an upload is measured.
+const RATE_WINDOW: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_drips_gets_408() {
+    for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+        let world = World::new();
+        world.script([Step::Hang]);
+        let mut client = world.client();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n");
+        client.send(head).await;
+        // Never silent for as long as the timeout of a silent upload.
+        for round in 0..12 {
+            world.until(round * PIECE_INTERVAL).await;
+            client.send("x").await;
+        }
+        let answer = client.answer().await;
+        assert_eq!(
+            (answer.status(), answer.header("x-antiphon-fault")),
+            (408, Some("client")),
+            "{path}"
+        );
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert_at(world.now(), RATE_WINDOW);
+        assert!(world.requests().is_empty(), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_upload_above_the_least_rate_is_not_cut() {
+    // 5,120 bytes in 5 seconds are the least rate.
+    const PIECE: usize = 5200;
+    const PIECES: u32 = 40;
+    for path in ["/anthropic/v1/messages", "/anthropic/v1/files"] {
+        let world = World::new();
+        world.script(json(200, "{}"));
+        let mut client = world.client();
+        let length = PIECE * PIECES as usize;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+        client.send(head).await;
+        for round in 0..PIECES {
+            world.until(round * PIECE_INTERVAL).await;
+            client.send("x".repeat(PIECE)).await;
+        }
+        assert_eq!(client.answer().await.status(), 200, "{path}");
+        assert_eq!(world.request().message.body.len(), length);
+    }
+}
+
 #[tokio::test]
 async fn expect_continue_is_answered_once_and_not_forwarded() {
     let upstream = Upstream::ok().await;
@@ -176,6 +271,87 @@ async fn a_silent_or_slow_head_is_cut() {
         assert_at(client.closed().await, TIMEOUT);
         assert!(world.requests().is_empty(), "{start:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_head_gets_408_and_a_close() {
+    let begun = [
+        "G",
+        "POST /anthropic/v1/messages HTTP/1.1\r\nHost: loc",
+        "GET / HTTP/1.1\r\n",
+    ];
+    for start in begun {
+        let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);
+        let mut client = world.client();
+        client.send(start).await;
+        let text = client.rest().await;
+        assert_at(world.now(), TIMEOUT);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        assert!(
+            head.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
+            "{start:?}: {text:?}"
+        );
+        assert!(head.contains("\r\nconnection: close"), "{head:?}");
+        let length = format!("content-length: {}", body.len());
+        assert!(head.contains(&length) && !body.is_empty(), "{text:?}");
+        assert!(world.requests().is_empty());
+    }
+    // Without a byte of an HTTP/1 head nobody waits for an answer, and HTTP/2 has no such bytes.
+    for start in ["", "\r\n", "P", "PRI * HT"] {
+        let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);
+        let mut client = world.client();
+        client.send(start).await;
+        assert_eq!(client.rest().await, "", "{start:?}");
+        assert_at(world.now(), TIMEOUT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_second_head_gets_408_behind_the_whole_first_answer() {
+    // More than the buffer of the connection.
+    let body = "x".repeat(64 * 1024);
+    let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);
+    world.script(json(200, &body));
+    let mut client = world.client();
+    let first = post("/anthropic/v1/messages", "{}");
+    client.send(format!("{first}GET /openai/v1/mo")).await;
+    // The client reads nothing while the timeout of a head passes several times.
+    world.until(5 * TIMEOUT).await;
+    let text = client.rest().await;
+    let (_, rest) = text.split_once("\r\n\r\n").unwrap();
+    let (answer, late) = rest.split_at(body.len());
+    assert!(answer == body, "the first answer is damaged");
+    assert!(late.starts_with("HTTP/1.1 408 "), "{late:?}");
+    assert!(world.now() > 5 * TIMEOUT, "at {:?}", world.now());
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_sending_half_has_left() {
+    let (report, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let upstream = Upstream::script(move |mut conn, _| {
+        let report = report.clone();
+        async move {
+            conn.request().await;
+            report.send("asked").unwrap();
+            if conn.is_closed().await {
+                report.send("cancelled").unwrap();
+            }
+        }
+    })
+    .await;
+    let app = before(upstream.address).start().await;
+    let mut client = app.client().await;
+    client.send(post("/anthropic/v1/messages", "{\"messages\":[]}")).await;
+    assert_eq!(reports.recv().await, Some("asked"));
+    // Clients that leave do the same, so it cannot mean that the answer is still wanted.
+    client.finish().await;
+    assert!(client.is_closed().await, "a client that has left got an answer");
+    let next = tokio::time::timeout(PATIENCE, reports.recv()).await;
+    assert_eq!(
+        next.unwrap(),
+        Some("cancelled"),
+        "the provider goes on for a client that has left"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,6 +65,11 @@ async fn admission_is_as_strict_as_over_http_1() {
     let mut two = request("localhost", "/anthropic/v1/messages", "{}");
     two.headers_mut().insert("host", "evil.example".parse().unwrap());
     assert_eq!(ask(app.running.data, two).await.status(), StatusCode::BAD_REQUEST);
+    // RFC 9113 8.3.1 forbids user info, which could make a foreign host look like a local one.
+    for authority in ["u@localhost", "localhost@127.0.0.1", "localhost:99999"] {
+        let answer = ask(app.running.data, request(authority, "/anthropic/v1/messages", "{}")).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{authority}");
+    }
     assert_eq!(upstream.connections(), 0);
 }
 

@@ -109,7 +109,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 52] = [
+const OURS: [&str; 57] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -154,11 +154,16 @@ const OURS: [&str; 52] = [
     "antiphon_ledger_posts",
     "antiphon_late_results",
     "antiphon_late_result_age_seconds",
+    "antiphon_body_memory",
+    "antiphon_body_memory_max",
+    "antiphon_bodies_waiting_for_memory",
+    "antiphon_bodies_waiting_for_work",
     "antiphon_spans_sent",
     "antiphon_spans_lost",
     "antiphon_build",
     "antiphon_config_last_reload_successful",
     "antiphon_config_last_reload_success_timestamp_seconds",
+    "antiphon_connections_refused",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
     "antiphon_series_folded",

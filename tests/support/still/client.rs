@@ -134,6 +134,11 @@ impl Client {
         }
     }
 
+    /// Returns everything up to the close, as text.
+    pub async fn rest(&mut self) -> String {
+        String::from_utf8_lossy(&self.conn.rest().await).into_owned()
+    }
+
     /// Reads until the proxy closes, and returns the time of the close.
     pub async fn closed(&mut self) -> Duration {
         self.conn.rest().await;
