@@ -14,6 +14,7 @@ use super::{
 use crate::{
     conversation::{CallDetails, Outline, OutlineCall, OutlineResult},
     wire::{Format, json::Json},
+    work,
 };
 
 /// Largest result in bytes that is stored. The proxy cannot restore longer ones.
@@ -58,6 +59,7 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         open.entry(&call.id).or_default().push_back(call);
     }
     let paired = outline.last_results.iter().map(|answer| {
+        work::count(1);
         let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
         (answer, call)
     });

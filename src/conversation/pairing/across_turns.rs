@@ -2,14 +2,17 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use crate::conversation::{
-    CallRowId, PartKind, ResultOwner, ResultRowId,
-    pairing::{
-        ResultRole,
-        in_turn::{PairingKey, PairingWalk},
-        key_of,
+use crate::{
+    conversation::{
+        CallRowId, PartKind, ResultOwner, ResultRowId,
+        pairing::{
+            ResultRole,
+            in_turn::{PairingKey, PairingWalk},
+            key_of,
+        },
+        rules::ResultPlace,
     },
-    rules::ResultPlace,
+    work,
 };
 
 /// The calls of a history, indexed for results from outside their gaps.
@@ -41,6 +44,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     {
         return;
     }
+    work::count(walk.pairing.results.len());
     // Counted before any match: two open calls of one id must stay ambiguous for every result.
     let mut calls = index_calls(walk);
     let mut first_results: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
@@ -170,6 +174,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
 
 /// Returns `true` if an id is a counter (`call_0`, `functions.Bash:12`, `7`). Another run uses the same id again.
 fn is_counter(id: &[u8]) -> bool {
+    work::count(id.len());
     let digits = id.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let name = &id[..id.len() - digits];
     let separated = name.last().is_none_or(|byte| !byte.is_ascii_alphanumeric());

@@ -2,10 +2,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::conversation::{
-    Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
-    pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
-    rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
+use crate::{
+    conversation::{
+        Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
+        pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
+        rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
+    },
+    work,
 };
 
 /// Turns with more calls than this use a map to find them.
@@ -222,7 +225,9 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             )
         };
         let original = self.originals.entry(first).or_insert_with(|| asked(first));
-        *original == asked(other)
+        let other = asked(other);
+        work::count_bytes(other.1.map_or(0, <[u8]>::len));
+        *original == other
     }
 
     fn resolve_server_call(&mut self, turn: TurnId, part: PartId, id: &'c Text<'_>) {
@@ -240,6 +245,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         let mut gap = GapState::default();
         let first = units.start;
         for unit in units {
+            work::count(1);
             let found = &self.pairing.units[unit];
             let (role, parts) = (found.role, found.parts.clone());
             let may_contain_results = if self.rules.place.is_user_parts() {
@@ -366,6 +372,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         if rows.is_empty() {
             return;
         }
+        work::count(rows.len());
         let calls = CallRowId::all(self.pairing.turns[turn].calls.clone());
         let open: Vec<CallRowId> = calls
             .filter(|call| self.pairing.calls[*call].answer.is_none())
