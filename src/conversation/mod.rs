@@ -100,6 +100,7 @@ impl<'a> Conversation<'a> {
         ReadMark {
             parts: self.parts.len(),
             flaws: self.flaws.len(),
+            foreign_thinking: self.foreign_thinking.len(),
             compaction: self.compaction,
         }
     }
@@ -108,8 +109,8 @@ impl<'a> Conversation<'a> {
     pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
-        work::count(self.foreign_thinking.len());
-        self.foreign_thinking.retain(|part| part.index() < mark.parts);
+        // Truncated by its length: a pass over the list for each message would grow with the square of the history.
+        self.foreign_thinking.truncate(mark.foreign_thinking);
         self.compaction = mark.compaction;
     }
 
@@ -176,6 +177,7 @@ pub struct ReadMark {
     /// Number of flaws before it.
     pub flaws: usize,
     /// Last compaction before it.
+    foreign_thinking: usize,
     compaction: Option<PartId>,
 }
 

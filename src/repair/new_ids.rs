@@ -18,6 +18,8 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
     let mut before: HashSet<Vec<u8>> = HashSet::new();
     let is_body_wide =
         planner.rules.id_scope == IdScope::Body && planner.pairing.calls.iter().any(|call| is_renamed(&call));
+    // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
+    let mut free: HashMap<String, usize> = HashMap::new();
     for turn in &planner.pairing.turns {
         let calls = || {
             work::count(turn.calls.len().saturating_add(1));
@@ -40,8 +42,10 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
         // A new id must not repeat the id of another call, which would be a new finding.
         let mut taken = std::mem::take(&mut before);
         taken.extend(calls().map(id));
-        // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
-        let mut free: HashMap<String, usize> = HashMap::new();
+        if !is_body_wide {
+            // Only the ids of this turn are taken.
+            free.clear();
+        }
         for call in due {
             let old = id_of(planner.conversation, call.part);
             let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
@@ -72,6 +76,11 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             before = taken;
         }
     }
+    rename_nameless_results(planner);
+}
+
+/// Gives results without an id the id of the call that they answer.
+fn rename_nameless_results(planner: &mut Planner<'_>) {
     work::count(planner.pairing.results.len());
     for row in planner.pairing.results.iter().filter(|row| row.nameless) {
         if let ResultRole::Answers(call) = row.role {

@@ -79,6 +79,7 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
     for (call, row) in walk.pairing.calls.iter().enumerate() {
         let call = CallRowId::new(call);
         let key = walk.call_key(call);
+        work::count_bytes(key.0.len());
         calls.all.entry(key).or_default().push(call);
         // An equal repeat shares the result of the first call, so it never waits for one.
         if row.answer.is_none() && !row.equals_first {
@@ -106,6 +107,7 @@ fn remote_role<'c>(
     first_results: &mut HashMap<PairingKey<'c>, ResultRowId>,
 ) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
+    work::count_bytes(key.0.len());
     match first_results.entry(key) {
         Entry::Vacant(free) => {
             free.insert(row);
@@ -122,6 +124,8 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
     let id = key.0;
+    // It is looked up below.
+    work::count_bytes(id.len());
     let part = &walk.conversation.parts[found.part];
     if id.is_empty() {
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);

@@ -175,7 +175,8 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
 
     /// Returns the first call of the current turn with this id, and the ordinal of the next one.
     fn count_repeats(&self, key: PairingKey<'_>) -> Option<(CallRowId, usize)> {
-        let mut same = CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
+        let mut same =
+            CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| is_same_key(self.call_key(*row), key));
         // The call itself is not in the list yet, and the first one is already taken from the iterator.
         same.next().map(|first| (first, same.count() + 2))
     }
@@ -192,6 +193,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     }
 
     fn push_queue(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
+        work::count_bytes(key.0.len());
         let queue = self.queues.entry(key).or_default();
         queue.waiting.push_back(row);
         queue.count += 1;
@@ -202,9 +204,11 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     /// Returns the next open call of the current turn with this id.
     fn next_open(&mut self, key: PairingKey<'c>) -> Option<CallRowId> {
         if self.queues.is_empty() {
-            let is_open = |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
+            let is_open =
+                |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && is_same_key(self.call_key(*row), key);
             CallRowId::all(self.first..self.pairing.calls.len()).find(is_open)
         } else {
+            work::count_bytes(key.0.len());
             self.queues.get_mut(&key).and_then(|queue| queue.waiting.pop_front())
         }
     }
@@ -393,6 +397,14 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }
+}
+
+/// Compares two keys. Only names of one length are compared byte by byte.
+fn is_same_key(one: PairingKey<'_>, other: PairingKey<'_>) -> bool {
+    if one.0.len() == other.0.len() {
+        work::count_bytes(one.0.len());
+    }
+    one == other
 }
 
 fn key_has_no_id(kind: &PartKind<'_>) -> bool {

@@ -186,14 +186,11 @@ pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUn
 
 /// Returns the name by which the call or result at `part` pairs, and its group.
 fn key_of<'c>(conversation: &'c Conversation<'_>, part: PartId) -> (&'c [u8], u8) {
-    let key: (&[u8], u8) = match conversation.part(part).map(|found| &found.kind) {
+    match conversation.part(part).map(|found| &found.kind) {
         Some(PartKind::Call(call)) => (call.call_name(), call.family.group),
         Some(PartKind::Result(result)) => (result.call_name(), result.family.group),
         _ => (b"", 0),
-    };
-    // The caller compares or hashes it.
-    work::count_bytes(key.0.len());
-    key
+    }
 }
 
 /// Returns the id of the call or result at `part`. Empty for any other part.
