@@ -2,7 +2,7 @@
 
 use antiphon::{
     repair::{PairingContext, PlaceOptions, RepairPolicy, client_results, late_places, parse},
-    wire::{Format, Wire},
+    wire::{Dialect, Format, Wire},
     work::measure,
 };
 use bytes::Bytes;
@@ -14,7 +14,8 @@ const STEPS_A_BYTE: u64 = 64;
 /// Steps that any body may take.
 const STEPS_FREE: u64 = 100_000;
 
-/// Checks that a body, and the conversations that the bytes choose, take a bounded number of steps for each byte.
+/// Checks that a body takes a bounded number of steps for each byte: the bytes as every wire, and the conversations that
+/// they choose.
 pub fn steps(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(bytes);
     for (_, wire) in Wire::NAMES {
@@ -22,7 +23,8 @@ pub fn steps(bytes: &[u8]) {
     }
     for format in Format::ALL {
         let body = Bytes::from(talk::body(&mut Feed::new(bytes), format));
-        for (_, wire) in Wire::NAMES.iter().filter(|(_, wire)| wire.format == format) {
+        let wire = Wire::NAMES.iter().find(|(_, wire)| wire.format == format);
+        if let Some((_, wire)) = wire {
             check_steps(&body, *wire);
         }
     }
@@ -33,6 +35,10 @@ fn check_steps(body: &Bytes, wire: Wire) {
     let repair = measure(|| antiphon::repair(body, wire, &policy).map(|done| done.body.to_vec())).0;
     assert!(repair > 0, "steps are counted with debug assertions only");
     let uses = measure(|| {
+        // The other dialects of a format differ in their rules alone.
+        if wire.dialect != Dialect::Standard {
+            return;
+        }
         let Ok(parsed) = parse(body, wire) else { return };
         let paired = parsed.pair(PairingContext::new(&policy));
         drop(client_results(body, wire.format, &paired.outline(), true));
