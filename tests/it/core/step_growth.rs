@@ -55,7 +55,7 @@ impl Walk {
         Self {
             bytes: 32 * 1024,
             histories: 84,
-            used: 7,
+            used: 21,
         }
     }
 }
@@ -216,7 +216,7 @@ fn histories_of_contents() {
     walk("gemini");
 }
 
-/// Each piece alone, and each piece behind another one.
+/// Each piece, alone or with another one.
 #[test]
 fn histories_of_two_pieces() {
     let walk = Walk::chosen();
@@ -225,21 +225,21 @@ fn histories_of_two_pieces() {
         let pieces = pieces(wire.format);
         let seconds: Vec<_> = pieces.iter().filter(|piece| !piece.is_large()).collect();
         for (index, first) in pieces.iter().enumerate() {
-            for (second, layout) in [
-                (index, Layout::Together),
-                (index * 7 + 3, Layout::Apart),
-                (index * 5 + 1, Layout::Mixed),
-            ] {
-                let shape = Shape {
-                    wire,
-                    first: *first,
-                    second: *seconds[second % seconds.len()],
-                    layout,
-                };
-                let body = |count| shape.body(count);
-                let uses = index.is_multiple_of(walk.used);
-                faults.extend(find_growth(&shape.name(), wire, count_of(walk.bytes, body), body, uses));
-            }
+            // Every layout occurs with every kind of piece, but not each with each.
+            let (second, layout) = match index % 3 {
+                0 => (index, Layout::Together),
+                1 => (index * 7 + 3, Layout::Apart),
+                _ => (index * 5 + 1, Layout::Mixed),
+            };
+            let shape = Shape {
+                wire,
+                first: *first,
+                second: *seconds[second % seconds.len()],
+                layout,
+            };
+            let body = |count| shape.body(count);
+            let uses = index.is_multiple_of(walk.used);
+            faults.extend(find_growth(&shape.name(), wire, count_of(walk.bytes, body), body, uses));
         }
     }
     assert!(
@@ -271,4 +271,63 @@ fn results_of_two_long_messages() {
     let (steps, found) = measure(|| client_results(body.as_bytes(), Wire::ANTHROPIC.format, &outline, true));
     assert_eq!(found.len(), 240);
     assert!(steps < 8 * body.len() as u64, "{steps} steps for {} bytes", body.len());
+}
+
+/// Returns the steps of `work` with `count` blocks and with eight times as many, and fails if they grow too fast.
+fn assert_grows_linearly(name: &str, count: usize, work: impl Fn(usize) -> u64) {
+    let (less, more) = (work(count), work(count * TIMES));
+    assert!(more <= RATIO_MAX * less, "{name}: {less}, then {more} steps");
+}
+
+/// Two calls a turn have one id of lone surrogates. All such ids become the same letters, so that each needs a number.
+#[test]
+fn ids_that_look_alike_in_many_turns() {
+    let wire: Wire = "openai-responses-deepseek".parse().unwrap();
+    assert_grows_linearly("ids of lone surrogates", 50, |turns| {
+        let call = |id: &str| format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#);
+        let turn = |index: usize| {
+            let id = format!("\\u{:04x}\\u{:04x}", 0xD800 + index / 1024, 0xD800 + index % 1024);
+            format!(r#"{},{},{{"role":"user","content":"x"}}"#, call(&id), call(&id))
+        };
+        let body = format!(
+            r#"{{"input":[{}]}}"#,
+            (0..turns).map(turn).collect::<Vec<_>>().join(",")
+        );
+        let steps = repair_steps(&Bytes::from(body), wire);
+        assert_eq!(steps.len(), 4, "the repair did not reach its last stage");
+        steps.iter().map(|(_, steps)| steps).sum()
+    });
+}
+
+/// Each finding of the dialect is compared with each one that a stricter server might have.
+#[test]
+fn possible_findings_beside_many_others() {
+    assert_grows_linearly("possible findings", 50, |turns| {
+        let call = r#"{"type":"tool_use","id":"toolu_1","name":"f","input":{}}"#;
+        let turn = format!(
+            r#"{{"role":"assistant","content":[{call},{{"type":"text","text":"x"}}]}},{{"role":"user","content":"x"}}"#
+        );
+        let turns = vec![turn; turns].join(",");
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"go"}},{turns}]}}"#);
+        let (steps, found) = measure(|| possible_findings(body.as_bytes(), Wire::ANTHROPIC, &RepairPolicy::default()));
+        assert!(!found.unwrap().is_empty());
+        steps
+    });
+}
+
+/// The message of an offset is searched for each result of a refused body.
+#[test]
+fn messages_are_found_by_their_offsets() {
+    let message = r#"{"role":"user","content":"x"}"#;
+    let body = format!(r#"{{"messages":[{}]}}"#, vec![message; 1000].join(", "));
+    let policy = RepairPolicy::default();
+    let paired = parse(body.as_bytes(), Wire::ANTHROPIC)
+        .unwrap()
+        .pair(PairingContext::new(&policy));
+    let mut wanted = body.match_indices(message).enumerate();
+    assert!(wanted.all(|(index, (at, _))| {
+        let ends = [at, at + message.len() - 1];
+        ends.iter().all(|at| paired.message_at(*at) == Some(index)) && paired.message_at(at + message.len()).is_none()
+    }));
+    assert_eq!((paired.message_at(0), paired.message_at(body.len())), (None, None));
 }

@@ -3,20 +3,32 @@
 use super::{BlockKind, Company, object};
 
 pub(super) fn kinds() -> Vec<BlockKind> {
-    let of = |name, role, company, write| BlockKind {
+    [calls_and_results(), others()].concat()
+}
+
+/// Returns a kind of blocks of a message of `role`.
+const fn block(name: &'static str, role: &'static str, company: Company, write: fn(&str, &str) -> String) -> BlockKind {
+    BlockKind {
         name,
         role: Some(role),
         write,
         company,
-    };
-    let message = |name, write| BlockKind {
+    }
+}
+
+/// Returns a kind of whole messages.
+const fn message(name: &'static str, write: fn(&str, &str) -> String) -> BlockKind {
+    BlockKind {
         name,
         role: None,
         write,
         company: Company::Pairs,
-    };
+    }
+}
+
+fn calls_and_results() -> Vec<BlockKind> {
     vec![
-        of("calls", "assistant", Company::Results, |id, content| {
+        block("calls", "assistant", Company::Results, |id, content| {
             object(&[
                 ("type", r#""tool_use""#),
                 ("id", id),
@@ -24,14 +36,14 @@ pub(super) fn kinds() -> Vec<BlockKind> {
                 ("input", content),
             ])
         }),
-        of("results", "user", Company::Calls, |id, content| {
+        block("results", "user", Company::Calls, |id, content| {
             object(&[("type", r#""tool_result""#), ("tool_use_id", id), ("content", content)])
         }),
-        of("errors", "user", Company::Calls, |id, content| {
+        block("errors", "user", Company::Calls, |id, content| {
             let members = [("type", r#""tool_result""#), ("tool_use_id", id), ("is_error", "true")];
             object(&[&members[..], &[("content", content)]].concat())
         }),
-        of("calls with bad names", "assistant", Company::Results, |id, content| {
+        block("calls with bad names", "assistant", Company::Results, |id, content| {
             object(&[
                 ("type", r#""tool_use""#),
                 ("id", id),
@@ -39,16 +51,21 @@ pub(super) fn kinds() -> Vec<BlockKind> {
                 ("name", content),
             ])
         }),
-        of("the user's texts", "user", Company::Pairs, |_, content| {
+    ]
+}
+
+fn others() -> Vec<BlockKind> {
+    vec![
+        block("the user's texts", "user", Company::Pairs, |_, content| {
             object(&[("type", r#""text""#), ("text", content)])
         }),
-        of("the model's texts", "assistant", Company::Pairs, |_, content| {
+        block("the model's texts", "assistant", Company::Pairs, |_, content| {
             object(&[("type", r#""text""#), ("text", content)])
         }),
-        of("thinking", "assistant", Company::Pairs, |id, content| {
+        block("thinking", "assistant", Company::Pairs, |id, content| {
             object(&[("type", r#""thinking""#), ("thinking", content), ("signature", id)])
         }),
-        of("foreign thinking", "assistant", Company::Pairs, |_, content| {
+        block("foreign thinking", "assistant", Company::Pairs, |_, content| {
             let signature = r#""gAAAAA""#;
             object(&[
                 ("type", r#""thinking""#),
@@ -56,26 +73,26 @@ pub(super) fn kinds() -> Vec<BlockKind> {
                 ("signature", signature),
             ])
         }),
-        of("server calls", "assistant", Company::Pairs, |id, content| {
+        block("server calls", "assistant", Company::Pairs, |id, content| {
             object(&[("type", r#""server_tool_use""#), ("id", id), ("input", content)])
         }),
-        of("server results", "assistant", Company::Pairs, |id, content| {
+        block("server results", "assistant", Company::Pairs, |id, content| {
             object(&[
                 ("type", r#""web_search_tool_result""#),
                 ("tool_use_id", id),
                 ("content", content),
             ])
         }),
-        of("calls in the user's mouth", "user", Company::Pairs, |id, content| {
+        block("calls in the user's mouth", "user", Company::Pairs, |id, content| {
             object(&[("type", r#""tool_use""#), ("id", id), ("input", content)])
         }),
-        of(
+        block(
             "results in the model's mouth",
             "assistant",
             Company::Pairs,
             |id, content| object(&[("type", r#""tool_result""#), ("tool_use_id", id), ("content", content)]),
         ),
-        of("compactions", "assistant", Company::Pairs, |_, content| {
+        block("compactions", "assistant", Company::Pairs, |_, content| {
             object(&[("type", r#""compaction""#), ("content", content)])
         }),
         message("messages of the user", |_, content| {

@@ -3,12 +3,19 @@
 use super::{BlockKind, Company, object};
 
 pub(super) fn kinds() -> Vec<BlockKind> {
-    let item = |name, company, write| BlockKind {
+    [calls_and_results(), others()].concat()
+}
+
+const fn item(name: &'static str, company: Company, write: fn(&str, &str) -> String) -> BlockKind {
+    BlockKind {
         name,
         role: None,
         write,
         company,
-    };
+    }
+}
+
+fn calls_and_results() -> Vec<BlockKind> {
     vec![
         item("calls", Company::Results, |id, content| {
             let members = [("type", r#""function_call""#), ("call_id", id), ("name", r#""f""#)];
@@ -55,6 +62,11 @@ pub(super) fn kinds() -> Vec<BlockKind> {
         item("screens", Company::Results, |id, content| {
             object(&[("type", r#""computer_call""#), ("call_id", id), ("action", content)])
         }),
+    ]
+}
+
+fn others() -> Vec<BlockKind> {
+    vec![
         item("approvals", Company::Pairs, |id, content| {
             object(&[
                 ("type", r#""mcp_approval_request""#),
