@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::work;
+
 /// A hash that accepts texts.
 pub(crate) trait HashTexts {
     /// Adds a text with its length in front.
@@ -11,6 +13,7 @@ pub(crate) trait HashTexts {
 
 impl HashTexts for blake3::Hasher {
     fn add_text(&mut self, text: &[u8]) {
+        work::count_bytes(text.len());
         self.update(&(text.len() as u64).to_le_bytes());
         self.update(text);
     }
@@ -18,6 +21,7 @@ impl HashTexts for blake3::Hasher {
 
 /// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
 pub(crate) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
+    work::count(1);
     match value {
         Value::Null => hash.add_text(b"null"),
         Value::Bool(said) => hash.add_text(if *said { b"true" } else { b"false" }),

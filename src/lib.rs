@@ -8,6 +8,7 @@
 //!
 //! | room | job |
 //! |---|---|
+//! | [`work`] | counts the steps of work on input, in builds with debug assertions |
 //! | [`splice`] | spans, edits, and the segments that result |
 //! | `clock` | the only source of time |
 //! | `digest` | hashes over lists of texts |
@@ -40,7 +41,7 @@
 //! | `demo` | five failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
-//! `splice` to `repair`, without `clock`, `labels` and `printable`, are the core: they build alone with
+//! `work` to `repair`, without `clock`, `labels` and `printable`, are the core: they build alone with
 //! `--no-default-features`. The architecture test (`tests/it/house`) compares this map with the imports: a room imports
 //! only rooms above it.
 //!
@@ -160,6 +161,7 @@ pub mod telemetry;
 #[cfg(feature = "server")]
 pub mod upstream;
 pub mod wire;
+pub mod work;
 
 pub use repair::{check, repair};
 

@@ -10,6 +10,8 @@ use std::{fmt, ops::Range};
 
 use bytes::Bytes;
 
+use crate::work;
+
 /// A range of bytes of a body, end exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
@@ -106,6 +108,7 @@ impl Edit {
     /// Returns the same edit for a body in which this one's body begins at `by`.
     #[must_use]
     pub fn shifted(self, by: usize) -> Self {
+        work::count(self.pieces.len().saturating_add(1));
         let pieces = self.pieces.into_iter().map(|piece| match piece {
             Piece::Original(span) => Piece::Original(span.shifted(by)),
             ours => ours,
@@ -144,6 +147,7 @@ impl EditList {
             if edit.span.start < end || edit.span.end > length || edit.span.end < edit.span.start {
                 return Err(Overlap { at: edit.span.start });
             }
+            work::count(edit.pieces.len().saturating_add(1));
             let inside = |piece: &Piece| !matches!(piece, Piece::Original(span) if span.end > length);
             if !edit.pieces.iter().all(inside) {
                 return Err(Overlap { at: edit.span.start });
@@ -180,12 +184,16 @@ impl EditList {
         };
         let mut from = 0;
         for edit in &self.edits {
+            work::count(edit.pieces.len().saturating_add(1));
             segments.push_part(slice_span(original, Span::new(from, edit.span.start)));
             for piece in &edit.pieces {
                 segments.push_part(match piece {
                     Piece::Original(span) => slice_span(original, *span),
                     Piece::Constant(text) => Bytes::from_static(text.as_bytes()),
-                    Piece::Made(text) => Bytes::copy_from_slice(text.as_bytes()),
+                    Piece::Made(text) => {
+                        work::count_bytes(text.len());
+                        Bytes::copy_from_slice(text.as_bytes())
+                    }
                 });
             }
             from = edit.span.end;
@@ -259,6 +267,8 @@ impl Segments {
 
     /// Returns a copy of the body in one piece. For files and tests, not for the data path.
     pub fn to_vec(&self) -> Vec<u8> {
+        work::count(self.parts.len());
+        work::count_bytes(self.len);
         self.parts.concat()
     }
 

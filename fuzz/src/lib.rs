@@ -23,6 +23,7 @@ pub mod odd;
 #[path = "../../tests/support/oracle/mod.rs"]
 mod oracle;
 mod splices;
+mod steps;
 pub mod talk;
 
 pub use body::{agree, conversations, read, repair};
@@ -30,6 +31,7 @@ pub use frame::frames;
 #[cfg(feature = "server")]
 pub use header::headers;
 pub use splices::splice;
+pub use steps::steps;
 
 /// A check and its name, which is also the name of its fuzz target.
 pub type Target = (&'static str, fn(&[u8]));
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("repair", repair),
     ("conversations", conversations),
     ("splice", splice),
+    ("steps", steps),
     ("frames", frames),
     #[cfg(feature = "server")]
     ("headers", headers),

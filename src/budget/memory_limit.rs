@@ -9,7 +9,7 @@ const UNKNOWN_LIMIT: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Returns the default limit for the bytes of all request bodies, where one body may have `inspect_bytes_max`.
 ///
-/// It is a quarter of what the machine, the container or the address space allows, and at least 2.2 times the largest
+/// It is a quarter of what the machine or the container allows, an eighth of a limited address space, and at least 2.2 times the largest
 /// body: its bytes as they came and decoded, with a margin.
 pub fn default_body_memory(inspect_bytes_max: usize) -> u64 {
     least_body_memory(inspect_bytes_max).max(process_limit() / DEFAULT_PART)
@@ -38,10 +38,11 @@ fn machine_memory() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Returns the limit of the address space. `None` if there is none.
+/// Returns the memory that a limit of the address space leaves. `None` if there is no such limit.
 fn address_space() -> Option<u64> {
+    // Half of it: buffers that grow, and threads, reserve more of it than they use.
     #[cfg(unix)]
-    return rustix::process::getrlimit(rustix::process::Resource::As).current;
+    return Some(rustix::process::getrlimit(rustix::process::Resource::As).current? / 2);
     #[cfg(not(unix))]
     None
 }

@@ -6,7 +6,10 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use crate::conversation::{Conversation, PartKind};
+use crate::{
+    conversation::{Conversation, PartKind},
+    work,
+};
 
 /// Number of prefix hashes that a chain stores: those that end at its last calls.
 pub const TAIL_MAX: usize = 64;
@@ -32,6 +35,7 @@ impl CallChain {
         if conversation.may_have_remote_calls && conversation.compaction.is_none() {
             return Self::default();
         }
+        work::count(conversation.parts.len());
         let calls = conversation.parts.iter().filter_map(|part| match &part.kind {
             PartKind::Call(call) => Some(call.call_name()),
             _ => None,
@@ -119,6 +123,7 @@ fn last_letters(id: &[u8]) -> [u64; 2] {
     let mut found = [0_u8; LETTERS];
     let mut at = LETTERS;
     for letter in id.iter().rev() {
+        work::count(1);
         let Some(slot) = found.get_mut(at.wrapping_sub(1)) else {
             break;
         };

@@ -2,7 +2,10 @@
 
 use memchr::memmem;
 
-use crate::conversation::{Conversation, Message, Part, PartKind, Role};
+use crate::{
+    conversation::{Conversation, Message, Part, PartKind, Role},
+    work,
+};
 
 /// The beginning of every text of the proxy, as a JSON string.
 const MARK: &[u8] = b"\"[antiphon:";
@@ -16,10 +19,14 @@ const MARK_WITHIN: usize = 128;
 /// signatures", 2026-11).
 pub fn current_turn(conversation: &Conversation<'_>) -> usize {
     let mut messages = conversation.messages.iter().enumerate().rev();
-    let speaking = messages.find(|(_, message)| has_words(conversation, message));
+    let speaking = messages.find(|(_, message)| {
+        work::count(1);
+        has_words(conversation, message)
+    });
     let begin = speaking.map_or(0, |(index, _)| index.saturating_add(1));
     // Instructions behind the user's words open no loop.
     let rest = conversation.messages.get(begin..).unwrap_or_default();
+    work::count(rest.len());
     if rest.iter().all(|message| message.role == Role::System) {
         return conversation.messages.len();
     }
@@ -41,5 +48,6 @@ fn has_words(conversation: &Conversation<'_>, message: &Message) -> bool {
 fn is_mark(conversation: &Conversation<'_>, part: &Part<'_>) -> bool {
     let bytes = conversation.body.get(part.span.range()).unwrap_or_default();
     let begin = bytes.get(..bytes.len().min(MARK_WITHIN)).unwrap_or_default();
+    work::count_bytes(begin.len());
     memmem::find(begin, MARK).is_some()
 }

@@ -1,9 +1,12 @@
 //! Findings: breaches of the pairing rules, as values, listed from a pairing in document order.
 
-use crate::conversation::{
-    Conversation, FlawKind, PartId, WithoutResult,
-    pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
-    turns::TurnUnit,
+use crate::{
+    conversation::{
+        Conversation, FlawKind, PartId, WithoutResult,
+        pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
+        turns::TurnUnit,
+    },
+    work,
 };
 
 /// The kinds of breach. Their names are stable: metric labels, `check` output, strict answers.
@@ -170,6 +173,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
             .push((PartId::default(), at_message(FindingKind::Headless, 0, None)));
     }
     for call in &pairing.calls {
+        work::count(1);
         if call.repeats.is_some() {
             list.push_part(FindingKind::DuplicateCall, call.part);
         }
@@ -184,6 +188,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
         }
     }
     for row in &pairing.results {
+        work::count(1);
         if row.nameless {
             list.push_part(FindingKind::NoId, row.part);
         }
@@ -205,6 +210,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
     for part in &conversation.foreign_thinking {
         list.push_part(FindingKind::ForeignThinking, *part);
     }
+    work::count(list.found.len());
     // The sort is stable: several findings of one part keep the order above.
     list.found.sort_by_key(|(part, finding)| (finding.message, *part));
     list.found.into_iter().map(|(_, finding)| finding).collect()
@@ -242,7 +248,7 @@ impl FindingList<'_, '_> {
     fn push_part(&mut self, kind: FindingKind, part: PartId) {
         let message = self.conversation.part(part).map_or(0, |found| found.message);
         let ordinal = self.part_ordinal(part);
-        let id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
+        let id = self.id_text(part);
         self.found.push((
             part,
             Finding {
@@ -254,6 +260,13 @@ impl FindingList<'_, '_> {
                 detail: None,
             },
         ));
+    }
+
+    /// Returns the id of a call or result as text; empty for other parts.
+    fn id_text(&self, part: PartId) -> String {
+        let id = id_of(self.conversation, part);
+        work::count_bytes(id.len());
+        String::from_utf8_lossy(id).into_owned()
     }
 
     /// Returns the index of a part inside its message. `None` if the part is the whole message.
@@ -268,7 +281,7 @@ impl FindingList<'_, '_> {
         let label = words.place_label(unit.role);
         let mut finding = at_message(FindingKind::MisplacedWords, unit.message, Some(label));
         finding.part = words.part.and_then(|part| self.part_ordinal(part));
-        finding.id = String::from_utf8_lossy(id_of(self.conversation, words.beside)).into_owned();
+        finding.id = self.id_text(words.beside);
         self.found.push((words.part.unwrap_or_default(), finding));
     }
 
@@ -283,7 +296,7 @@ impl FindingList<'_, '_> {
         let mut finding = at_message(finding_kind, message, Some(kind.code()));
         finding.part = ordinal;
         if let Some(part) = part.filter(|_| is_call) {
-            finding.id = String::from_utf8_lossy(id_of(self.conversation, part)).into_owned();
+            finding.id = self.id_text(part);
         }
         // Without a part the finding sorts before the parts of its message.
         self.found.push((part.unwrap_or_default(), finding));

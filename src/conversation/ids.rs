@@ -3,10 +3,13 @@
 
 use std::ops::{Index, IndexMut, Range};
 
-use crate::conversation::{
-    Part,
-    pairing::{CallRow, ResultRow},
-    turns::Turn,
+use crate::{
+    conversation::{
+        Part,
+        pairing::{CallRow, ResultRow},
+        turns::Turn,
+    },
+    work,
 };
 
 macro_rules! index_type {
@@ -34,7 +37,10 @@ macro_rules! index_type {
 
             /// Returns the indices of a range of positions, in order.
             pub fn all(range: Range<usize>) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
-                range.map(Self)
+                range.map(|index| {
+                    work::count(1);
+                    Self(index)
+                })
             }
         }
 
@@ -42,12 +48,14 @@ macro_rules! index_type {
             type Output = $item;
 
             fn index(&self, at: $name) -> &Self::Output {
+                work::count(1);
                 &self.as_slice()[at.0]
             }
         }
 
         impl$(<$life>)? IndexMut<$name> for Vec<$item> {
             fn index_mut(&mut self, at: $name) -> &mut Self::Output {
+                work::count(1);
                 &mut self.as_mut_slice()[at.0]
             }
         }

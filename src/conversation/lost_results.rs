@@ -6,6 +6,8 @@
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
+use crate::work;
+
 /// The part of a text by which it is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostText {
@@ -91,6 +93,7 @@ const fn row(client: &'static str, saying: LostText, since: &'static str) -> Los
 
 /// Returns `true` if the decoded `text` of a result only reports that the result was lost.
 pub fn is_lost(text: &[u8]) -> bool {
+    work::count(text.len());
     let text = text.trim_ascii();
     LOST_RESULTS.iter().any(|row| row.text.matches(text))
 }

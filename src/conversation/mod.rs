@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use crate::splice::Span;
+use crate::{splice::Span, work};
 
 pub mod call_chain;
 mod current_turn;
@@ -83,6 +83,7 @@ impl<'a> Conversation<'a> {
 
     /// Returns the part at an index.
     pub fn part(&self, part: PartId) -> Option<&Part<'a>> {
+        work::count(1);
         self.parts.get(part.index())
     }
 
@@ -99,6 +100,7 @@ impl<'a> Conversation<'a> {
         ReadMark {
             parts: self.parts.len(),
             flaws: self.flaws.len(),
+            foreign_thinking: self.foreign_thinking.len(),
             compaction: self.compaction,
         }
     }
@@ -107,7 +109,8 @@ impl<'a> Conversation<'a> {
     pub fn rewind_to(&mut self, mark: ReadMark) {
         self.parts.truncate(mark.parts);
         self.flaws.truncate(mark.flaws);
-        self.foreign_thinking.retain(|part| part.index() < mark.parts);
+        // Truncated by its length: a pass over the list for each message would grow with the square of the history.
+        self.foreign_thinking.truncate(mark.foreign_thinking);
         self.compaction = mark.compaction;
     }
 
@@ -128,6 +131,8 @@ impl<'a> Conversation<'a> {
 
     /// Returns the parts of one message.
     pub fn parts_of(&self, message: &Message) -> &[Part<'a>] {
+        // The caller walks them.
+        work::count(message.parts.len());
         self.parts.get(message.parts.clone()).unwrap_or_default()
     }
 
@@ -141,6 +146,7 @@ impl<'a> Conversation<'a> {
 
     /// Returns the span of the first block of signed reasoning.
     pub fn first_thinking(&self) -> Option<Span> {
+        work::count(self.parts.len());
         let thinks = |part: &&Part<'_>| matches!(part.kind, PartKind::Thinking);
         self.parts.iter().find(thinks).map(|part| part.span)
     }
@@ -171,6 +177,7 @@ pub struct ReadMark {
     /// Number of flaws before it.
     pub flaws: usize,
     /// Last compaction before it.
+    foreign_thinking: usize,
     compaction: Option<PartId>,
 }
 

@@ -12,6 +12,7 @@ use crate::{
         lost_results::{self, is_lost},
     },
     splice::Span,
+    work,
 };
 
 /// Largest number of calls, and of results, whose ids are stored.
@@ -168,6 +169,8 @@ impl Outline {
         let fields = noted.fields;
         let bytes = |field| fields.get(field).and_then(|span| body.get(span.range()));
         let messages = &conversation.messages;
+        // Each of the searches below passes over them once at most.
+        work::count(messages.len().saturating_add(conversation.parts.len()));
         let first = |role| messages.iter().find(move |message| message.role == role);
         let system = messages.first().filter(|message| message.role == Role::System);
         let tail = HistoryTail::of(conversation);
@@ -216,6 +219,7 @@ fn is_bound(part: &Part<'_>) -> bool {
 /// Returns `true` for `{"edits":[{"type":"compact_20260112"}]}` and `[{"type":"compaction"}]`.
 fn names_compaction(value: &[u8]) -> bool {
     let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
+    work::count_bytes(head.len());
     memmem::find(head, b"\"compact").is_some()
 }
 
@@ -234,6 +238,7 @@ fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
     // A message may be megabytes long, and the request for a summary is at its end.
     let searched = start.max(end.saturating_sub(SEARCHED_MAX))..end;
     let text = conversation.body.get(searched).unwrap_or_default();
+    work::count_bytes(text.len());
     let says = |phrase: &&[u8]| memmem::find(text, phrase).is_some();
     ASK_FOR_SUMMARY.iter().all(says)
 }
@@ -278,6 +283,7 @@ impl HistoryTail {
     fn of(conversation: &Conversation<'_>) -> Self {
         let mut tail = Self::default();
         for message in conversation.messages.iter().rev() {
+            work::count(1);
             if !tail.belongs_to_turn(message, conversation.notes.by_item) {
                 break;
             }
@@ -301,11 +307,13 @@ impl HistoryTail {
         let mut occurrences = Vec::with_capacity(self.asked.len());
         let mut asked = self.asked.iter().peekable();
         for part in &conversation.parts {
+            work::count(1);
             let PartKind::Call(call) = &part.kind else { continue };
             while let Some(here) = asked.next_if(|asked| asked.at.start <= part.span.start) {
                 occurrences.push(passed.get(&*here.id).copied().unwrap_or_default());
             }
             let id = call.call_name();
+            work::count_bytes(id.len());
             if id.last().is_some_and(|end| ends[usize::from(*end)])
                 && let Some(count) = passed.get_mut(id)
             {
@@ -330,6 +338,7 @@ impl HistoryTail {
     fn take_parts(&mut self, conversation: &Conversation<'_>, parts: Range<usize>) -> bool {
         let mut thinks = false;
         for index in parts.rev() {
+            work::count(1);
             let Some(part) = conversation.parts.get(index) else {
                 continue;
             };

@@ -2,9 +2,12 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use crate::conversation::{
-    Conversation, Part, PartId, PartKind, Role,
-    rules::{MergedRoles, PairingRules, ResultPlace},
+use crate::{
+    conversation::{
+        Conversation, Part, PartId, PartKind, Role,
+        rules::{MergedRoles, PairingRules, ResultPlace},
+    },
+    work,
 };
 
 /// A message, or a piece of an assistant message that is split because it contains tool results.
@@ -54,7 +57,11 @@ pub struct InsertPoint {
 pub fn split_units(conversation: &Conversation<'_>) -> Vec<TurnUnit> {
     let mut units = Vec::with_capacity(conversation.messages.len());
     for (message, found) in conversation.messages.iter().enumerate() {
-        let is_result = |index: usize| matches!(conversation.parts.get(index), Some(part) if matches!(part.kind, PartKind::Result(_)));
+        work::count(1);
+        let is_result = |index: usize| {
+            work::count(1);
+            matches!(conversation.parts.get(index), Some(part) if matches!(part.kind, PartKind::Result(_)))
+        };
         if found.role != Role::Assistant || !found.parts.clone().any(is_result) {
             units.push(TurnUnit {
                 message,
@@ -94,6 +101,7 @@ pub fn group_turns(
     let mut turns: Vec<Turn> = Vec::new();
     let mut index = 0;
     while index < units.len() {
+        work::count(1);
         if units[index].role != Role::Assistant {
             index += 1;
             // Messages before the first assistant turn belong to no gap.
@@ -108,6 +116,7 @@ pub fn group_turns(
                 MergedRoles::None => 1,
                 _ => units[index..].iter().take_while(same).count(),
             };
+        work::count(end.saturating_sub(index));
         let mut start = index;
         let closed: Vec<usize> = closed_units(conversation, units, index..end, begin).collect();
         let ends = |next: &usize| {
@@ -135,7 +144,10 @@ pub fn group_turns(
 ///
 /// In a flat list of items a turn ends behind its calls. In Gemini each signed call begins a step of its own.
 fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
-    let parts = |unit: usize| &conversation.parts[units[unit].parts.clone()];
+    let parts = |unit: usize| {
+        work::count(units[unit].parts.len());
+        &conversation.parts[units[unit].parts.clone()]
+    };
     let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
     let behind_calls = || next > 0 && parts(next - 1).iter().any(is_call);
     match place {
@@ -164,7 +176,10 @@ fn closed_units(
 ) -> impl Iterator<Item = usize> {
     let answered: HashSet<&[u8]> = if run.len() > 1 {
         let gap = units[run.end..].iter().take_while(|unit| unit.role != Role::Assistant);
-        let results = gap.flat_map(|unit| conversation.parts[unit.parts.clone()].iter());
+        let results = gap.flat_map(|unit| {
+            work::count(unit.parts.len().saturating_add(1));
+            conversation.parts[unit.parts.clone()].iter()
+        });
         results
             .filter_map(|part| {
                 if let PartKind::Result(result) = &part.kind {
@@ -179,6 +194,7 @@ fn closed_units(
     };
     run.skip(1).filter(move |next| {
         let parts = units[next - 1].parts.clone();
+        work::count(parts.len());
         let from = parts.start.max(begin.index()).min(parts.end);
         let mut calls = conversation.parts[from..parts.end]
             .iter()

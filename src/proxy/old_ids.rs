@@ -6,6 +6,8 @@
 
 use bytes::Bytes;
 
+use crate::work;
+
 /// Maximum length of a restored id in bytes. A longer id stays replaced, which bounds the work and the answer.
 const ID_BYTES_MAX: usize = 1024;
 
@@ -18,6 +20,7 @@ pub(super) fn restore_old_ids(text: Bytes, renamed: &[(String, String)]) -> Byte
     let mut out = Vec::new();
     let (mut copied, mut at) = (0, 0);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        work::count(1);
         let Some(id) = ids.longest_match(rest) else {
             at = at.saturating_add(1);
             continue;
@@ -72,6 +75,7 @@ impl<'r> NewIds<'r> {
             // In sorted order an id follows its longest head, or other ids that begin with this head too.
             let mut head = ids.len().checked_sub(1);
             while let Some(other) = head.and_then(|head| ids.get(head)) {
+                work::count(1);
                 if new.starts_with(other.new) {
                     break;
                 }
@@ -98,7 +102,10 @@ impl<'r> NewIds<'r> {
         }
         // The last id that does not sort behind the text is the match, or begins with the match.
         let text = text.get(..text.len().min(ID_BYTES_MAX)).unwrap_or_default();
-        let behind = self.ids.partition_point(|id| id.new <= text);
+        let behind = self.ids.partition_point(|id| {
+            work::count(1);
+            id.new <= text
+        });
         let mut found = self.ids.get(behind.checked_sub(1)?)?;
         let shared = found
             .new
@@ -106,8 +113,10 @@ impl<'r> NewIds<'r> {
             .zip(text)
             .take_while(|(one, other)| one == other)
             .count();
+        work::count(shared);
         // Each head is shorter, and an id that the text begins with is never longer than the shared part.
         while found.new.len() > shared {
+            work::count(1);
             found = self.ids.get(found.longest_prefix?)?;
         }
         Some(found)
@@ -148,6 +157,22 @@ mod tests {
             let text = Bytes::from_static(text.as_bytes());
             assert_eq!(restore_old_ids(text, &pairs(&renamed)), wanted, "{renamed:?}");
         }
+    }
+
+    /// Ids that begin alike, and a text of all of them, as of a server that echoes what it validates.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn many_ids_cost_one_pass_over_the_text() {
+        let steps = |count: usize| {
+            let new = |index| format!("t_{index}_{}", "a".repeat(index % 7));
+            let renamed: Vec<_> = (0..count).map(|index| (new(index), format!("t {index}!"))).collect();
+            let text = (0..count).map(new).collect::<Vec<_>>().join(",");
+            let (steps, restored) = work::measure(|| restore_old_ids(Bytes::from(text), &renamed));
+            assert!(restored.ends_with(format!("t {}!", count - 1).as_bytes()));
+            steps
+        };
+        let (less, more) = (steps(500), steps(4_000));
+        assert!(more <= 12 * less, "{less}, then {more} steps");
     }
 
     #[test]

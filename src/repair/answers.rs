@@ -12,9 +12,12 @@ use super::{
     same_result,
     texts::Placeholder,
 };
-use crate::conversation::{
-    CallRowId, PartId, ResultRowId, TurnId, WithoutResult,
-    pairing::{CallRow, ResultPosition},
+use crate::{
+    conversation::{
+        CallRowId, PartId, ResultRowId, TurnId, WithoutResult,
+        pairing::{CallRow, ResultPosition},
+    },
+    work,
 };
 
 /// Gives each call the first answer that applies.
@@ -24,6 +27,7 @@ pub(super) fn assign_answers(planner: &mut Planner<'_>) {
     // Open calls are in document order, as the rows are.
     let mut open = history.open.iter().peekable();
     for (index, call) in pairing.calls.iter().enumerate() {
+        work::count(1);
         let index = CallRowId::new(index);
         let described = open.next_if(|described| described.row == index);
         if let Some(row) = call.answer.map(|row| &pairing.results[row])

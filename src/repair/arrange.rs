@@ -3,6 +3,7 @@
 use crate::{
     conversation::{PartId, PartKind, Role, pairing::MisplacedWords, rules::WordsPlace},
     repair::{Action, Applicability, planner::Planner},
+    work,
 };
 
 /// Marks the messages whose text moves.
@@ -17,6 +18,7 @@ pub(super) fn arrange_words(planner: &mut Planner<'_>) {
         return;
     }
     for words in &planner.pairing.misplaced_words {
+        work::count(1);
         if !words.movable {
             planner.plan.report.unrepairable += 1;
         } else if is_still_misplaced(planner, words) {

@@ -14,6 +14,7 @@ use crate::{
         anthropic,
         json::{self, ListSlot},
     },
+    work,
 };
 
 /// Returns the messages to send.
@@ -31,8 +32,10 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         .iter()
         .filter(|(_, plan)| plan.moves_systems)
         .flat_map(|(turn, _)| layout.pairing.turns[*turn].systems.clone())
+        .inspect(|_| work::count(1))
         .collect();
     for unit in 0..layout.pairing.units.len() {
+        work::count(1);
         if !behind.contains(&unit) {
             builder.add_unit(unit);
         }
@@ -94,6 +97,7 @@ impl BlockLayout<'_, '_> {
     fn add_unit(&mut self, unit: usize) {
         let found = &self.layout.pairing.units[unit];
         let (message, role) = (found.message, found.role);
+        work::count(found.parts.len());
         if !self.layout.is_changed(message) {
             self.close_message();
             // An emptied unit further on depends on the last speaker, so unchanged messages count too.
@@ -113,6 +117,7 @@ impl BlockLayout<'_, '_> {
 
     /// Adds the blocks of a unit to the open message or to a new one.
     fn add_blocks(&mut self, unit: usize, items: Vec<MessageBlock>) {
+        work::count(items.len());
         let found = &self.layout.pairing.units[unit];
         let message = found.message;
         // A piece of results inside an assistant message becomes a user message of its own.
@@ -159,7 +164,8 @@ impl BlockLayout<'_, '_> {
         let earlier = units[..unit]
             .iter()
             .rev()
-            .take_while(|before| before.message == message);
+            .take_while(|before| before.message == message)
+            .inspect(|_| work::count(1));
         !earlier.into_iter().any(|before| !before.inner)
     }
 
@@ -200,6 +206,7 @@ impl BlockLayout<'_, '_> {
     /// Adds the answers and quotes of a turn, and the quotes that were deferred to this unit.
     fn insert_planned(&self, unit: usize, turn: Option<TurnId>, laid: &mut UnitBlocks) {
         if let Some(plan) = turn.and_then(|turn| self.layout.plan.turns.get(&turn)) {
+            work::count(plan.answers.len().saturating_add(plan.quotes.len()));
             let answers = plan
                 .answers
                 .iter()
@@ -276,6 +283,7 @@ impl BlockLayout<'_, '_> {
         };
         if self.layout.plan.turns.get(&turn).is_some_and(|plan| plan.moves_systems) {
             for system in self.layout.pairing.turns[turn].systems.clone() {
+                work::count(1);
                 self.close_message();
                 let message = self.layout.pairing.units[system].message;
                 let span = self.layout.conversation.messages[message].span;
@@ -313,6 +321,7 @@ impl BlockLayout<'_, '_> {
 
     /// Returns the edits that give a message of the body these blocks.
     fn rewrite_message(&self, message: usize, items: Vec<MessageBlock>) -> Vec<Edit> {
+        work::count(items.len());
         let found = &self.layout.conversation.messages[message];
         let unchanged = matches!(items.as_slice(), [MessageBlock::Unmoved(_, edits)] if edits.is_empty());
         match found.content {
@@ -347,6 +356,7 @@ impl BlockLayout<'_, '_> {
     }
 
     fn write_blocks(&self, items: Vec<MessageBlock>) -> Vec<Vec<Piece>> {
+        work::count(items.len());
         let parts = &self.layout.conversation.parts;
         let block = |item| match item {
             MessageBlock::Answer(pieces) | MessageBlock::New(pieces) => Some(pieces),
@@ -403,6 +413,7 @@ impl BlockLayout<'_, '_> {
             MessageBlock::Unmoved(part, _) => Some(&self.layout.conversation.parts[part.index()].kind),
             MessageBlock::Answer(_) | MessageBlock::New(_) => None,
         };
+        work::count(items.len());
         // The provider ignores blocks before a compaction, so none may change sides.
         let compacts = |item: &MessageBlock| matches!(kind(item), Some(PartKind::Compaction));
         if !self.layout.plan.results_apart || items.iter().any(compacts) {
@@ -452,6 +463,7 @@ fn words_in_front<T>(items: Vec<T>, rank: impl Fn(&T) -> BlockRank, lift: impl F
     let mut ordered = Vec::with_capacity(items.len());
     let mut calls = Vec::new();
     for item in items {
+        work::count(1);
         match rank(&item) {
             // No call precedes it in this stretch, so it stays.
             BlockRank::Words | BlockRank::Server if calls.is_empty() => ordered.push(item),

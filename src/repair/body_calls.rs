@@ -7,6 +7,7 @@ use crate::{
         CallDetails, CallRowId, Conversation, PartId, PartKind, TurnId, WithoutResult,
         lost_results::is_lost,
         pairing::{CallRow, Pairing, id_of},
+        turns::Turn,
     },
     digest::HashTexts as _,
     repair::{
@@ -17,6 +18,7 @@ use crate::{
     },
     splice::Span,
     wire::json::Json,
+    work,
 };
 
 /// One call of a body.
@@ -128,6 +130,7 @@ impl<'c> CallIndex<'c> {
     /// Walks the whole history.
     pub(super) fn new(conversation: &'c Conversation<'c>, pairing: &'c Pairing) -> Self {
         let call_count = pairing.calls.len();
+        work::count(call_count.saturating_add(pairing.turns.len()));
         let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(call_count);
         let count = |call: &CallRow| {
             let count = seen.entry(call_name(conversation, call.part)).or_default();
@@ -282,7 +285,11 @@ impl<'c> CallIndex<'c> {
         }
         let mut hash = blake3::Hasher::new();
         let turns = self.pairing.turns.get(..turn.index()).unwrap_or_default();
-        if let Some(before) = turns.iter().rev().find(|turn| !turn.calls.is_empty()) {
+        let has_calls = |turn: &&Turn| {
+            work::count(1);
+            !turn.calls.is_empty()
+        };
+        if let Some(before) = turns.iter().rev().find(has_calls) {
             for earlier in CallRowId::all(before.calls.clone()) {
                 // Without their places, since those would need the calls before them, and so the whole history.
                 let identity = self.call_identity(earlier, None);

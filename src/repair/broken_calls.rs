@@ -7,6 +7,7 @@ use crate::{
         pairing::{ResultRole, id_of},
     },
     wire::json::Json,
+    work,
 };
 
 /// Limit of calls in a report. A broken history can have thousands.
@@ -92,6 +93,7 @@ fn call_of_result(history: &PairedHistory<'_>, result: PartId) -> Option<PartId>
     // An orphan may name a call that has a result already, or one of another kind.
     let id = id_of(&history.conversation, result);
     let mut calls = pairing.calls.iter();
+    work::count(pairing.calls.len());
     let named = |part: PartId| !id.is_empty() && id_of(&history.conversation, part) == id;
     calls.find(|call| named(call.part)).map(|call| call.part)
 }

@@ -1,6 +1,6 @@
 //! Names of calls across requests, made from the parts of a call that clients preserve.
 
-use crate::{conversation::Text, digest::HashTexts as _};
+use crate::{conversation::Text, digest::HashTexts as _, work};
 
 /// The parts of a call from which its [`CallKey`] is made.
 #[derive(Clone, Debug)]
@@ -77,6 +77,7 @@ impl CallKey {
 
 /// Returns the letters and digits of an id. Some clients strip the characters between them (openclaw 2026.9.6).
 pub fn id_letters(id: &[u8]) -> Vec<u8> {
+    work::count(id.len());
     // One allocation. A filtered iterator does not know its length, so `collect` would grow step by step.
     let mut letters = Vec::with_capacity(id.len());
     letters.extend(id.iter().copied().filter(u8::is_ascii_alphanumeric));

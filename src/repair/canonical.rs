@@ -8,6 +8,7 @@ use crate::{
     conversation::Conversation,
     digest::{HashTexts as _, hash_value},
     wire::json::Json,
+    work,
 };
 
 /// Members that clients and providers add or remove without changing the message.
@@ -15,6 +16,7 @@ const LABELS: [&str; 3] = ["cache_control", "id", "status"];
 
 /// Returns the hash of an input. It covers the value if the input is JSON or a string of JSON, and else the text.
 pub fn input_hash(raw: &[u8]) -> [u8; 32] {
+    work::count(raw.len());
     let json = Json::new(raw);
     let text = json
         .root_span()
@@ -35,6 +37,7 @@ pub fn input_hash(raw: &[u8]) -> [u8; 32] {
 pub(super) fn turn_hash(conversation: &Conversation<'_>, turn: Range<usize>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     for message in conversation.messages.get(turn).unwrap_or_default() {
+        work::count(1);
         hash_message(message.span.of(conversation.body), &mut hash);
     }
     hash.finalize().into()
@@ -48,6 +51,7 @@ pub(super) fn message_hash(message: &[u8]) -> [u8; 32] {
 }
 
 fn hash_message(message: &[u8], hash: &mut blake3::Hasher) {
+    work::count(message.len());
     match serde_json::from_slice(message) {
         Ok(value) => hash_value(&without_labels(value), hash),
         // Lone surrogates and deep nesting fail this parser, so the bytes identify the message.

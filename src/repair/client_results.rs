@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     conversation::{CallDetails, Outline, OutlineCall, OutlineResult},
+    splice::Span,
     wire::{Format, json::Json},
+    work,
 };
 
 /// Largest result in bytes that is stored. The proxy cannot restore longer ones.
@@ -45,12 +47,14 @@ impl fmt::Debug for ClientResult {
 /// Results with reusable ids are included only if the lane distinguishes their calls (`in_lane`).
 pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<ClientResult> {
     let json = Json::new(body);
-    // Calls of one turn mostly share the message before them.
-    let mut said = None;
-    let mut said_before = |call: &OutlineCall| match said {
-        Some((at, said)) if at == call.before => said,
-        _ if call.before.is_empty() => [0; 32],
-        _ => said.insert((call.before, message_hash(call.before.of(body)))).1,
+    // Calls of one turn mostly share the message before them. Each message is hashed once, whatever the order.
+    let mut hashes: HashMap<Span, [u8; 32]> = HashMap::new();
+    let mut said_before = |call: &OutlineCall| {
+        if call.before.is_empty() {
+            return [0; 32];
+        }
+        let hash = || message_hash(call.before.of(body));
+        *hashes.entry(call.before).or_insert_with(hash)
     };
     // Pairing matches repeated ids first in, first out, and a stored result must belong to the same call.
     let mut open: HashMap<&[u8], VecDeque<&OutlineCall>> = HashMap::new();
@@ -58,6 +62,7 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         open.entry(&call.id).or_default().push_back(call);
     }
     let paired = outline.last_results.iter().map(|answer| {
+        work::count(1);
         let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
         (answer, call)
     });

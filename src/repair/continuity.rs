@@ -18,6 +18,7 @@ use crate::{
         json::{Json, validate},
         openai_chat,
     },
+    work,
 };
 
 /// The arguments of a call without any.
@@ -227,6 +228,7 @@ impl GapSearch<'_> {
     fn add_gaps(&self, kind: ContinuityKind, gaps: &mut Vec<ContinuityGap>) {
         let mut is_behind_assistant = false;
         for (index, message) in self.conversation.messages.iter().enumerate() {
+            work::count(1);
             let is_assistant = message.role == Role::Assistant;
             // Two contents of the model in a row are one step, whose first call stands in the first of them.
             let is_step = is_assistant && !(is_behind_assistant && self.format == Format::Gemini);
@@ -284,7 +286,10 @@ impl GapSearch<'_> {
     /// Returns `true` if the provider's call `id` has its result.
     fn has_ended(&self, id: &[u8]) -> bool {
         let mut parts = self.conversation.parts.iter();
-        parts.any(|part| matches!(&part.kind, PartKind::ServerResult(of) if **of == *id))
+        parts.any(|part| {
+            work::count(1);
+            matches!(&part.kind, PartKind::ServerResult(of) if **of == *id)
+        })
     }
 
     fn gap_of(
@@ -326,6 +331,7 @@ impl GapSearch<'_> {
     fn keep_unique(&self, gaps: &mut Vec<ContinuityGap>) {
         let mut ids: HashMap<Vec<u8>, usize> = HashMap::new();
         for part in &self.conversation.parts {
+            work::count(1);
             if let PartKind::Call(call) = &part.kind {
                 *ids.entry(id_letters(&call.id)).or_default() += 1;
             }
@@ -335,6 +341,7 @@ impl GapSearch<'_> {
             *keys.entry((gap.key, gap.kind)).or_default() += 1;
         }
         gaps.retain(|gap| {
+            work::count(1);
             let id = id_letters(gap.finding.id.as_bytes());
             // Calls without an id are told apart by everything else.
             let is_named_once = id.is_empty() || ids.get(&id).is_none_or(|count| *count == 1);

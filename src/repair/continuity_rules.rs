@@ -1,7 +1,7 @@
 //! The values that providers want back, and which of their rules are documented.
 
 use super::{
-    ContinuityKind, Paired, RepairPolicy,
+    ContinuityKind, RepairPolicy,
     continuity::{continuity_gaps, has_reasoning_content},
     parsed::{PairingContext, parse},
 };
@@ -77,6 +77,15 @@ pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Los
     let model = String::from_utf8_lossy(model.as_deref().unwrap_or_default()).into_owned();
     let paired = parsed.pair(PairingContext::new(policy));
     let is_off = is_thinking_off(wire.format, body);
+    // Whether the body shows that its provider uses a kind of value: most servers of a format know none. Searched once,
+    // since the search passes over the whole history.
+    let mut has_reasoning = None;
+    let mut shows_use = |kind: ContinuityKind| match kind {
+        ContinuityKind::Reasoning => *has_reasoning.get_or_insert_with(|| has_reasoning_content(&paired)),
+        // Bodies of the Gemini API name no model.
+        ContinuityKind::Signature => is_gemini_3(&model) || (model.is_empty() && wire.format == Format::Gemini),
+        ContinuityKind::Container => true,
+    };
     for gap in continuity_gaps(&paired, rules.kinds(), None) {
         // Only the current turn is validated for signatures.
         let is_due = match gap.kind {
@@ -85,21 +94,11 @@ pub fn lost_values(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Los
         } && !(is_off && gap.kind.is_thinking());
         if is_due && rules.is_documented(&model, gap.kind) {
             lost.documented.push(gap.finding);
-        } else if is_due && shows_use(&paired, &model, gap.kind) {
+        } else if is_due && shows_use(gap.kind) {
             lost.possible.push(gap.finding);
         }
     }
     Ok(lost)
-}
-
-/// Returns `true` if the body shows that its provider uses a kind of value: most servers of a format know none.
-fn shows_use(paired: &Paired<'_>, model: &str, kind: ContinuityKind) -> bool {
-    match kind {
-        ContinuityKind::Reasoning => has_reasoning_content(paired),
-        // Bodies of the Gemini API name no model.
-        ContinuityKind::Signature => is_gemini_3(model) || (model.is_empty() && paired.wire.format == Format::Gemini),
-        ContinuityKind::Container => true,
-    }
 }
 
 /// Returns `true` if the name is that of a Gemini model of generation 3 or later.

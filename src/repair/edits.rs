@@ -8,6 +8,7 @@ use crate::{
         Wire,
         json::{self, Json, ListSlot},
     },
+    work,
 };
 
 /// Returns the edits that carry out `plan`.
@@ -30,11 +31,14 @@ pub(super) fn plan_edits(plan: &HistoryPlan, history: &PairedHistory<'_>, wire: 
         message_layout::layout_messages(&layout)
     };
     // The provider appends the body to its own history, which ends with the remote calls.
+    work::count(slots.len());
     slots.splice(0..0, remote_answers.map(ListSlot::New));
     if plan.adds_opening {
         let opening = ListSlot::New(wire.format.write_text_message(texts::OPENING));
+        work::count(slots.len());
         slots.insert(opening_place(&slots, conversation, wire), opening);
     }
+    work::count(conversation.messages.len());
     let spans: Vec<_> = conversation.messages.iter().map(|message| message.span).collect();
     EditList::new(json::rebuild_list(array, &spans, slots), conversation.body.len())
 }

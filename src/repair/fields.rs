@@ -1,11 +1,15 @@
 //! Plans repairs other than of client calls: server halves, rejected fields, and a missing first user turn.
 
 use super::{Action, Applicability, history_plan::PartChange, planner::Planner};
-use crate::conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit};
+use crate::{
+    conversation::{FlawKind, PartId, Role, pairing::begins_with_calls, rules::ResultPlace, turns::TurnUnit},
+    work,
+};
 
 /// Plans the removal of server halves, as far as they may be dropped.
 pub(super) fn drop_server_halves(planner: &mut Planner<'_>) {
     for half in &planner.pairing.server_halves {
+        work::count(1);
         // The provider refuses a half without its partner, and only the provider can write the other half.
         if half.droppable && planner.allows(Applicability::Lossy) {
             planner.plan.part_changes.insert(half.part, PartChange::Removed);
@@ -22,6 +26,7 @@ pub(super) fn fix_fields(planner: &mut Planner<'_>) {
         return;
     }
     for (flaw, is_fixable) in &planner.pairing.flaws {
+        work::count(1);
         if !is_fixable {
             planner.plan.report.unrepairable += 1;
             continue;
@@ -61,6 +66,7 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     // A deferred quote goes into its message, which then does not vanish.
     let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
+        work::count(1);
         (unit.inner || unit.role != Role::User)
             && !unit.parts.is_empty()
             && PartId::all(unit.parts.clone()).all(gone)
@@ -68,7 +74,10 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     });
     // As in `first_speaker`.
     let is_user_parts = planner.rules.place.is_user_parts();
-    let head = rest.find(|(_, unit)| is_user_parts || unit.role != Role::System);
+    let head = rest.find(|(_, unit)| {
+        work::count(1);
+        is_user_parts || unit.role != Role::System
+    });
     let head = head.filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
     // Gemini refuses only a leading turn with calls.

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     conversation::{Flaw, FlawKind, PartId, PartKind, Role, current_turn},
     wire::{Format, json::Json},
+    work,
 };
 
 /// One signed or encrypted block of thinking.
@@ -56,7 +57,14 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
     planner.plan.report.unrepairable += conversation.foreign_thinking.iter().filter(stays).count();
     let whole = |flaw: &Flaw| flaw.part.is_none().then_some(flaw.message);
     let mut fixed: HashSet<usize> = planner.plan.fixes.iter().filter_map(whole).collect();
+    work::count(
+        conversation
+            .foreign_thinking
+            .len()
+            .saturating_add(planner.plan.fixes.len()),
+    );
     for part in removed {
+        work::count(1);
         if format == Format::Gemini {
             // The signature alone is foreign: the call or text that carries it stays.
             planner.plan.unsigned.insert(*part);
@@ -82,6 +90,7 @@ fn drop_ids_behind(history: &PairedHistory<'_>, plan: &mut HistoryPlan, fixed: &
         .map_or(0, |found| found.message)
         .saturating_add(1);
     for (message, found) in conversation.messages.iter().enumerate().skip(first) {
+        work::count(1);
         let part = conversation.parts_of(found).first();
         // The output of one response ends at the next reasoning, result or message of the user.
         if found.role != Role::Assistant || part.is_some_and(|part| matches!(part.kind, PartKind::Thinking)) {

@@ -3,6 +3,8 @@
 
 use memchr::memmem;
 
+use crate::work;
+
 /// Longest tool name in bytes that is searched in an id. Providers accept 128 at most.
 const TOOL_BYTES_MAX: usize = 512;
 /// Shortest tool name, in letters and digits, that is taken out of an id.
@@ -64,6 +66,7 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 /// `tooluse_` and 20 to 24, also `-` and `_`. vLLM: `chatcmpl-tool-` and 32 hexadecimal digits. UUIDs. Some clients strip
 /// the separators (openclaw 2026.9.6).
 pub fn has_makers_form(id: &[u8]) -> bool {
+    work::count(id.len());
     let is_word = |rest: &[u8]| rest.iter().all(u8::is_ascii_alphanumeric);
     let is_url = |rest: &[u8]| {
         rest.iter()
@@ -128,6 +131,8 @@ fn chance_of(id: &[u8], tool: &[u8]) -> usize {
 
 /// Estimates the chance in letters and digits. `tool` has no other characters.
 fn chance_of_piece(piece: &[u8], tool: &[u8]) -> usize {
+    work::count(piece.len());
+    work::count_bytes(tool.len());
     // A part of the tool's name proves nothing, however random it looks, nor does the whole name inside of it.
     if memmem::find(tool, piece).is_some() {
         return 0;
@@ -173,6 +178,7 @@ fn chance_of_run(run: &[u8]) -> usize {
 fn is_made_of_words(mut letters: &[u8]) -> bool {
     while !letters.is_empty() {
         let word = WORDS.iter().find(|word| {
+            work::count(1);
             let head = letters.get(..word.len());
             head.is_some_and(|head| head.eq_ignore_ascii_case(word))
         });

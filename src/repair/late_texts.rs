@@ -25,6 +25,7 @@ use crate::{
         json::{self, Json, JsonKind, replace_lone_surrogates, validate},
         media_label, user_media,
     },
+    work,
 };
 
 /// Hash that identifies a place.
@@ -131,6 +132,7 @@ fn find_places(conversation: &Conversation<'_>, options: PlaceOptions) -> Vec<La
     let mut seen: HashMap<Anchor, u64> = HashMap::new();
     let mut last_call: Option<&[u8]> = None;
     for (index, message) in messages.iter().enumerate() {
+        work::count(1);
         match message.role {
             Role::Assistant => {
                 turn.start = if turn.end == index { turn.start } else { index };

@@ -19,6 +19,7 @@ use crate::{
         self, AnsweredCall, Format, Wire,
         json::{self, Json},
     },
+    work,
 };
 
 /// A plan with its history, and the look-ups that both layouts need.
@@ -62,13 +63,16 @@ impl<'c> Layout<'c> {
             changed: vec![false; conversation.messages.len()],
             labels: QuoteLabels::new(conversation, pairing),
         };
+        work::count(pairing.units.len().saturating_add(conversation.messages.len()));
         for flaw in &plan.fixes {
+            work::count(1);
             match flaw.part {
                 Some(part) => layout.part_fixes.insert(part, flaw.kind),
                 None => layout.message_fixes.insert(flaw.message, flaw.kind),
             };
         }
         for (index, turn) in pairing.turns.iter().enumerate() {
+            work::count(1);
             let index = TurnId::new(index);
             match turn.insert_at {
                 Some(anchor) => layout.insert_points[anchor.unit] = Some(index),
@@ -111,7 +115,9 @@ impl<'c> Layout<'c> {
             .chain(merged)
             .chain(plan.arranged.iter().copied())
             .collect();
+        work::count(pairing.units.len());
         for message in messages {
+            work::count(1);
             self.changed[message] = true;
         }
     }

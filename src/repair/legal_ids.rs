@@ -1,9 +1,13 @@
 //! New ids for ids that the provider rejects. They depend only on the old id and, for a repeated id, on its ordinal.
 
-use crate::conversation::rules::{IdRule, is_word};
+use crate::{
+    conversation::rules::{IdRule, is_word},
+    work,
+};
 
 /// Returns the id that replaces `old` under `rule`. `ordinal` is 1, or higher for an id that repeats.
 pub(super) fn legal_id(old: &[u8], rule: IdRule, ordinal: usize) -> String {
+    work::count(old.len());
     if rule == IdRule::Nine {
         return nine_characters(old, ordinal);
     }
@@ -51,6 +55,7 @@ fn nine_characters(old: &[u8], ordinal: usize) -> String {
 
 /// Returns the tool name that replaces `old`: at most 64 letters, digits, `_` and `-`.
 pub(super) fn legal_name(old: &[u8]) -> String {
+    work::count(old.len());
     let legal = |letter: char| u8::try_from(letter).is_ok_and(is_word);
     let text = String::from_utf8_lossy(old);
     let kept = text.chars().map(|letter| if legal(letter) { letter } else { '_' });

@@ -10,6 +10,7 @@ use crate::{
     },
     repair::RepairPolicy,
     wire::{self, Format, json::Json},
+    work,
 };
 
 /// Adds the malformed calls that `rules` demand to the flaws of `pairing`, and removes those that they accept.
@@ -20,6 +21,7 @@ pub(super) fn select_malformed_calls(
     rules: PairingRules,
     policy: &RepairPolicy,
 ) {
+    work::count(pairing.flaws.len());
     pairing.flaws.retain(|(flaw, _)| {
         if flaw.kind.is_malformed_call() {
             policy.malformed_calls
@@ -36,9 +38,11 @@ pub(super) fn select_malformed_calls(
     }
     let accepts_names = rules.calls == CallRule::InputType;
     // Most histories have no such name, and then the tools are not read.
+    work::count(pairing.flaws.len());
     if pairing.flaws.iter().any(|(flaw, _)| concerns_name(flaw.kind)) {
         let declared: HashSet<Vec<u8>> = wire::declared_names(json).into_iter().collect();
         pairing.flaws.retain_mut(|(flaw, _)| {
+            work::count(1);
             let name = flaw.part.and_then(|part| name_of(conversation, format, json, part));
             // The provider judges declared names first. Renaming one would make the model call an unknown tool.
             let stays = accepts_names || name.is_some_and(|name| declared.contains(&name));
@@ -49,6 +53,7 @@ pub(super) fn select_malformed_calls(
 
 /// Replaces the readers' faults of calls by those of the strictest servers.
 fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, format: Format, json: Json<'_>) {
+    work::count(pairing.flaws.len());
     pairing.flaws.retain(|(flaw, _)| !flaw.kind.is_malformed_call());
     let flaw_at = |part: PartId, kind| Flaw {
         message: conversation.parts[part].message,
@@ -56,6 +61,7 @@ fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, for
         kind,
     };
     for call in &pairing.calls {
+        work::count(1);
         if let Some(fault) = wire::find_call_fault(format, json, conversation.parts[call.part].span) {
             // The provider refuses the call, so no thinking behind it can be bound to its old form.
             pairing.flaws.push((flaw_at(call.part, FlawKind::Call(fault)), true));
@@ -67,6 +73,7 @@ fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, for
         wire::judged_name(format, json, call).is_none()
     };
     for result in &pairing.results {
+        work::count(1);
         let is_nameless = matches!(result.role, ResultRole::Answers(call) if is_nameless(call));
         if !is_nameless && wire::bad_result_name(format, json, conversation.parts[result.part].span).is_some() {
             pairing.flaws.push((flaw_at(result.part, FlawKind::ResultName), true));

@@ -9,6 +9,7 @@ use crate::{
     },
     splice::{Edit, Piece, Span},
     wire::{json::ListSlot, openai_chat::write, openai_responses},
+    work,
 };
 
 /// Returns the messages to send.
@@ -21,6 +22,7 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
         reasoning: Vec::new(),
     };
     for unit in 0..layout.pairing.units.len() {
+        work::count(1);
         builder.add_unit(unit);
         if let Some(turn) = layout.turn_inserting_at(unit).or_else(|| layout.turn_ending_at(unit)) {
             builder.insert_planned(turn);
@@ -92,12 +94,14 @@ impl MessageLayout<'_, '_> {
 
     /// Adds the pending reasoning before the next item.
     fn release_reasoning(&mut self) {
+        work::count(self.reasoning.len());
         self.done.append(&mut self.reasoning);
     }
 
     /// Adds the quotes behind a unit.
     fn push_quotes_behind(&mut self, unit: usize) {
         for part in self.layout.plan.quotes_behind.get(&unit).into_iter().flatten() {
+            work::count(1);
             self.push_user_message(self.write_quote(*part));
         }
     }
@@ -139,10 +143,12 @@ impl MessageLayout<'_, '_> {
             return;
         };
         for answer in &plan.answers {
+            work::count(1);
             self.push(Role::Tool, ListSlot::New(self.layout.write_answer(answer)));
         }
         // Text between tool messages would end their run, so quotes come last.
         for part in &plan.quotes {
+            work::count(1);
             self.push_user_message(self.write_quote(*part));
         }
     }
@@ -173,6 +179,7 @@ impl MessageLayout<'_, '_> {
     fn write_quoted_parts(&self, parts: &[PartId]) -> Vec<Piece> {
         let mut pieces = Vec::new();
         for (index, part) in parts.iter().enumerate() {
+            work::count(1);
             if index > 0 {
                 pieces.push(Piece::Constant(","));
             }

@@ -1,6 +1,6 @@
 //! Repair of request bodies: from findings to a plan, and from the plan to edits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 
@@ -8,6 +8,7 @@ use crate::{
     conversation::{Finding, FindingKind, rules::WordsPlace},
     splice::Segments,
     wire::{Unreadable, Wire},
+    work,
 };
 
 mod answers;
@@ -248,12 +249,13 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
     };
     let found = check(body, wire, policy)?;
     let all = parse(body, wire)?.pair(context).findings()?;
+    work::count(found.len().saturating_add(all.len()));
+    // Not by equality: the strict rules may see another fault of the same call.
+    let place = |finding: &Finding| (finding.kind, finding.message, finding.part);
+    let known: HashSet<_> = found.iter().map(place).collect();
     let is_news = |finding: &Finding| {
         let of_servers = matches!(finding.kind, FindingKind::MalformedCall | FindingKind::MisplacedWords);
-        let same =
-            |known: &Finding| (known.kind, known.message, known.part) == (finding.kind, finding.message, finding.part);
-        // Not by equality: the strict rules may see another fault of the same call.
-        of_servers && !found.iter().any(same)
+        of_servers && !known.contains(&place(finding))
     };
     Ok(all.into_iter().filter(is_news).collect())
 }

@@ -3,9 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Action, legal_ids, planner::Planner};
-use crate::conversation::{
-    pairing::{CallRow, ResultRole, id_of},
-    rules::IdScope,
+use crate::{
+    conversation::{
+        pairing::{CallRow, ResultRole, id_of},
+        rules::IdScope,
+    },
+    work,
 };
 
 /// Gives new ids to calls and to the results that answer them.
@@ -15,9 +18,18 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
     let mut before: HashSet<Vec<u8>> = HashSet::new();
     let is_body_wide =
         planner.rules.id_scope == IdScope::Body && planner.pairing.calls.iter().any(|call| is_renamed(&call));
+    // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
+    let mut free: HashMap<String, usize> = HashMap::new();
     for turn in &planner.pairing.turns {
-        let calls = || planner.pairing.calls[turn.calls.clone()].iter();
-        let id = |call: &CallRow| id_of(planner.conversation, call.part).to_vec();
+        let calls = || {
+            work::count(turn.calls.len().saturating_add(1));
+            planner.pairing.calls[turn.calls.clone()].iter()
+        };
+        let id = |call: &CallRow| {
+            let id = id_of(planner.conversation, call.part);
+            work::count_bytes(id.len());
+            id.to_vec()
+        };
         // An earlier new id may be the own id of this call.
         let is_due = |call: &&CallRow| is_renamed(call) || is_body_wide && before.contains(&id(call));
         let due: Vec<&CallRow> = calls().filter(is_due).collect();
@@ -30,14 +42,17 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
         // A new id must not repeat the id of another call, which would be a new finding.
         let mut taken = std::mem::take(&mut before);
         taken.extend(calls().map(id));
-        // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
-        let mut free: HashMap<String, usize> = HashMap::new();
+        if !is_body_wide {
+            // Only the ids of this turn are taken.
+            free.clear();
+        }
         for call in due {
             let old = id_of(planner.conversation, call.part);
             let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
             let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
             let mut new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
             while !taken.insert(new.clone().into_bytes()) {
+                work::count(1);
                 ordinal += 1;
                 new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
             }
@@ -61,6 +76,12 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             before = taken;
         }
     }
+    rename_nameless_results(planner);
+}
+
+/// Gives results without an id the id of the call that they answer.
+fn rename_nameless_results(planner: &mut Planner<'_>) {
+    work::count(planner.pairing.results.len());
     for row in planner.pairing.results.iter().filter(|row| row.nameless) {
         if let ResultRole::Answers(call) = row.role {
             let call = planner.pairing.calls[call].part;

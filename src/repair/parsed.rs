@@ -19,6 +19,7 @@ use crate::{
         rules::{PairingRules, WordsPlace},
     },
     wire::{NestedRequest, Refusal, Unreadable, Wire, json::validate},
+    work,
 };
 
 /// Reads a body: one history, or the histories of a batch.
@@ -48,6 +49,7 @@ pub fn parse(body: &[u8], wire: Wire) -> Result<Parsed<'_>, Unreadable> {
     }
     parsed.is_batch = true;
     for NestedRequest { span, path } in entries {
+        work::count(1);
         match wire.read(span.of(body)) {
             Ok(conversation) => parsed.histories.push(ParsedHistory {
                 conversation,
@@ -284,6 +286,7 @@ impl<'b> PairedHistory<'b> {
         if self.path.is_empty() {
             return findings;
         }
+        work::count(findings.len());
         findings.into_iter().map(|finding| finding.within(&self.path)).collect()
     }
 
@@ -412,9 +415,12 @@ impl<'b> Paired<'b> {
     /// Returns the index of the message that contains the byte `at` of the only history. `None` if there is none.
     pub fn message_at(&self, at: usize) -> Option<usize> {
         let messages = &self.only_conversation()?.messages;
+        // Messages are in document order, and do not overlap.
+        let index = messages.partition_point(|message| message.span.end <= at);
         messages
-            .iter()
-            .position(|message| (message.span.start..message.span.end).contains(&at))
+            .get(index)
+            .is_some_and(|message| message.span.start <= at)
+            .then_some(index)
     }
 
     /// Returns every breach of the rules, in document order.
@@ -423,7 +429,10 @@ impl<'b> Paired<'b> {
         for history in &self.histories {
             // Findings in invalid JSON may be wrong.
             match history.json {
-                Ok(()) => all.extend(history.place_findings(history.findings.clone())),
+                Ok(()) => {
+                    work::count(history.findings.len());
+                    all.extend(history.place_findings(history.findings.clone()));
+                }
                 Err(_) if self.is_batch => {}
                 Err(reason) => return Err(reason),
             }
@@ -438,6 +447,7 @@ impl<'b> Paired<'b> {
 
 /// Returns the id of the first call, unless another conversation may have it too.
 fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
+    work::count(conversation.parts.len());
     let mut parts = conversation.parts.iter();
     let id = parts.find_map(|part| match &part.kind {
         PartKind::Call(call) => Some(&*call.id),

@@ -27,6 +27,7 @@ use crate::{
         Unreadable,
         json::{Json, validate},
     },
+    work,
 };
 
 /// The repair of one body, decided but not yet written.
@@ -77,6 +78,7 @@ fn plan_history(
     policy: &RepairPolicy,
 ) -> Result<HistoryPlan, Unreadable> {
     let mut planner = Planner::new(history, known, policy);
+    work::count(history.findings.len());
     planner.plan.report.findings.clone_from(&history.findings);
     planner.plan.report.broken_calls = broken_calls(history);
     // A healthy history needs no planning, unless a placeholder has to go back into it or thinking was refused.
@@ -134,6 +136,7 @@ impl Plan {
         }
         self.report.deferred += report.deferred;
         self.report.unrepairable += report.unrepairable;
+        work::count(report.renamed.len().saturating_add(plan.assigned.len()));
         self.report.renamed.extend(report.renamed);
         self.assigned.append(&mut plan.assigned);
         self.remote_answers.extend(plan.remote_answers.take());

@@ -11,6 +11,7 @@ use crate::{
         pairing::{Pairing, ResultRole, id_of},
     },
     wire::json::Json,
+    work,
 };
 
 /// Bytes of a tool's name that are stored. A label shows at most 128 characters.
@@ -95,7 +96,10 @@ impl<'c> QuoteLabels<'c> {
         let mut other_tools = self.other_tools.borrow_mut();
         let other = other_tools.entry(id).or_insert_with(|| {
             let mut others = others.iter().copied();
-            others.find(|call| self.read_tool_name(*call) != name)
+            others.find(|call| {
+                work::count(1);
+                self.read_tool_name(*call) != name
+            })
         });
         let one = *first < part && other.is_none_or(|other| other > part);
         let name = name
@@ -108,6 +112,7 @@ impl<'c> QuoteLabels<'c> {
     fn calls_by_id(&self) -> HashMap<&'c [u8], CallsOfId> {
         let mut found: HashMap<&[u8], CallsOfId> = HashMap::with_capacity(self.pairing.calls.len());
         for call in self.pairing.calls.iter().map(|call| call.part) {
+            work::count(1);
             match found.entry(id_of(self.conversation, call)) {
                 Entry::Vacant(free) => drop(free.insert(CallsOfId {
                     first: call,
@@ -130,5 +135,6 @@ impl<'c> QuoteLabels<'c> {
 
 /// Returns the bytes as text. `None` if they are empty.
 fn non_empty_text(bytes: &[u8]) -> Option<String> {
+    work::count_bytes(bytes.len());
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }

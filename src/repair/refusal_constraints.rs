@@ -16,6 +16,7 @@ use crate::{
         remote_calls,
     },
     wire::{Format, Refusal, RefusalKind, Wire, json::Json},
+    work,
 };
 
 /// The interpretation of a refusal.
@@ -116,6 +117,7 @@ impl RefusalConstraints<'_> {
         // The provider judged the whole body, so nothing may be hidden from the rules.
         conversation.compaction = None;
         for part in &mut conversation.parts {
+            work::count(1);
             match &mut part.kind {
                 PartKind::Call(call) if self.refusal.kind == RefusalKind::Unanswered && self.names_id(&call.id) => {
                     call.without_result = match call.without_result {
@@ -172,6 +174,7 @@ impl RefusalConstraints<'_> {
                     .extend(named.map(|part| ServerHalf { part, droppable }));
             }
         }
+        work::count(pairing.server_halves.len());
         pairing.server_halves.sort_by_key(|half| half.part);
     }
 
@@ -184,6 +187,7 @@ impl RefusalConstraints<'_> {
         let mut found_in: HashSet<usize> = HashSet::new();
         let mut flaws = Vec::new();
         for (message, found) in conversation.messages.iter().enumerate() {
+            work::count(1);
             let thinks = |part: PartId| matches!(conversation.parts[part].kind, PartKind::Thinking);
             let Some(id) = json.member(found.span, "id").map(|id| json.decode_string(id)) else {
                 continue;
@@ -204,6 +208,7 @@ impl RefusalConstraints<'_> {
         }
         // Replaces flaws that the reader has found in the same items.
         let is_same = |flaw: &Flaw| flaw.kind == FlawKind::RepeatedItemId && found_in.contains(&flaw.message);
+        work::count(pairing.flaws.len());
         pairing.flaws.retain(|(known, _)| !is_same(known));
         pairing.flaws.append(&mut flaws);
     }
@@ -232,6 +237,7 @@ impl RefusalConstraints<'_> {
             self.refusal.kind,
             RefusalKind::RepeatedItem | RefusalKind::WithoutReasoningItem
         );
+        work::count(findings.len().saturating_mul(self.refusal.ids.len().max(1)));
         let of_kind = |kind: FindingKind| findings.iter().any(|finding| finding.kind == kind);
         match self.refusal.kind {
             RefusalKind::MalformedCall => {
@@ -257,6 +263,7 @@ impl RefusalConstraints<'_> {
         let count = |id: &String| {
             let (mut calls, mut results) = (0, 0);
             for part in &conversation.parts {
+                work::count(1);
                 match &part.kind {
                     PartKind::Call(call) if *call.id == *id.as_bytes() => calls += 1,
                     PartKind::Result(result) if *result.id == *id.as_bytes() => results += usize::from(calls > 0),
@@ -270,7 +277,10 @@ impl RefusalConstraints<'_> {
 
     /// Returns `true` if the refusal names this id.
     pub(super) fn names_id(&self, id: &[u8]) -> bool {
-        self.refusal.ids.iter().any(|named| named.as_bytes() == id)
+        self.refusal.ids.iter().any(|named| {
+            work::count(1);
+            named.as_bytes() == id
+        })
     }
 }
 
@@ -278,6 +288,7 @@ impl RefusalConstraints<'_> {
 fn readmit_first_results(conversation: &mut Conversation<'_>) {
     let mut seen = HashSet::new();
     for part in &mut conversation.parts {
+        work::count(1);
         if let PartKind::Result(result) = &mut part.kind
             && result.owner == ResultOwner::NoCall
             && seen.insert(result.id.to_vec())

@@ -8,6 +8,7 @@ use crate::{
     conversation::{BodyField, Conversation, PartId, PartKind, ResultOwner, Text, pairing::id_of},
     splice::Span,
     wire::json::{Json, JsonKind},
+    work,
 };
 
 /// Returns references into provider-side state. Empty for formats without remote calls.
@@ -27,6 +28,7 @@ pub(super) fn mark_answered_results(conversation: &mut Conversation<'_>, remote:
         return;
     }
     for part in &mut conversation.parts {
+        work::count(1);
         if let PartKind::Result(result) = &mut part.kind
             // The refusal of this request outweighs the memory of an earlier one.
             && result.owner == ResultOwner::Unknown
@@ -42,6 +44,7 @@ pub(super) fn not_in_body(conversation: &Conversation<'_>, mut ids: Vec<String>)
     let parts = PartId::all(0..conversation.parts.len());
     // One set, because a refusal may name many ids and a body may have many parts.
     let in_body: HashSet<&[u8]> = parts.map(|part| id_of(conversation, part)).collect();
+    work::count(ids.len());
     ids.retain(|id| !in_body.contains(id.as_bytes()));
     ids
 }
@@ -63,6 +66,7 @@ pub(super) fn origin_id<'a>(conversation: &Conversation<'a>) -> Option<Text<'a>>
 
 /// Returns the ids of all results of a history.
 fn result_ids(conversation: &Conversation<'_>) -> Vec<Vec<u8>> {
+    work::count(conversation.parts.len());
     let id = |kind: &PartKind<'_>| match kind {
         PartKind::Result(result) => Some(result.id.to_vec()),
         _ => None,

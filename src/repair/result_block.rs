@@ -8,6 +8,7 @@ use crate::{
         Format,
         json::{Json, JsonKind},
     },
+    work,
 };
 
 /// Returns the result at `result` without `cache_control`. `None` if it is no object, or not UTF-8.
@@ -18,6 +19,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     }
     // Most results have no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
     let bytes = result.of(body);
+    work::count_bytes(bytes.len());
     if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
@@ -77,7 +79,9 @@ pub fn without_cache_control(content: &str) -> String {
 fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(span.len());
     let mut at = span.start;
+    work::count_bytes(span.len());
     for edit in edits {
+        work::count(1);
         bytes.extend_from_slice(Span::new(at, edit.span.start).of(body));
         at = edit.span.end;
     }
@@ -87,6 +91,7 @@ fn apply_removals(body: &[u8], span: Span, edits: &[Edit]) -> Vec<u8> {
 
 /// Returns a stored result with the id that its call has in this body.
 pub(super) fn block_with_id(format: Format, block: &str, id: Option<Piece>) -> Vec<Piece> {
+    work::count_bytes(block.len());
     let json = Json::new(block.as_bytes());
     let edit = json
         .root_span()

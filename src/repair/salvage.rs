@@ -10,12 +10,14 @@ use crate::{
         turns::{Turn, TurnUnit},
     },
     repair::{Action, Applicability, history_plan::PartChange, planner::Planner, same_result},
+    work,
 };
 
 /// Drops or quotes every result that answers no call.
 pub(super) fn salvage_results(planner: &mut Planner<'_>) {
     let mut originals = same_result::RepeatedResults::new(planner.conversation);
     for (index, row) in planner.pairing.results.iter().enumerate() {
+        work::count(1);
         let index = ResultRowId::new(index);
         match row.role {
             ResultRole::Answers(_) | ResultRole::NotJudged => {}
@@ -105,6 +107,7 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
     let pairing = planner.pairing;
     let conversation = planner.conversation;
     let clear = planner.clear_units.get_or_insert_with(|| {
+        work::count(pairing.units.len().saturating_add(pairing.calls.len()));
         let mut settled: Vec<usize> = (0..pairing.units.len()).collect();
         for call in &pairing.calls {
             let turn = &pairing.turns[call.turn];
@@ -143,7 +146,8 @@ fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
             .iter()
             .filter(|turn| turn.only_results)
             .flat_map(|turn| turn.gap.clone());
-        let closed: HashSet<usize> = gaps.collect();
+        let closed: HashSet<usize> = gaps.inspect(|_| work::count(1)).collect();
+        work::count(pairing.units.len().saturating_add(pairing.turns.len()));
         let speaks =
             |(index, unit): &(usize, &TurnUnit)| unit.role == Role::User && !unit.inner && !closed.contains(index);
         pairing

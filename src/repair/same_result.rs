@@ -7,6 +7,7 @@ use crate::{
     repair::RealResult,
     splice::Span,
     wire::json::{Json, JsonKind},
+    work,
 };
 
 /// Members of a result: decoded key and raw value, sorted by key. The last of a repeated key counts.
@@ -47,6 +48,7 @@ impl<'c> RepeatedResults<'c> {
             }
         });
         let said = original.members.as_ref();
+        work::count_bytes(other.len());
         // Most duplicates are equal in every byte, which spares reading their members.
         original.bytes == json.bytes(other)
             || said.is_some_and(|said| Some(said) == result_members(json, other).as_ref())
@@ -125,6 +127,7 @@ fn result_members(json: Json<'_>, object: Span) -> Option<ResultMembers<'_>> {
         }
     })
     .ok()?;
+    work::count(members.len());
     // The sort is stable, so that the last of a repeated key survives the removal of duplicates.
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     members.reverse();

@@ -10,6 +10,7 @@ use crate::{
     conversation::{Conversation, PartId, PartKind, Role, current_turn},
     digest::HashTexts,
     wire::{Format, Wire, json::Json, thinking_signature, verifies_signatures},
+    work,
 };
 
 /// BLAKE3 hash of one block of thinking: of its signature and its text.
@@ -74,6 +75,7 @@ pub(super) fn mark_foreign(
         conversation.compaction.is_none_or(|begin| *part > begin)
             && role_of(conversation, *part) == Some(Role::Assistant)
     };
+    work::count(found.len());
     found.retain(|part| verifies_signatures(wire) && is_judged(part));
     // Healthy bodies pay for nothing further.
     if found.is_empty() && refused.is_empty() {

@@ -7,6 +7,7 @@ use crate::{
         Format,
         json::{Json, JsonKind},
     },
+    work,
 };
 
 /// Returns the fault of a call's input where an object is required. `None` if it is one.
@@ -31,6 +32,7 @@ pub(crate) fn object_fault(json: Json<'_>, input: Option<Span>) -> Option<InputF
 pub(crate) fn has_illegal_character(format: Format, json: Json<'_>, name: Span) -> bool {
     let is_legal = |byte: &u8| is_word(*byte) || (format == Format::Gemini && matches!(byte, b'.' | b':'));
     let inside = json.bytes(json.string_inside(name));
+    work::count(inside.len());
     // Nearly all names are legal as they are written, and need no decoding.
     let is_plain = !inside.is_empty() && inside.iter().all(is_legal);
     json.kind(name) == JsonKind::String && !is_plain && {

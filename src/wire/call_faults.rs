@@ -13,6 +13,7 @@ use crate::{
         gemini,
         json::{self, Json, JsonKind, is_blank, is_object, quote_string},
     },
+    work,
 };
 
 /// Longest tool name in bytes that every provider accepts (`OpenAI` and Bedrock: 64, Anthropic: 128).
@@ -86,6 +87,7 @@ fn text_fault(json: Json<'_>, input: Option<Span>) -> Option<InputFault> {
         JsonKind::String if is_blank(json.bytes(input)) => Some(InputFault::Empty),
         JsonKind::String => {
             let text = json.decode_string(input);
+            work::count(text.len());
             match serde_json::from_slice::<IgnoredAny>(&text) {
                 Ok(_) => (!is_object(&text)).then_some(InputFault::NotObject),
                 Err(_) => Some(InputFault::NotJson),
@@ -220,6 +222,7 @@ fn is_empty_input(json: Json<'_>, input: Span) -> bool {
 /// Returns the object that the input is or contains as JSON text, once or twice encoded. `None` if there is none.
 fn object_inside(json: Json<'_>, input: Span) -> Option<String> {
     if json.kind(input) == JsonKind::Object {
+        work::count_bytes(input.len());
         return std::str::from_utf8(json.bytes(input)).ok().map(ToOwned::to_owned);
     }
     let text = json.decode_string(input);

@@ -8,6 +8,7 @@ use crate::{
         Format,
         json::{self, Json, JsonKind},
     },
+    work,
 };
 
 /// The beginning of every mark that the proxy writes.
@@ -123,6 +124,7 @@ impl<'a> QuoteWriter<'a> {
             self.text.push(Piece::Constant("\\n"));
         }
         self.needs_line_break = true;
+        work::count(pieces.len());
         self.text.extend(pieces);
     }
 
@@ -185,6 +187,7 @@ fn guard_marks(json: Json<'_>, inside: Span) -> Vec<Piece> {
         if matched == Some(0) {
             line = at;
         }
+        work::count(1);
         at = at.saturating_add(length);
         matched = match (letter, matched) {
             (b'\n', _) => Some(0),
@@ -199,6 +202,7 @@ fn guard_marks(json: Json<'_>, inside: Span) -> Vec<Piece> {
         }
     }
     pieces.push(part(from, inside.len()));
+    work::count(pieces.len());
     pieces.retain(|piece| !piece.is_empty());
     pieces
 }

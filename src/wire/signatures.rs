@@ -6,6 +6,7 @@ use crate::{
         Dialect, Format, Wire,
         json::{Json, JsonKind},
     },
+    work,
 };
 
 /// Values that translators between providers write where they have no signature (openclaw/openclaw#91205, 2026-06).
@@ -25,6 +26,7 @@ pub(crate) fn cannot_be_anthropics(json: Json<'_>, signature: Span) -> bool {
         return true;
     }
     let text = json.decode_string(signature);
+    work::count(text.len());
     // Both alphabets of base64 count: a change of Anthropic's must not cost a session its thinking.
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_=".contains(byte);
     text.is_empty()

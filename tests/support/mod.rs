@@ -23,6 +23,7 @@ pub mod crowd;
 pub mod documents;
 #[cfg(feature = "server")]
 pub mod door;
+pub mod faulty;
 pub mod growth;
 pub mod judge;
 #[cfg(feature = "server")]

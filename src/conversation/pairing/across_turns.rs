@@ -2,14 +2,17 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use crate::conversation::{
-    CallRowId, PartKind, ResultOwner, ResultRowId,
-    pairing::{
-        ResultRole,
-        in_turn::{PairingKey, PairingWalk},
-        key_of,
+use crate::{
+    conversation::{
+        CallRowId, PartKind, ResultOwner, ResultRowId,
+        pairing::{
+            ResultRole,
+            in_turn::{PairingKey, PairingWalk},
+            key_of,
+        },
+        rules::ResultPlace,
     },
-    rules::ResultPlace,
+    work,
 };
 
 /// The calls of a history, indexed for results from outside their gaps.
@@ -41,6 +44,7 @@ pub(super) fn match_across_turns<'c>(walk: &mut PairingWalk<'c, '_>) {
     {
         return;
     }
+    work::count(walk.pairing.results.len());
     // Counted before any match: two open calls of one id must stay ambiguous for every result.
     let mut calls = index_calls(walk);
     let mut first_results: HashMap<PairingKey<'c>, ResultRowId> = HashMap::new();
@@ -75,6 +79,7 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
     for (call, row) in walk.pairing.calls.iter().enumerate() {
         let call = CallRowId::new(call);
         let key = walk.call_key(call);
+        work::count_bytes(key.0.len());
         calls.all.entry(key).or_default().push(call);
         // An equal repeat shares the result of the first call, so it never waits for one.
         if row.answer.is_none() && !row.equals_first {
@@ -102,6 +107,7 @@ fn remote_role<'c>(
     first_results: &mut HashMap<PairingKey<'c>, ResultRowId>,
 ) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
+    work::count_bytes(key.0.len());
     match first_results.entry(key) {
         Entry::Vacant(free) => {
             free.insert(row);
@@ -118,6 +124,8 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
     let id = key.0;
+    // It is looked up below.
+    work::count_bytes(id.len());
     let part = &walk.conversation.parts[found.part];
     if id.is_empty() {
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);
@@ -170,6 +178,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
 
 /// Returns `true` if an id is a counter (`call_0`, `functions.Bash:12`, `7`). Another run uses the same id again.
 fn is_counter(id: &[u8]) -> bool {
+    work::count(id.len());
     let digits = id.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let name = &id[..id.len() - digits];
     let separated = name.last().is_none_or(|byte| !byte.is_ascii_alphanumeric());

@@ -2,10 +2,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::conversation::{
-    Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
-    pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
-    rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
+use crate::{
+    conversation::{
+        Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
+        pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
+        rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
+    },
+    work,
 };
 
 /// Turns with more calls than this use a map to find them.
@@ -172,7 +175,8 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
 
     /// Returns the first call of the current turn with this id, and the ordinal of the next one.
     fn count_repeats(&self, key: PairingKey<'_>) -> Option<(CallRowId, usize)> {
-        let mut same = CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| self.call_key(*row) == key);
+        let mut same =
+            CallRowId::all(self.first..self.pairing.calls.len()).filter(|row| is_same_key(self.call_key(*row), key));
         // The call itself is not in the list yet, and the first one is already taken from the iterator.
         same.next().map(|first| (first, same.count() + 2))
     }
@@ -189,6 +193,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     }
 
     fn push_queue(&mut self, row: CallRowId, key: PairingKey<'c>) -> Option<(CallRowId, usize)> {
+        work::count_bytes(key.0.len());
         let queue = self.queues.entry(key).or_default();
         queue.waiting.push_back(row);
         queue.count += 1;
@@ -199,9 +204,11 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
     /// Returns the next open call of the current turn with this id.
     fn next_open(&mut self, key: PairingKey<'c>) -> Option<CallRowId> {
         if self.queues.is_empty() {
-            let is_open = |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && self.call_key(*row) == key;
+            let is_open =
+                |row: &CallRowId| self.pairing.calls[*row].answer.is_none() && is_same_key(self.call_key(*row), key);
             CallRowId::all(self.first..self.pairing.calls.len()).find(is_open)
         } else {
+            work::count_bytes(key.0.len());
             self.queues.get_mut(&key).and_then(|queue| queue.waiting.pop_front())
         }
     }
@@ -222,7 +229,9 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             )
         };
         let original = self.originals.entry(first).or_insert_with(|| asked(first));
-        *original == asked(other)
+        let other = asked(other);
+        work::count_bytes(other.1.map_or(0, <[u8]>::len));
+        *original == other
     }
 
     fn resolve_server_call(&mut self, turn: TurnId, part: PartId, id: &'c Text<'_>) {
@@ -240,6 +249,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         let mut gap = GapState::default();
         let first = units.start;
         for unit in units {
+            work::count(1);
             let found = &self.pairing.units[unit];
             let (role, parts) = (found.role, found.parts.clone());
             let may_contain_results = if self.rules.place.is_user_parts() {
@@ -366,6 +376,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         if rows.is_empty() {
             return;
         }
+        work::count(rows.len());
         let calls = CallRowId::all(self.pairing.turns[turn].calls.clone());
         let open: Vec<CallRowId> = calls
             .filter(|call| self.pairing.calls[*call].answer.is_none())
@@ -386,6 +397,14 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             self.pairing.results[*row].nameless = self.rules.ids != IdRule::Position;
         }
     }
+}
+
+/// Compares two keys. Only names of one length are compared byte by byte.
+fn is_same_key(one: PairingKey<'_>, other: PairingKey<'_>) -> bool {
+    if one.0.len() == other.0.len() {
+        work::count_bytes(one.0.len());
+    }
+    one == other
 }
 
 fn key_has_no_id(kind: &PartKind<'_>) -> bool {

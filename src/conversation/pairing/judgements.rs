@@ -2,14 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::conversation::{
-    CallRowId, Flaw, FlawKind, Part, PartId, PartKind, Role, TurnId, WithoutResult,
-    pairing::{
-        ResultRole, ServerHalf, id_of,
-        in_turn::{OpenServerCall, PairingWalk},
+use crate::{
+    conversation::{
+        CallRowId, Flaw, FlawKind, Part, PartId, PartKind, Role, TurnId, WithoutResult,
+        pairing::{
+            ResultRole, ServerHalf, id_of,
+            in_turn::{OpenServerCall, PairingWalk},
+        },
+        rules::{IdScope, ResultPlace},
+        turns::{InsertPoint, TurnUnit},
     },
-    rules::{IdScope, ResultPlace},
-    turns::{InsertPoint, TurnUnit},
+    work,
 };
 
 /// Marks the results that are in the place of their call's results.
@@ -20,6 +23,7 @@ pub(super) fn find_results_in_place(walk: &mut PairingWalk<'_, '_>) {
         Vec::new()
     };
     for row in &mut walk.pairing.results {
+        work::count(1);
         let ResultRole::Answers(call) = row.role else { continue };
         let call = &walk.pairing.calls[call];
         row.in_place = match walk.rules.place {
@@ -40,6 +44,7 @@ fn item_runs(walk: &PairingWalk<'_, '_>) -> Vec<usize> {
     let messages = walk.conversation.messages.iter();
     messages
         .map(|message| {
+            work::count(1);
             run += usize::from(walk.conversation.parts_of(message).iter().any(ends_run));
             run
         })
@@ -69,6 +74,7 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
         return;
     };
     let calls = walk.pairing.calls.get_mut(turn.calls.clone()).unwrap_or_default();
+    work::count(calls.len());
     // Gemini requires as many results as calls, so one result requires all others.
     if calls.iter().all(|call| call.answer.is_none()) {
         for call in calls {
@@ -85,6 +91,7 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     // Computed once, because the gap behind the last turn may be as long as the history.
     let mut spoke = None;
     for index in 0..walk.servers.len() {
+        work::count(1);
         let OpenServerCall {
             part,
             turn,
@@ -118,6 +125,7 @@ fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
     // Halves of one unit follow each other, so each unit is searched once.
     let mut searched: Option<(usize, bool)> = None;
     for index in 0..walk.pairing.server_halves.len() {
+        work::count(1);
         let unit = unit_of(walk, walk.pairing.server_halves[index].part).parts.clone();
         let known = searched.filter(|(first, _)| *first == unit.start);
         let (first, thinking) =
@@ -141,6 +149,7 @@ fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
 /// Returns `true` if the gap contains user text. In a turn without client calls any user message counts.
 fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
     let found = &walk.pairing.turns[turn];
+    work::count(found.gap.len());
     let says = |part: PartId| !matches!(walk.conversation.parts[part].kind, PartKind::Result(_));
     walk.pairing.units[found.gap.clone()]
         .iter()
@@ -153,6 +162,7 @@ fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
 /// It is behind the last result that stays, or at the beginning of the answering user message.
 pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
+        work::count(1);
         let Some(turn) = row.turn else { continue };
         // A result that leaves takes the place with it, so only one that stays may mark it.
         let stays = match row.role {
@@ -172,10 +182,10 @@ pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
     // Elsewhere results without a neighbour form a message of their own, and need no such place.
     if walk.rules.place == ResultPlace::UserTurn {
         for turn in walk.pairing.turns.iter_mut().filter(|turn| turn.insert_at.is_none()) {
-            let user = turn
-                .gap
-                .clone()
-                .find(|unit| walk.pairing.units[*unit].role == Role::User);
+            let user = turn.gap.clone().find(|unit| {
+                work::count(1);
+                walk.pairing.units[*unit].role == Role::User
+            });
             turn.insert_at = user.map(|unit| InsertPoint { unit, behind: None });
         }
     }
@@ -191,12 +201,15 @@ pub(super) fn select_flaws(walk: &mut PairingWalk<'_, '_>) {
     // Identified by message and first part, because pieces of one message may belong to several turns.
     let name = |unit: &TurnUnit| (unit.message, unit.parts.start);
     let mut thinking = HashSet::new();
+    work::count(walk.pairing.turns.len());
     for turn in walk.pairing.turns.iter().filter(|turn| turn.thinking) {
+        work::count(turn.units.len());
         thinking.extend(walk.pairing.units[turn.units.clone()].iter().map(name));
     }
     let messages: HashSet<usize> = thinking.iter().map(|(message, _)| *message).collect();
     let begin = walk.conversation.part(walk.begin).map_or(0, |part| part.message);
     for flaw in &walk.conversation.flaws {
+        work::count(1);
         let thinks = match flaw.part {
             Some(part) => thinking.contains(&name(unit_of(walk, part))),
             None => messages.contains(&flaw.message),
@@ -223,6 +236,7 @@ fn find_wrong_kinds(walk: &mut PairingWalk<'_, '_>) {
         _ => 0,
     };
     for row in &walk.pairing.results {
+        work::count(1);
         if let ResultRole::Answers(call) = row.role
             && kind(row.part) != kind(walk.pairing.calls[call].part)
         {
@@ -247,6 +261,7 @@ fn find_split_turns(walk: &mut PairingWalk<'_, '_>) {
         _ => walk.conversation.thinks(part),
     };
     for turn in walk.pairing.turns.iter().filter(|turn| !turn.calls.is_empty()) {
+        work::count(turn.units.len());
         // The first content stays, and the others merge into it.
         for unit in &walk.pairing.units[turn.units.clone()][1..] {
             let flaw = Flaw {

@@ -1,10 +1,13 @@
 //! Text in places where the provider accepts none: behind a call, or with or behind results.
 
-use crate::conversation::{
-    Conversation, Part, PartId, PartKind, Role,
-    pairing::{Pairing, in_turn::PairingWalk},
-    rules::WordsPlace,
-    turns::TurnUnit,
+use crate::{
+    conversation::{
+        Conversation, Part, PartId, PartKind, Role,
+        pairing::{Pairing, in_turn::PairingWalk},
+        rules::WordsPlace,
+        turns::TurnUnit,
+    },
+    work,
 };
 
 /// Text in a place where the provider accepts none. Images and documents count as text.
@@ -41,6 +44,7 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     };
     let units = &walk.pairing.units;
     let judged = (0..units.len()).filter(|index| units[*index].parts.start >= walk.begin.index());
+    work::count(units.len());
     walk.pairing.misplaced_words = judged
         .filter_map(|index| find(walk.conversation, index, units))
         .collect();
@@ -50,6 +54,7 @@ pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
 pub fn has_text_beside_calls(conversation: &Conversation<'_>, pairing: &Pairing) -> bool {
     let units = &pairing.units;
     (0..units.len()).any(|index| {
+        work::count(1);
         let found = match units[index].role {
             Role::Assistant => behind_call(conversation, index, units),
             Role::User => {
@@ -82,6 +87,7 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]
         return None;
     }
     let parts = conversation.parts.get(unit.parts.clone())?;
+    work::count(parts.len());
     let call = parts.iter().position(|part| matches!(part.kind, PartKind::Call(_)))?;
     // Text before the first call is in its place.
     let behind = parts.get(call..)?;
@@ -108,6 +114,7 @@ fn beside_result(conversation: &Conversation<'_>, index: usize, units: &[TurnUni
         return None;
     }
     let parts = conversation.parts.get(unit.parts.clone())?;
+    work::count(parts.len());
     let is_result = |part: &Part<'_>| matches!(part.kind, PartKind::Result(_));
     let result = parts.iter().position(is_result)?;
     let word = parts.iter().position(|part| !is_result(part))?;

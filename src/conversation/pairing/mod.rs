@@ -7,10 +7,13 @@ mod in_turn;
 mod judgements;
 mod misplaced_words;
 
-use crate::conversation::{
-    CallRowId, Conversation, Flaw, PartId, PartKind, ResultRowId, Role, TurnId, WithoutResult,
-    rules::{PairingRules, ResultPlace},
-    turns::{self, Turn, TurnUnit},
+use crate::{
+    conversation::{
+        CallRowId, Conversation, Flaw, PartId, PartKind, ResultRowId, Role, TurnId, WithoutResult,
+        rules::{PairingRules, ResultPlace},
+        turns::{self, Turn, TurnUnit},
+    },
+    work,
 };
 use in_turn::PairingWalk;
 
@@ -164,14 +167,20 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
 pub(crate) fn first_speaker(units: &[TurnUnit], rules: PairingRules) -> Option<&TurnUnit> {
     // Anthropic accepts instructions only behind a user's message.
     let mut units = units.iter();
-    units.find(|unit| rules.place.is_user_parts() || unit.role != Role::System)
+    units.find(|unit| {
+        work::count(1);
+        rules.place.is_user_parts() || unit.role != Role::System
+    })
 }
 
 /// Returns `true` if the assistant messages at the beginning contain a call.
 pub(crate) fn begins_with_calls(conversation: &Conversation<'_>, units: &[TurnUnit]) -> bool {
     // Gemini reads consecutive model contents as one turn, so the call may be in any of them.
     let run = units.iter().take_while(|unit| unit.role == Role::Assistant);
-    let mut parts = run.flat_map(|unit| &conversation.parts[unit.parts.clone()]);
+    let mut parts = run.flat_map(|unit| {
+        work::count(unit.parts.len().saturating_add(1));
+        &conversation.parts[unit.parts.clone()]
+    });
     parts.any(|part| matches!(part.kind, PartKind::Call(_)))
 }
 

@@ -4,7 +4,10 @@ use bytes::Bytes;
 use memchr::memmem;
 
 use super::{ObjectId, in_path::id_in_name};
-use crate::wire::json::{Json, JsonKind};
+use crate::{
+    wire::json::{Json, JsonKind},
+    work,
+};
 
 /// Bytes of an answer that are collected. A longer one describes no object.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -21,6 +24,8 @@ const IDS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct DescriptionReader {
     bytes: Vec<u8>,
+    /// Last byte that is no white space.
+    last: u8,
     reads: usize,
     /// `true` if the object has a parent in the path, through which it is always reached.
     is_child: bool,
@@ -45,8 +50,13 @@ impl DescriptionReader {
             return Vec::new();
         }
         self.bytes.extend_from_slice(data);
+        // Only the new piece is searched: blanks in many pieces would be passed again with each of them.
+        work::count(data.len());
+        if let Some(last) = data.trim_ascii_end().last() {
+            self.last = *last;
+        }
         // An object that does not end here is not read, so that one in many pieces costs little.
-        if self.bytes.trim_ascii_end().last() != Some(&b'}') {
+        if self.last != b'}' {
             return Vec::new();
         }
         self.reads = self.reads.saturating_add(1);
@@ -196,6 +206,18 @@ mod tests {
 
     fn texts(ids: &[ObjectId]) -> Vec<String> {
         ids.iter().map(|id| String::from_utf8_lossy(id).into_owned()).collect()
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn blanks_in_many_pieces_cost_as_much_as_their_bytes() {
+        let mut reader = DescriptionReader::new(false);
+        reader.push(&Bytes::from_static(br#"{"id":"file-1""#));
+        let blank = Bytes::from_static(b" ");
+        let (steps, ()) = work::measure(|| (0..20_000).for_each(|_| drop(reader.push(&blank))));
+        assert!(steps < 100_000, "{steps} steps for 20,000 bytes");
+        assert_eq!(texts(&reader.push(&Bytes::from_static(b"}"))), ["file-1"]);
+        assert!(reader.push(&blank).len() <= 1);
     }
 
     #[test]

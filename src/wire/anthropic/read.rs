@@ -14,6 +14,7 @@ use crate::{
         read_steps::{push_flaw, push_message, push_part, role_of},
         signatures,
     },
+    work,
 };
 
 /// Reads `body` in one pass. A body without `messages` is a conversation without messages.
@@ -129,6 +130,7 @@ impl<'a> AnthropicReader<'a> {
         }
         // Calls and server results are output of the assistant. System messages have no tool results either.
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
+            work::count(1);
             let theirs = matches!(
                 part.kind,
                 PartKind::Call(_) | PartKind::ServerCall(_) | PartKind::ServerResult(_)
@@ -139,6 +141,7 @@ impl<'a> AnthropicReader<'a> {
         }
         // Only the flaws of this message are filtered, since a history may have very many.
         let found = self.conversation.flaws.split_off(mark.flaws);
+        work::count(found.len());
         let stays = |flaw: &Flaw| !matches!(flaw.kind, FlawKind::Call(_));
         self.conversation.flaws.extend(found.into_iter().filter(stays));
     }

@@ -12,6 +12,7 @@ use crate::{
         json::{Cursor, Json, JsonKind},
         read_steps::{push_flaw, push_message, push_part},
     },
+    work,
 };
 
 /// Reads `body` in one pass. A body without `contents` is a conversation without messages.
@@ -74,6 +75,7 @@ impl<'a> GeminiReader<'a> {
             Ok(())
         })?;
         for part in self.conversation.parts.iter_mut().skip(mark.parts) {
+            work::count(1);
             // Only the model calls and thinks. The role may follow the parts, so they are corrected here.
             if role != Role::Assistant && matches!(part.kind, PartKind::Call(_) | PartKind::Thinking) {
                 part.kind = PartKind::Other;

@@ -10,6 +10,7 @@ use crate::{
         Unreadable,
         json::{JsonKind, decode_string, skip},
     },
+    work,
 };
 
 /// A position in JSON text.
@@ -63,6 +64,7 @@ impl<'a> Cursor<'a> {
             return Ok(Span::new(start, self.at));
         }
         loop {
+            work::count(1);
             let key = self.at;
             self.expect_byte(b'"')?;
             let (end, escaped) = skip::string_end_and_escape(self.body, self.at).ok_or(Unreadable::Shape)?;
@@ -90,6 +92,7 @@ impl<'a> Cursor<'a> {
             return Ok(Span::new(start, self.at));
         }
         loop {
+            work::count(1);
             each(self)?;
             if self.ends_list(b']')? {
                 return Ok(Span::new(start, self.at));
@@ -168,12 +171,14 @@ impl<'a> Cursor<'a> {
         let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
         // A scalar has at least one byte, or a walk over `{"a":}` would go on.
         let length = rest.iter().position(ends).unwrap_or(rest.len());
+        work::count(length);
         (length > 0).then(|| self.at.saturating_add(length))
     }
 
     #[inline]
     fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
+            work::count(1);
             self.at = self.at.saturating_add(1);
         }
     }

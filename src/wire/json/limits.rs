@@ -2,6 +2,8 @@
 
 use super::skip;
 
+use crate::work;
+
 /// Returns the offset of the first bracket that is nested deeper than `limit`. `None` if there is none.
 pub fn deeper_than(json: &[u8], limit: usize) -> Option<usize> {
     let mut depth = 0_usize;
@@ -38,6 +40,7 @@ fn outside_strings(json: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     let mut at = 0_usize;
     std::iter::from_fn(move || {
         loop {
+            work::count(1);
             let (here, byte) = (at, *json.get(at)?);
             at = at.saturating_add(1);
             if byte != b'"' {

@@ -1,6 +1,9 @@
 //! Edits of JSON lists and values in place. Commas are right in every case, and bytes around what stays do not change.
 
-use crate::splice::{Edit, Piece, Span};
+use crate::{
+    splice::{Edit, Piece, Span},
+    work,
+};
 
 /// One element of a list that is rebuilt.
 #[derive(Clone, Debug)]
@@ -13,6 +16,7 @@ pub enum ListSlot {
 
 /// Returns the edits that turn the `elements` of the list at `list`, which includes the brackets, into `slots`.
 pub fn rebuild_list(list: Span, elements: &[Span], slots: Vec<ListSlot>) -> Vec<Edit> {
+    work::count(slots.len());
     let mut edits = Vec::new();
     let mut fresh: Vec<Vec<Piece>> = Vec::new();
     let mut last: Option<usize> = None;
@@ -22,6 +26,7 @@ pub fn rebuild_list(list: Span, elements: &[Span], slots: Vec<ListSlot>) -> Vec<
             ListSlot::New(pieces) => fresh.push(pieces),
             ListSlot::Kept(index, inside) => {
                 edits.extend(replace_between(elements, last, index, std::mem::take(&mut fresh)));
+                work::count(inside.len());
                 edits.extend(inside);
                 last = Some(index);
             }
@@ -39,6 +44,7 @@ fn replace_between(elements: &[Span], last: Option<usize>, next: usize, fresh: V
     let span = match last {
         None => {
             for item in fresh {
+                work::count(item.len());
                 pieces.extend(item);
                 pieces.push(Piece::Constant(","));
             }
@@ -46,6 +52,7 @@ fn replace_between(elements: &[Span], last: Option<usize>, next: usize, fresh: V
         }
         Some(last) => {
             for item in fresh {
+                work::count(item.len());
                 pieces.push(Piece::Constant(","));
                 pieces.extend(item);
             }
@@ -66,6 +73,7 @@ fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec
     let mut pieces = join_elements(fresh);
     // Only the first element of a list has no comma before it.
     if last.is_some() && !pieces.is_empty() {
+        work::count(pieces.len());
         pieces.insert(0, Piece::Constant(","));
     }
     let from = match last {
@@ -78,6 +86,7 @@ fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec
 
 /// Returns the bytes of a value that moves, with `edits` applied inside its `span`.
 pub fn edited_value(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
+    work::count(edits.len());
     edits.sort_by_key(|edit| edit.span);
     let mut pieces = Vec::new();
     let mut from = span.start;
@@ -87,6 +96,7 @@ pub fn edited_value(span: Span, mut edits: Vec<Edit>) -> Vec<Piece> {
         from = edit.span.end;
     }
     pieces.push(Piece::Original(Span::new(from, span.end)));
+    work::count(pieces.len());
     pieces.retain(|piece| !piece.is_empty());
     pieces
 }
@@ -105,6 +115,7 @@ pub fn write_list(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
 pub fn join_elements(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (index, element) in elements.into_iter().enumerate() {
+        work::count(element.len());
         if index > 0 {
             pieces.push(Piece::Constant(","));
         }
@@ -115,6 +126,7 @@ pub fn join_elements(elements: Vec<Vec<Piece>>) -> Vec<Piece> {
 
 /// Writes `inside` between two constants.
 pub fn enclose(before: &'static str, inside: Vec<Piece>, after: &'static str) -> Vec<Piece> {
+    work::count(inside.len());
     let mut pieces = vec![Piece::Constant(before)];
     pieces.extend(inside);
     pieces.push(Piece::Constant(after));

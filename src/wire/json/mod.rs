@@ -24,6 +24,7 @@ use crate::{
     conversation::Text,
     splice::{Edit, Piece, Span},
     wire::Unreadable,
+    work,
 };
 
 /// The type of a JSON value, by its first byte.
@@ -87,7 +88,11 @@ impl<'a> Json<'a> {
     /// Returns `true` if the object or array at `span` contains nothing but white space.
     pub fn is_empty(self, span: Span) -> bool {
         let inside = Span::new(span.start.saturating_add(1), span.end.saturating_sub(1));
-        self.bytes(inside).iter().all(u8::is_ascii_whitespace)
+        let is_space = |byte: &u8| {
+            work::count(1);
+            byte.is_ascii_whitespace()
+        };
+        self.bytes(inside).iter().all(is_space)
     }
 
     /// Calls `each` with the decoded key and the span of the value of every member of the object at `span`.
@@ -195,6 +200,7 @@ impl<'a> Json<'a> {
         if self.for_each_member_span(span, |member| members.push(member)).is_err() {
             return Vec::new();
         }
+        work::count(members.len());
         let spans: Vec<Span> = members
             .iter()
             .map(|member| Span::new(member.key.start, member.value.end))

@@ -13,7 +13,10 @@
 
 use wide::u8x16;
 
-use crate::wire::json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block};
+use crate::{
+    wire::json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+    work,
+};
 
 /// Number of lanes that are tried first in a string. Most keys, types and ids end within them.
 const PROBE_LANES: usize = 3;
@@ -28,6 +31,7 @@ pub(super) fn string_end_and_escape(body: &[u8], from: usize) -> Option<(usize, 
     }
     let end = long_string_end(body, from, 0)?;
     let inside = body.get(from..end).unwrap_or_default();
+    work::count_bytes(inside.len());
     Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
 
@@ -42,6 +46,7 @@ pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
 fn short_string_end(body: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     for _ in 0..PROBE_LANES {
+        work::count(1);
         let bytes = u8x16::new(*body.get(at..)?.first_chunk::<LANE>()?);
         let stops = (equal_bytes(bytes, b'"') | equal_bytes(bytes, b'\\')).to_bitmask();
         if stops != 0 {
@@ -58,6 +63,7 @@ fn long_string_end(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     let mut at = from;
     while at < body.len() {
+        work::count(1);
         let block = load_block(body, at, &mut tail);
         let quotes = byte_mask(block, b'"');
         if quotes == 0 {
@@ -92,6 +98,7 @@ pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
     // No block begins inside a string: a string that crosses the end of a block is skipped to its own end.
     let (mut at, mut depth) = (from, 1_u64);
     while at < body.len() {
+        work::count(1);
         let block = load_block(body, at, &mut tail);
         let mut carry = 0;
         let quotes = byte_mask(block, b'"') & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
@@ -128,6 +135,7 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
     // The depth is 0 at the closing bracket up to which all opened brackets are closed.
     let mut done = 0;
     while closed != 0 {
+        work::count(1);
         let lowest = closed & closed.wrapping_neg();
         done += 1;
         if before + u64::from((opened & (lowest - 1)).count_ones()) == done {

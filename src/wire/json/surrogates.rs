@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::work;
+
 /// The escape of U+FFFD, which has the length of the escape that it replaces.
 const REPLACEMENT: &str = "\\ufffd";
 /// Number of bytes in an escape with four digits.
@@ -12,6 +14,7 @@ pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let (mut at, mut copied) = (0_usize, 0_usize);
     while let Some(found) = memchr::memchr(b'\\', json.as_bytes().get(at..).unwrap_or_default()) {
+        work::count_bytes(found);
         let escape = at.saturating_add(found);
         let behind = escape.saturating_add(ESCAPE);
         at = match code_unit(json, escape) {

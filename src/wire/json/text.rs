@@ -11,12 +11,13 @@ use serde::{
 };
 
 use super::skip;
-use crate::conversation::Text;
+use crate::{conversation::Text, work};
 
 /// Returns `true` if a JSON string, quotes included, has no visible character. Reads up to the first one.
 pub fn is_blank(string: &[u8]) -> bool {
     let mut rest = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();
     loop {
+        work::count(1);
         rest = match rest {
             [] => return true,
             [b' ' | b'\n' | b'\r' | b'\t', rest @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', rest @ ..] => rest,
@@ -41,6 +42,7 @@ pub fn is_blank(string: &[u8]) -> bool {
 
 /// Decodes a JSON string, which includes its quotes. Returns an empty text for anything else.
 pub(super) fn decode_string(string: &[u8]) -> Text<'_> {
+    work::count_bytes(string.len());
     let inside = string.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     match inside {
         // Nearly all strings: without a backslash they decode to themselves.
@@ -69,12 +71,14 @@ impl Visitor<'_> for DecodedVisitor {
     }
 
     fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Decoded, E> {
+        work::count(bytes.len());
         Ok(Decoded(bytes.to_vec()))
     }
 }
 
 /// Returns `true` if `text` is one JSON object.
 pub fn is_object(text: &[u8]) -> bool {
+    work::count(text.len());
     // The first byte excludes most texts before the full parse.
     let start = text.iter().position(|byte| !byte.is_ascii_whitespace());
     start.and_then(|at| text.get(at)) == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
@@ -87,6 +91,7 @@ pub fn compact_json(json: &[u8]) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
     while let Some((first, behind)) = rest.split_first() {
+        work::count(1);
         if *first != b'"' {
             if !first.is_ascii_whitespace() {
                 out.push(char::from(*first));
@@ -113,6 +118,7 @@ pub fn quote_string(text: &str) -> String {
 
 /// Writes `text` as the inside of a JSON string.
 pub fn escape_string(text: &str) -> String {
+    work::count(text.len());
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

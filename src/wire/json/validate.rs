@@ -11,13 +11,17 @@
 
 use wide::u8x16;
 
-use crate::wire::{
-    Unreadable,
-    json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+use crate::{
+    wire::{
+        Unreadable,
+        json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+    },
+    work,
 };
 
 /// Checks that `body` is one JSON value: RFC 8259, UTF-8, with white space around it.
 pub fn validate(body: &[u8]) -> Result<(), Unreadable> {
+    work::count_bytes(body.len());
     // UTF-8 is checked at once, so that the walk may treat all bytes from 0x80 on alike.
     let valid = std::str::from_utf8(body).is_ok()
         && Validator {
@@ -57,6 +61,7 @@ impl Validator<'_> {
     fn run(mut self) -> Option<()> {
         let mut next = NextToken::Value;
         loop {
+            work::count(1);
             self.skip_space();
             next = match (next, self.peek()) {
                 (NextToken::FirstElement, Some(b']')) | (NextToken::FirstMember, Some(b'}')) => self.close_container(),
@@ -143,6 +148,7 @@ impl Validator<'_> {
     fn skip_digits(&mut self) -> Option<()> {
         let rest = self.body.get(self.at..)?;
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        work::count(count);
         self.at += count;
         (count > 0).then_some(())
     }
@@ -168,6 +174,7 @@ impl Validator<'_> {
         let mut tail = [b' '; BLOCK];
         let mut carry = 0;
         while self.at < self.body.len() {
+            work::count(1);
             let block = load_block(self.body, self.at, &mut tail);
             let backslashes = byte_mask(block, b'\\');
             let quotes = byte_mask(block, b'"');
@@ -198,6 +205,7 @@ impl Validator<'_> {
     /// Checks the rarer escaped bytes of the current block.
     fn check_escapes(&self, mut escaped: u64) -> Option<()> {
         while escaped != 0 {
+            work::count(1);
             let at = self.at + escaped.trailing_zeros() as usize;
             match self.body.get(at)? {
                 b'/' | b'b' | b'f' | b'r' => {}
@@ -215,6 +223,7 @@ impl Validator<'_> {
 
     fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.body.get(self.at) {
+            work::count(1);
             self.at += 1;
         }
     }

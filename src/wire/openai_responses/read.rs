@@ -15,6 +15,7 @@ use crate::{
         plain_text,
         read_steps::{push_flaw, push_message, push_part, role_of},
     },
+    work,
 };
 
 /// Reads `body` in one pass.
@@ -224,6 +225,7 @@ impl<'a> ResponsesReader<'a> {
         let by_item = approval || (item.call_id.is_empty() && shell);
         let id = if by_item { item.id.clone() } else { item.call_id };
         if shell {
+            work::count_bytes(id.len());
             // Each result that names the item copies the id: long ids could multiply the memory.
             if id.len() <= SHELL_ID_BYTES_MAX {
                 self.shell_call_ids.insert(item.id, id.clone());
@@ -238,6 +240,7 @@ impl<'a> ResponsesReader<'a> {
     /// It names its call by `call_id`, or by the call's item id.
     fn shell_call_id(&self, item: ResponsesItem<'a>, unknown: CallFamily) -> (Text<'a>, CallFamily) {
         let named = if item.call_id.is_empty() { item.id } else { item.call_id };
+        work::count_bytes(named.len());
         match self.shell_call_ids.get(&named) {
             Some(id) => (id.clone(), PAIRED_SHELL_OUTPUT),
             None => (named, unknown),
@@ -265,6 +268,7 @@ impl<'a> ResponsesReader<'a> {
             b"item_reference" | b"local_shell_call_output" | b"reasoning"
         ) || !item.has_type() && item.role.is_empty();
         let deepseek = self.dialect == Dialect::DeepSeek;
+        work::count_bytes(item.id.len());
         if item.id.is_empty() || deepseek || refers || self.item_ids.insert(item.id.clone()) {
             return;
         }
@@ -276,6 +280,7 @@ impl<'a> ResponsesReader<'a> {
         // The results may come with a later request, and results here may answer calls of earlier ones.
         self.note_remote_calls();
         for part in &mut self.conversation.parts {
+            work::count(1);
             if let PartKind::Call(call) = &mut part.kind {
                 call.without_result = WithoutResult::Legal;
             }

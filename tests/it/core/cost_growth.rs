@@ -1,10 +1,10 @@
-//! The cost of a body is linear in its size: histories with one element many times, in every wire, and refusals of
-//! such.
+//! The CPU time of a body is linear in its size: a few histories, and refusals of such.
 //!
+//! `step_growth.rs` counts steps for every kind of block. Time also shows the loops that count none.
 //! `support/growth.rs` describes the measurement.
 
 use antiphon::{
-    repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, client_results, parse, plan},
+    repair::{KnownAnswers, PairingContext, RefusalReading, RepairPolicy, parse, plan},
     wire::{Dialect, Format, Refusal, RefusalKind, Wire},
 };
 use bytes::Bytes;
@@ -13,80 +13,8 @@ use tokio::runtime::{self, Runtime};
 use crate::support::{
     app::{App, before, post},
     growth::{TIMES, is_linear},
-    shapes::{Layout, Shape, pieces},
     wire::Upstream,
 };
-
-/// Pieces of the smaller history.
-const PIECES: usize = 60;
-/// One of this many optional pairs of pieces is tested. Some pairs are always tested.
-const SAMPLE: usize = 40;
-
-/// Returns the tested pairs: each piece with itself, each piece after every large one, and a sample of the rest.
-fn shapes(wire: Wire) -> Vec<Shape> {
-    let pieces = pieces(wire.format);
-    let mut shapes = Vec::new();
-    let mut others = 0;
-    for first in &pieces {
-        for second in pieces.iter().filter(|second| !second.is_large()) {
-            for layout in Layout::ALL {
-                let same = first.name == second.name;
-                let (always, worthwhile) = match layout {
-                    Layout::Apart => (same || first.is_large(), true),
-                    Layout::Mixed => (false, !same && !first.is_large()),
-                    Layout::Together => (same, first.is_block() || second.is_block()),
-                };
-                others += usize::from(worthwhile && !always);
-                if worthwhile && (always || others.is_multiple_of(SAMPLE)) {
-                    shapes.push(Shape {
-                        wire,
-                        first: *first,
-                        second: *second,
-                        layout,
-                    });
-                }
-            }
-        }
-    }
-    shapes
-}
-
-/// Repairs every shape, and reads its calls and results as the proxy does for the ledger.
-fn every_shape(wire: Wire) {
-    let policy = RepairPolicy::default();
-    for shape in shapes(wire) {
-        let body = |size: usize| Bytes::from(shape.body(size));
-        is_linear(&shape.name(), PIECES, body, |body| {
-            let done = antiphon::repair(body, wire, &policy).expect("a readable body");
-            drop(done);
-            let paired = parse(body, wire)
-                .expect("a readable body")
-                .pair(PairingContext::new(&policy));
-            drop(client_results(body, wire.format, &paired.outline(), true));
-            drop(paired.all_calls());
-        });
-    }
-}
-
-#[test]
-fn histories_of_messages() {
-    every_shape(Wire::ANTHROPIC);
-}
-
-#[test]
-fn histories_of_chats() {
-    every_shape(Wire::OPENAI_CHAT);
-}
-
-#[test]
-fn histories_of_items() {
-    every_shape(Wire::OPENAI_RESPONSES);
-}
-
-#[test]
-fn histories_of_contents() {
-    every_shape(Wire::GEMINI);
-}
 
 const DEEPSEEK: Wire = Wire {
     format: Format::OpenAiResponses,

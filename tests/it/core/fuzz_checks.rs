@@ -140,6 +140,12 @@ fn arbitrary_edits_equal_a_plain_copy() {
     fuzzed("splice");
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn arbitrary_bodies_take_a_bounded_number_of_steps() {
+    fuzzed("steps");
+}
+
 #[test]
 fn arbitrary_streams_give_the_same_events_for_every_chunking() {
     fuzzed("frames");

@@ -23,4 +23,5 @@ pub(crate) mod repair_properties;
 pub(crate) mod scanner;
 pub(crate) mod server_rule_cases;
 pub(crate) mod server_rule_properties;
+pub(crate) mod step_growth;
 pub(crate) mod stream_watchers;

@@ -9,7 +9,7 @@ use antiphon::{
     repair::{Action, RepairReport},
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
-        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
+        BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{AnswerSummary, ExchangeEnded, ResultPosted},
     },
     wire::{Format, Unreadable, watch::stop_labels},
@@ -24,6 +24,7 @@ pub(crate) const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "versi
 pub(crate) fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
     telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
+    telemetry.set_body_load_source(Box::new(BodyLoad::default));
     for status in [0, 101, 200, 302, 404, 500] {
         exchanges(&telemetry, status);
     }

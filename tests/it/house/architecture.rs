@@ -8,6 +8,7 @@ use std::{
 
 /// Rooms without I/O, clocks or async code.
 const PURE: &[&str] = &[
+    "work",
     "splice",
     "digest",
     "conversation",

@@ -8,7 +8,7 @@ use antiphon::{
     provider::BUILT_IN,
     session_table::{ClosedCalls, DetachReason, EnteredLane, SettledCall},
     telemetry::{
-        LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
+        BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{ExchangeEnded, ResultPosted},
     },
     wire::Format,
@@ -54,6 +54,7 @@ impl Fleet {
     fn telemetry(&self) -> Telemetry {
         let telemetry = Telemetry::new(self.upstreams.clone());
         telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
+        telemetry.set_body_load_source(Box::new(BodyLoad::default));
         telemetry
     }
 

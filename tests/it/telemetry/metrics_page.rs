@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
+    telemetry::{BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -154,10 +154,6 @@ const OURS: [&str; 57] = [
     "antiphon_ledger_posts",
     "antiphon_late_results",
     "antiphon_late_result_age_seconds",
-    "antiphon_body_memory",
-    "antiphon_body_memory_max",
-    "antiphon_bodies_waiting_for_memory",
-    "antiphon_bodies_waiting_for_work",
     "antiphon_spans_sent",
     "antiphon_spans_lost",
     "antiphon_build",
@@ -166,6 +162,10 @@ const OURS: [&str; 57] = [
     "antiphon_connections_refused",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
+    "antiphon_body_memory_bytes",
+    "antiphon_body_memory_max_bytes",
+    "antiphon_bodies_waiting_for_memory",
+    "antiphon_bodies_waiting_for_work",
     "antiphon_series_folded",
 ];
 
@@ -183,6 +183,7 @@ const PROCESS: [&str; 6] = [
 fn every_metric_has_help_and_measurements_have_a_unit() {
     let telemetry = telemetry();
     telemetry.set_ledger_usage_source(Box::new(|| Some((3, 900))));
+    telemetry.set_body_load_source(Box::new(BodyLoad::default));
     telemetry.record_rotation("anthropic", "a", "auth");
     telemetry.record_attempt("anthropic", "ok");
     telemetry.set_profile_state("anthropic", "a", "ready", true);
