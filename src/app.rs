@@ -19,7 +19,7 @@ use crate::{
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
-    server::{self, BindError, ServerSettings, Tasks},
+    server::{self, BindError, DescriptorReserve, ServerSettings, Tasks},
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
@@ -220,10 +220,12 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let stopping = tasks.stop_signal();
     let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
+    let reserve = DescriptorReserve::default();
     let serving = server::serve_listener(
         data_listener,
         parts.server,
         tasks.clone(),
+        reserve.clone(),
         telemetry.clone(),
         proxy.clone(),
     );
@@ -231,7 +233,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.
     tasks.spawn_background(async move {
-        if let Err(error) = admin::serve_router(admin_listener, parts.admin).await {
+        if let Err(error) = admin::serve_router(admin_listener, reserve, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }
     });
