@@ -22,7 +22,7 @@ use crate::{
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
-    server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
+    server::{self, BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks},
     telemetry::{BodyLoad, Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
@@ -259,10 +259,12 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
+    let reserve = DescriptorReserve::default();
     let serving = server::serve_listener(
         data_listener,
         parts.server,
         tasks.clone(),
+        reserve.clone(),
         telemetry.clone(),
         proxy.clone(),
     );
@@ -272,7 +274,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
     tasks.spawn_background_on(&admin_runtime, async move {
-        if let Err(error) = admin::serve_router(admin_listener, parts.admin).await {
+        if let Err(error) = admin::serve_router(admin_listener, reserve, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
         }
     });

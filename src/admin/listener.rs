@@ -1,12 +1,10 @@
-//! The socket of the admin listener. It has one file descriptor in reserve, so that health checks are answered even if
-//! the proxy has none left.
+//! The socket of the admin listener. It may use the reserved file descriptor, so that health checks are answered even
+//! if the proxy has none left.
 
 use std::{
-    fs::File,
     io,
-    net::{IpAddr, Shutdown, SocketAddr},
+    net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -22,7 +20,10 @@ use tokio::{
     time::Sleep,
 };
 
-use crate::{clock, descriptors, server::AcceptOutage};
+use crate::{
+    clock, descriptors,
+    server::{AcceptOutage, DescriptorReserve, ReserveLoan},
+};
 
 /// Longest time for which a connection may have the reserved descriptor: a health check takes milliseconds.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,75 +38,33 @@ impl Connected<IncomingStream<'_, AdminListener>> for PeerAddress {
     }
 }
 
-/// The reserved descriptor: a file that nobody reads, or the closed socket of a connection that had it last.
-#[derive(Debug)]
-enum SpareDescriptor {
-    File(#[expect(dead_code, reason = "only its descriptor is of use")] File),
-    Socket(#[expect(dead_code, reason = "only its descriptor is of use")] std::net::TcpStream),
-}
-
-/// The place of the reserved descriptor. Empty while a connection has it. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-struct DescriptorReserve(Arc<Mutex<Option<SpareDescriptor>>>);
-
-impl DescriptorReserve {
-    fn take_spare(&self) -> Option<SpareDescriptor> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn put_spare(&self, spare: SpareDescriptor) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(spare);
-    }
-
-    /// Opens the reserve if it is missing. Stays without it if there is no descriptor.
-    fn fill(&self) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.is_none() {
-            *spare = descriptors::open_spare().ok().map(SpareDescriptor::File);
-        }
-    }
-}
-
 /// The listener. Never fails: it waits for as long as it cannot accept.
 #[derive(Debug)]
 pub(super) struct AdminListener {
     listener: TcpListener,
     reserve: DescriptorReserve,
-    /// `true` while a connection has the reserved descriptor, which it gives back.
-    lent: Arc<()>,
     outage: AcceptOutage,
 }
 
 impl AdminListener {
-    /// Wraps a bound listener, and takes the reserve.
-    pub(super) fn new(listener: TcpListener) -> Self {
-        let reserve = DescriptorReserve::default();
-        reserve.fill();
+    /// Wraps a bound listener, which may use the reserve.
+    pub(super) fn new(listener: TcpListener, reserve: DescriptorReserve) -> Self {
         Self {
             listener,
             reserve,
-            lent: Arc::new(()),
             outage: AcceptOutage::new("admin"),
         }
     }
 
-    /// Accepts a connection with the reserved descriptor. `None` if it is in use, or if another part was faster.
+    /// Accepts a connection with the reserved descriptor. `None` if another connection has it.
     fn accept_with_reserve(&self) -> Option<(AdminStream, SocketAddr)> {
-        // Closed right before the accept, which gets its number.
-        drop(self.reserve.take_spare()?);
-        // Never waits: a client may have left, and the reserve is needed for the next.
-        let Some(Ok((stream, address))) = self.listener.accept().now_or_never() else {
-            self.reserve.fill();
-            return None;
-        };
-        let loan = ReserveLoan {
-            reserve: self.reserve.clone(),
-            end: Box::pin(tokio::time::sleep_until(clock::now() + RESERVE_TIMEOUT)),
-            _lent: Arc::clone(&self.lent),
-        };
+        // Never waits: the client may have left.
+        let accept = || self.listener.accept().now_or_never()?.ok();
+        let ((stream, address), loan) = self.reserve.lend_to(accept)?;
+        let end = Box::pin(tokio::time::sleep_until(clock::now() + RESERVE_TIMEOUT));
         let stream = AdminStream {
             stream: Some(stream),
-            loan: Some(loan),
+            loan: Some((loan, end)),
         };
         Some((stream, address))
     }
@@ -117,10 +76,8 @@ impl Listener for AdminListener {
 
     async fn accept(&mut self) -> (AdminStream, SocketAddr) {
         loop {
-            // Another part of the process may have been faster when the reserve was opened again.
-            if Arc::strong_count(&self.lent) == 1 {
-                self.reserve.fill();
-            }
+            // At the start, and if a send to a provider was faster when the reserve was free.
+            self.reserve.fill();
             match self.listener.accept().await {
                 Ok((stream, address)) => {
                     self.outage.record_success();
@@ -146,20 +103,13 @@ impl Listener for AdminListener {
     }
 }
 
-/// The loan of the reserved descriptor to one connection.
-#[derive(Debug)]
-struct ReserveLoan {
-    reserve: DescriptorReserve,
-    end: Pin<Box<Sleep>>,
-    _lent: Arc<()>,
-}
-
 /// A connection to the admin listener.
 #[derive(Debug)]
 pub(super) struct AdminStream {
     // `None` only while it is dropped.
     stream: Option<TcpStream>,
-    loan: Option<ReserveLoan>,
+    /// The loan of the reserved descriptor, and its end.
+    loan: Option<(ReserveLoan, Pin<Box<Sleep>>)>,
 }
 
 impl AdminStream {
@@ -174,20 +124,18 @@ impl AdminStream {
 
 impl Drop for AdminStream {
     fn drop(&mut self) {
-        // The very descriptor is kept: a closed one could be taken by another part before it is opened again.
-        if let (Some(loan), Some(stream)) = (self.loan.take(), self.stream.take())
+        if let (Some((loan, _)), Some(stream)) = (self.loan.take(), self.stream.take())
             && let Ok(socket) = stream.into_std()
         {
-            drop(socket.shutdown(Shutdown::Both));
-            loan.reserve.put_spare(SpareDescriptor::Socket(socket));
+            loan.return_socket(socket);
         }
     }
 }
 
 impl AsyncRead for AdminStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(loan) = &mut self.loan
-            && loan.end.as_mut().poll(cx).is_ready()
+        if let Some((_, end)) = &mut self.loan
+            && end.as_mut().poll(cx).is_ready()
         {
             // Looks like the end of the connection. Another health check needs the descriptor.
             return Poll::Ready(Ok(()));

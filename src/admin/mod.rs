@@ -26,7 +26,10 @@ use std::{
 use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
 use tokio::net::TcpListener;
 
-use crate::{auth::TokenHash, late::LateStore, ledger::Ledger, session_table::SessionTable, telemetry::Telemetry};
+use crate::{
+    auth::TokenHash, late::LateStore, ledger::Ledger, server::DescriptorReserve, session_table::SessionTable,
+    telemetry::Telemetry,
+};
 use control::AdminControl;
 use events::AdminSubscribers;
 use guard::AccessGuard;
@@ -108,9 +111,9 @@ pub fn admin_router(parts: AdminState) -> Router {
 }
 
 /// Serves the router on a listener for as long as the process lives.
-pub async fn serve_router(listener: TcpListener, router: Router) -> io::Result<()> {
+pub async fn serve_router(listener: TcpListener, reserve: DescriptorReserve, router: Router) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<PeerAddress>();
-    axum::serve(AdminListener::new(listener), service).await
+    axum::serve(AdminListener::new(listener, reserve), service).await
 }
 
 async fn unknown_path() -> AdminProblem {

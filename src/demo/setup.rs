@@ -21,7 +21,7 @@ use crate::{
     auth::TokenHash,
     config::{self, Flags, LoadedConfig},
     provider::is_loopback,
-    server::{self, BindError, RuntimeHandles, ServerSettings, Tasks},
+    server::{self, BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks},
     telemetry::{LogControl, Telemetry},
     upstream::random_bytes,
 };
@@ -181,6 +181,7 @@ pub(super) async fn serve_provider(
         listener,
         settings,
         tasks.clone(),
+        DescriptorReserve::default(),
         Telemetry::default(),
         service,
     ));

@@ -4,6 +4,7 @@ mod accept_outage;
 mod address_limit;
 mod chunk_line;
 mod client_io;
+mod descriptor_reserve;
 pub mod framing;
 mod inspected_body;
 mod owner_limit;
@@ -12,7 +13,9 @@ mod tasks;
 
 use std::{
     convert::Infallible,
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
@@ -38,6 +41,7 @@ use address_limit::AddressLimit;
 pub use address_limit::{AddressRange, AddressRangeParseError, client_network};
 use client_io::ClientIo;
 pub use client_io::ClientStall;
+pub use descriptor_reserve::{DescriptorReserve, ReserveLoan};
 use framing::RequestHeads;
 pub use inspected_body::{InspectedBody, RequestBodyError};
 pub use owner_limit::{OwnerLimit, OwnerSlot};
@@ -129,6 +133,7 @@ pub async fn serve_listener<S, B>(
     listener: TcpListener,
     settings: ServerSettings,
     tasks: Tasks,
+    reserve: DescriptorReserve,
     telemetry: Telemetry,
     service: S,
 ) where
@@ -143,7 +148,7 @@ pub async fn serve_listener<S, B>(
     let stopping = tasks.stop_signal();
     // The permit comes before the accept: connections over the limit wait in the kernel's queue.
     while let Some(Ok(permit)) = stopping.run_until(pin!(Arc::clone(&permits).acquire_owned())).await {
-        let accepting = pin!(accept_connection(&listener, &mut outage));
+        let accepting = pin!(accept_connection(&listener, &reserve, &mut outage));
         let Some((stream, address)) = stopping.run_until(accepting).await else {
             break;
         };
@@ -172,9 +177,13 @@ pub async fn serve_listener<S, B>(
 }
 
 /// Accepts the next connection. Pauses while the system is out of descriptors or memory.
-async fn accept_connection(listener: &TcpListener, outage: &mut AcceptOutage) -> (TcpStream, SocketAddr) {
+async fn accept_connection(
+    listener: &TcpListener,
+    reserve: &DescriptorReserve,
+    outage: &mut AcceptOutage,
+) -> (TcpStream, SocketAddr) {
     loop {
-        match listener.accept().await {
+        match poll_fn(|cx| reserve.guard_accept(|| listener.poll_accept(cx))).await {
             Ok(accepted) => {
                 outage.record_success();
                 return accepted;
