@@ -18,7 +18,12 @@ use crate::{
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
-    server::{self, BindError, ServerSettings, Tasks},
+    server::{
+        BindError, OperatorListener, ServerSettings, Tasks,
+        inherited::{InheritError, InheritedListeners, open_listener},
+        serve_listener,
+        tls::ListenerTls,
+    },
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
@@ -35,6 +40,10 @@ pub struct AppParts {
     pub server: ServerSettings,
     /// Address of the admin listener.
     pub admin_listen: SocketAddr,
+    /// TLS of the admin listener. `None` for plain HTTP.
+    pub admin_tls: Option<ListenerTls>,
+    /// Listeners that the service manager has opened already.
+    pub inherited: InheritedListeners,
     /// Service of the admin listener.
     pub admin: axum::Router,
     /// Settings of the data path.
@@ -173,6 +182,9 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A listener of the service manager could not be used.
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
     /// TLS towards providers could not be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
@@ -194,8 +206,10 @@ fn record_connects(sender: &Sender, telemetry: &Telemetry) {
 pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let tasks = Tasks::default();
     // Both before anything is started, so that a port in use leaves nothing behind.
-    let data_listener = server::bind_listener(parts.server.listen).await?;
-    let admin_listener = server::bind_listener(parts.admin_listen).await?;
+    let inherited = parts.inherited;
+    inherited.check_addresses(parts.server.listen, parts.admin_listen)?;
+    let data_listener = open_listener(inherited.data, parts.server.listen).await?;
+    let admin_listener = open_listener(inherited.admin, parts.admin_listen).await?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
@@ -215,14 +229,20 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let bound = BoundAddresses {
         data,
         admin: Some(admin),
+        has_tls: parts.server.tls.is_some(),
     };
     let stopping = tasks.stop_signal();
     let proxy = Proxy::new(parts.routes, parts.proxy, sender, parts.shared, bound, stopping);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
-    let serving = server::serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
+    let tls = parts.server.tls.clone();
+    if let Some(tls) = tls.clone() {
+        tasks.spawn_background(tls.watch_files(telemetry.clone()));
+    }
+    let serving = serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
     // A background task, so that the admin listener answers until the end and the drain can be watched.
+    let admin_listener = OperatorListener::new(admin_listener, parts.admin_tls);
     tasks.spawn_background(async move {
         if let Err(error) = axum::serve(admin_listener, parts.admin).await {
             tracing::error!(%error, "the admin listener failed");
@@ -239,6 +259,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         renewals,
         telemetry,
         upstream: parts.upstream,
+        tls,
     })
 }
 
@@ -259,9 +280,18 @@ pub struct RunningProxy {
     telemetry: Telemetry,
     /// Settings of the current HTTP client towards providers.
     upstream: UpstreamSettings,
+    /// TLS of the listeners. `None` if they have none.
+    pub tls: Option<ListenerTls>,
 }
 
 impl RunningProxy {
+    /// Takes the certificate of a newly loaded configuration, if it is in the same files as before.
+    pub fn take_certificate(&self, newer: Option<&ListenerTls>) {
+        if let (Some(tls), Some(newer)) = (&self.tls, newer) {
+            tls.take_newer(newer);
+        }
+    }
+
     /// Replaces routes, settings and profiles for new exchanges. Running exchanges end with the old ones.
     ///
     /// On an error nothing has changed.

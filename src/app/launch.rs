@@ -18,6 +18,7 @@ use crate::{
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
+    server::inherited::InheritedListeners,
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry},
 };
@@ -57,11 +58,12 @@ pub struct LaunchedProxy {
     pub ledger_file: Option<PathBuf>,
 }
 
-/// Starts the proxy that `config` describes, with its ledger in `store`.
+/// Starts the proxy that `config` describes, with its ledger in `store`, on the `inherited` listeners or new ones.
 pub async fn launch_proxy(
     config: Config,
     shown: ConfigSummary,
     store: LedgerStore,
+    inherited: InheritedListeners,
 ) -> Result<LaunchedProxy, StartError> {
     warn_of_lost_results(&config, store);
     let OpenedLedger {
@@ -116,6 +118,8 @@ pub async fn launch_proxy(
         routes: routes.clone(),
         server: config.server,
         admin_listen: config.admin_listen,
+        admin_tls: config.admin_tls,
+        inherited,
         admin,
         proxy: config.proxy,
         upstream: config.upstream,
@@ -125,7 +129,7 @@ pub async fn launch_proxy(
     })
     .await?;
     // Known only now: the configured port may be 0.
-    control.set_listen_address(running.data);
+    control.set_listen_address(running.data, running.tls.is_some());
     Ok(LaunchedProxy {
         running,
         readiness,

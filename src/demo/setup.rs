@@ -21,7 +21,7 @@ use crate::{
     auth::TokenHash,
     config::{self, Flags, LoadedConfig},
     provider::is_loopback,
-    server::{self, BindError, ServerSettings, Tasks},
+    server::{self, BindError, ServerSettings, Tasks, inherited::InheritedListeners},
     telemetry::LogControl,
     upstream::random_bytes,
 };
@@ -169,6 +169,7 @@ pub(super) async fn serve_provider(
         client_stall: Duration::from_secs(30),
         drain_delay: Duration::ZERO,
         drain_timeout: DRAIN,
+        tls: None,
     };
     let provider = provider.clone();
     let service = hyper::service::service_fn(move |request| {
@@ -260,6 +261,7 @@ pub(super) async fn start_proxy(
     remove_real_hosts(&mut loaded);
     let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
     // Nothing may be left behind, and yet the stories are those of a ledger that lasts.
-    let launched = app::launch_proxy(loaded.config, shown, LedgerStore::LastingMemory).await?;
+    let none = InheritedListeners::default();
+    let launched = app::launch_proxy(loaded.config, shown, LedgerStore::LastingMemory, none).await?;
     Ok(launched.running)
 }

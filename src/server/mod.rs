@@ -2,8 +2,11 @@
 
 mod client_io;
 pub mod framing;
+pub mod inherited;
 mod listener_limit;
+mod operator_listener;
 mod tasks;
+pub mod tls;
 
 use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -25,7 +28,9 @@ use client_io::ClientIo;
 pub use client_io::ClientStall;
 use framing::RequestHeads;
 pub use listener_limit::{ListenerLimit, ListenerSlot};
+pub use operator_listener::OperatorListener;
 pub use tasks::{StopSignal, Tasks};
+use tls::{CertificateService, ClientStream, ListenerTls};
 
 /// The largest request head, and the limit of hyper's read buffer for one connection: 64 KiB.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -55,6 +60,8 @@ pub struct ServerSettings {
     pub drain_delay: Duration,
     /// Time for running exchanges to finish after that.
     pub drain_timeout: Duration,
+    /// TLS of the listener. `None` for plain HTTP.
+    pub tls: Option<ListenerTls>,
 }
 
 /// The error of binding a listener.
@@ -102,7 +109,9 @@ where
             break;
         };
         tune_socket(&stream);
-        let connection = serve_connection(stream, settings.clone(), tasks.clone(), service.clone());
+        let stream = ClientStream::new(stream, settings.tls.as_ref());
+        let service = CertificateService::new(&stream, service.clone());
+        let connection = serve_connection(stream, settings.clone(), tasks.clone(), service);
         tasks.spawn_connection(async move {
             connection.await;
             drop(permit);

@@ -16,7 +16,7 @@ use antiphon::{
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
-    server::ServerSettings,
+    server::{ServerSettings, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry, TraceSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
@@ -104,6 +104,7 @@ pub fn towards(authority: &str) -> Builder {
             client_stall: long,
             drain_delay: Duration::ZERO,
             drain_timeout: long,
+            tls: None,
         },
     }
 }
@@ -140,6 +141,8 @@ impl Builder {
             server: self.server,
             admin_listen: ([127, 0, 0, 1], 0).into(),
             admin: axum::Router::new(),
+            admin_tls: None,
+            inherited: InheritedListeners::default(),
             proxy: self.proxy,
             upstream: self.upstream,
             shared,

@@ -78,6 +78,7 @@ impl InProcessProxy {
         parts.background_work.start(tasks.clone(), telemetry.clone());
         sender.observe_connects(move |took| telemetry.record_connect(took));
         let bound = BoundAddresses {
+            has_tls: false,
             data: server.listen,
             admin: None,
         };

@@ -1,6 +1,12 @@
 //! Metrics of this instance: its version, its configuration, and the metrics page itself.
 
-use std::sync::atomic::AtomicU64;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -30,6 +36,10 @@ metric_table! {
             "config_last_reload_success_timestamp",
             "Time of the last successful reload, or of the start, in seconds since 1970",
         );
+        certificate_expires: Arc<AtomicU64> = page.optional_timestamp(
+            "tls_certificate_expires",
+            "Time when the certificate of the listeners expires, in seconds since 1970",
+        );
         _series_folded: () = page.folded_updates(
             "series_folded",
             "Updates that were counted under the label value other, or dropped, because the page is full",
@@ -38,6 +48,11 @@ metric_table! {
 }
 
 impl InstanceMetrics {
+    /// Records the end of the certificate's validity, since 1970.
+    pub(in crate::telemetry) fn record_certificate_expiry(&self, expires_at: Duration) {
+        self.certificate_expires.store(expires_at.as_secs(), Ordering::Relaxed);
+    }
+
     /// Records a reload of the configuration. The first load, at the start, counts as one.
     pub(in crate::telemetry) fn record_reload(&self, is_successful: bool) {
         self.reload_successful.set(i64::from(is_successful));

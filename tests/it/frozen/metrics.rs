@@ -24,6 +24,7 @@ pub(crate) const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "versi
 pub(crate) fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
     telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
+    telemetry.record_certificate_expiry(Duration::from_secs(1));
     for status in [0, 101, 200, 302, 404, 500] {
         exchanges(&telemetry, status);
     }
