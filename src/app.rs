@@ -22,7 +22,7 @@ use crate::{
         BindError, OperatorListener, ServerSettings, Tasks,
         inherited::{InheritError, InheritedListeners, open_listener},
         serve_listener,
-        tls::ListenerTls,
+        tls::{ListenerTls, watch_files},
     },
     telemetry::{Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
@@ -236,7 +236,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
     let tls = parts.server.tls.clone();
     if let Some(tls) = tls.clone() {
-        tasks.spawn_background(tls.watch_files(telemetry.clone()));
+        tasks.spawn_background(watch_files(tls, telemetry.clone()));
     }
     let serving = serve_listener(data_listener, parts.server, tasks.clone(), proxy.clone());
     tasks.spawn_background(serving);

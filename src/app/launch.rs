@@ -15,6 +15,7 @@ use crate::{
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
     config::{Config, LoadedConfig},
+    late::LateSettings,
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
@@ -82,12 +83,7 @@ pub async fn launch_proxy(
         &config.proxy.rotation,
         telemetry.clone(),
     );
-    // The session table must remember a call for as long as its tool may take.
-    let sessions = SessionSettings {
-        calls: config.late.call_limits(),
-        ..SessionSettings::default()
-    };
-    let sessions = Arc::new(SessionTable::new(sessions));
+    let sessions = Arc::new(new_session_table(&config.late));
     let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
@@ -138,6 +134,14 @@ pub async fn launch_proxy(
         telemetry,
         routes,
         ledger_file,
+    })
+}
+
+/// Creates the session table, which must remember a call for as long as its tool may take.
+fn new_session_table(late: &LateSettings) -> SessionTable {
+    SessionTable::new(SessionSettings {
+        calls: late.call_limits(),
+        ..SessionSettings::default()
     })
 }
 

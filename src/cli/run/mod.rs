@@ -113,7 +113,8 @@ async fn run_with_proxy(args: &Args, loaded: LoadedConfig, log: LogControl) -> a
     // A setting in a file outlives this command, so it needs the address of a proxy that does too.
     let tls = loaded.config.server.tls.clone();
     let lasting_urls = routes.base_urls(&banner::listener_url(loaded.config.server.listen, tls.as_ref()));
-    let proxy = find_or_start(loaded, &flags, log).await?;
+    // Boxed, since the future is large and would otherwise be a part of this one.
+    let proxy = Box::pin(find_or_start(loaded, &flags, log)).await?;
     let root = format!("http://{}", proxy.at);
     let variables = base_url_variables(&routes, &root);
     let urls = routes.base_urls(&root);

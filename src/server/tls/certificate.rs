@@ -199,7 +199,7 @@ mod tests {
                 *place = byte;
             }
             der.truncate(end);
-            let _ = (read_names(&der), read_expiry(&der));
+            drop((read_names(&der), read_expiry(&der)));
         }
     }
 }

@@ -24,6 +24,7 @@ use material::TlsMaterial;
 pub use material::{ReadTlsFile, TlsFault, TlsFileRole, TlsFiles, read_tls_file};
 pub use stream::ClientStream;
 use turns::HandshakeTurns;
+pub use watch::watch_files;
 
 /// TLS of a listener. Cheap to clone: all clones have the present certificate.
 #[derive(Clone)]

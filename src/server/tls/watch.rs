@@ -23,39 +23,36 @@ enum FileCheck {
     Failed(TlsFault),
 }
 
-impl ListenerTls {
-    /// Watches the files until the process ends.
-    pub async fn watch_files(self, telemetry: Telemetry) {
-        let mut watch = FileWatch {
-            tls: self,
-            telemetry,
-            fault: None,
-            warned_at: None,
-        };
-        watch.report_expiry();
-        loop {
-            tokio::time::sleep(CHECK_INTERVAL).await;
-            let tls = watch.tls.clone();
-            // Reading files may block.
-            match tokio::task::spawn_blocking(move || tls.check_files()).await {
-                Ok(check) => watch.report_check(check),
-                // The runtime is shutting down.
-                Err(_) => return,
-            }
+/// Watches the files of a listener until the process ends.
+pub async fn watch_files(tls: ListenerTls, telemetry: Telemetry) {
+    let mut watch = FileWatch {
+        tls,
+        telemetry,
+        fault: None,
+        warned_at: None,
+    };
+    watch.report_expiry();
+    loop {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        let tls = watch.tls.clone();
+        // Reading files may block.
+        match tokio::task::spawn_blocking(move || check_files(&tls)).await {
+            Ok(check) => watch.report_check(check),
+            // The runtime is shutting down.
+            Err(_) => return,
         }
     }
+}
 
-    /// Reads the files again, and takes them if they have changed and are good.
-    fn check_files(&self) -> FileCheck {
-        let loaded = TlsMaterial::load(&self.shared.files, &read_tls_file);
-        match loaded {
-            Ok(fresh) if fresh.digest == self.shared.material.load().digest => FileCheck::Unchanged,
-            Ok(fresh) => {
-                self.shared.material.store(fresh.into());
-                FileCheck::Replaced
-            }
-            Err(fault) => FileCheck::Failed(fault),
+/// Reads the files again, and takes them if they have changed and are good.
+fn check_files(tls: &ListenerTls) -> FileCheck {
+    match TlsMaterial::load(&tls.shared.files, &read_tls_file) {
+        Ok(fresh) if fresh.digest == tls.shared.material.load().digest => FileCheck::Unchanged,
+        Ok(fresh) => {
+            tls.shared.material.store(fresh.into());
+            FileCheck::Replaced
         }
+        Err(fault) => FileCheck::Failed(fault),
     }
 }
 
@@ -195,7 +192,7 @@ mod tests {
         ] {
             let before = fs::read_to_string(file).unwrap();
             fs::write(file, text).unwrap();
-            match tls.check_files() {
+            match check_files(&tls) {
                 FileCheck::Failed(found) => {
                     assert_eq!(
                         (found.role, &found.path),
@@ -206,15 +203,15 @@ mod tests {
                 other => panic!("{fault}: {other:?}"),
             }
             fs::write(file, before).unwrap();
-            assert_eq!(tls.check_files(), FileCheck::Unchanged, "{fault}");
+            assert_eq!(check_files(&tls), FileCheck::Unchanged, "{fault}");
         }
         fs::remove_file(&files.key).unwrap();
-        assert!(matches!(tls.check_files(), FileCheck::Failed(fault) if fault.role == TlsFileRole::Key));
+        assert!(matches!(check_files(&tls), FileCheck::Failed(fault) if fault.role == TlsFileRole::Key));
         assert_eq!(tls.certificate(), served);
         write_all(&files, &second);
-        assert_eq!(tls.check_files(), FileCheck::Replaced);
+        assert_eq!(check_files(&tls), FileCheck::Replaced);
         assert_ne!(tls.certificate(), served);
-        assert_eq!(tls.check_files(), FileCheck::Unchanged);
+        assert_eq!(check_files(&tls), FileCheck::Unchanged);
     }
 
     #[test]

@@ -1279,6 +1279,10 @@ fn problems_of_tls_name_the_file_and_its_fault() {
         &plain_ca,
         &[(4, "server.tls.client_ca", "word: contains no certificate", "-----BEGIN")],
     );
+}
+
+#[test]
+fn problems_of_client_certificates_name_the_missing_ca_and_the_wrong_name() {
     let no_ca = format!("{TLS}require_client_certificate = true\n");
     problems(
         &no_ca,

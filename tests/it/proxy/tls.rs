@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     app::{App, before, get_with, post, post_with},
-    tls::{Authority, BOTH_VERSIONS, HOST, ONLY_1_2, ONLY_1_3, TlsClient, TlsFolder, dns},
+    tls::{Authority, BOTH_VERSIONS, Certified, HOST, ONLY_1_2, ONLY_1_3, TlsClient, TlsFolder, dns},
     wire::{Client, PATIENCE, SSE, Upstream, chunk, spawn},
 };
 
@@ -233,16 +233,20 @@ async fn start_with_clients(upstream: &Upstream, folder: &TlsFolder, has_profile
     builder.start().await
 }
 
-#[tokio::test]
-async fn a_client_certificate_stands_for_the_client_that_lists_its_name() {
-    let (clients, foreign) = (Authority::new("clients"), Authority::new("foreign"));
+type Fields = &'static [(&'static str, &'static str)];
+
+const NO_TOKEN: Fields = &[];
+const TOKEN: Fields = &[("x-antiphon-client-token", "antiphon_dev")];
+
+/// Returns certificates with the headers beside them, and the status of their requests; 0 if there is no answer.
+fn certificate_cases(clients: &Authority, foreign: &Authority) -> [(&'static str, Certified, Fields, u16); 11] {
     let uri = SanType::URI("spiffe://example.org/ci".try_into().unwrap());
     let email = SanType::Rfc822Name("dev@example.org".try_into().unwrap());
-    let token = &[("x-antiphon-client-token", "antiphon_dev")][..];
-    let wrong = &[("x-antiphon-client-token", "antiphon_no")][..];
-    let key = &[("x-api-key", "antiphon_dev")][..];
-    let none = &[][..];
-    let cases = [
+    let token = TOKEN;
+    let wrong: Fields = &[("x-antiphon-client-token", "antiphon_no")];
+    let key: Fields = &[("x-api-key", "antiphon_dev")];
+    let none = NO_TOKEN;
+    [
         ("a DNS name", clients.issue(&[dns("CI.example.org")], 2120), none, 200),
         ("a URI", clients.issue(&[dns("other"), uri], 2120), none, 200),
         (
@@ -289,7 +293,14 @@ async fn a_client_certificate_stands_for_the_client_that_lists_its_name() {
             0,
         ),
         ("a foreign CA", foreign.issue(&[dns("ci.example.org")], 2120), none, 0),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn a_client_certificate_stands_for_the_client_that_lists_its_name() {
+    let (clients, foreign) = (Authority::new("clients"), Authority::new("foreign"));
+    let cases = certificate_cases(&clients, &foreign);
+    let (none, token) = (NO_TOKEN, TOKEN);
     let (upstream, folder) = (Upstream::ok().await, TlsFolder::new().with_client_ca(&clients, false));
     for has_profiles in [true, false] {
         let app = start_with_clients(&upstream, &folder, has_profiles).await;
