@@ -22,7 +22,12 @@ use crate::{
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
-    server::{self, BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks},
+    server::{
+        BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks,
+        inherited::{InheritError, InheritedListeners, open_listener},
+        serve_listener,
+        tls::{ListenerTls, watch_files},
+    },
     telemetry::{BodyLoad, Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
 };
@@ -43,6 +48,10 @@ pub struct AppParts {
     pub body_memory: BodyMemory,
     /// Address of the admin listener.
     pub admin_listen: SocketAddr,
+    /// TLS of the admin listener. `None` for plain HTTP.
+    pub admin_tls: Option<ListenerTls>,
+    /// Listeners that the service manager has opened already.
+    pub inherited: InheritedListeners,
     /// Service of the admin listener.
     pub admin: axum::Router,
     /// Settings of the data path.
@@ -181,6 +190,9 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A listener of the service manager could not be used.
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
     /// TLS towards providers could not be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
@@ -217,11 +229,13 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
     let tasks = Tasks::on_runtime(data_runtime.clone());
     // Both before anything is started, so that a port in use leaves nothing behind.
+    let inherited = parts.inherited;
+    inherited.check_addresses(parts.server.listen, parts.admin_listen)?;
     let data_listener = {
         let _entered = data_runtime.enter();
-        server::bind_listener(parts.server.listen)?
+        open_listener(inherited.data, parts.server.listen)?
     };
-    let admin_listener = server::bind_listener(parts.admin_listen)?;
+    let admin_listener = open_listener(inherited.admin, parts.admin_listen)?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
@@ -243,6 +257,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let bound = BoundAddresses {
         data,
         admin: Some(admin),
+        has_tls: parts.server.tls.is_some(),
     };
     let stopping = tasks.stop_signal();
     let budgets = Budgets {
@@ -259,8 +274,12 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
+    let tls = parts.server.tls.clone();
+    if let Some(tls) = tls.clone() {
+        tasks.spawn_background(watch_files(tls, telemetry.clone()));
+    }
     let reserve = DescriptorReserve::default();
-    let serving = server::serve_listener(
+    let serving = serve_listener(
         data_listener,
         parts.server,
         tasks.clone(),
@@ -271,10 +290,11 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     tasks.spawn_background(serving);
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
+    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, parts.admin);
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
     tasks.spawn_background_on(&admin_runtime, async move {
-        if let Err(error) = admin::serve_router(admin_listener, reserve, parts.admin).await {
+        if let Err(error) = operators.await {
             tracing::error!(%error, "the admin listener failed");
         }
     });
@@ -289,6 +309,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         renewals,
         telemetry,
         upstream: parts.upstream,
+        tls,
     })
 }
 
@@ -309,9 +330,18 @@ pub struct RunningProxy {
     telemetry: Telemetry,
     /// Settings of the current HTTP client towards providers.
     upstream: UpstreamSettings,
+    /// TLS of the listeners. `None` if they have none.
+    pub tls: Option<ListenerTls>,
 }
 
 impl RunningProxy {
+    /// Takes the certificate of a newly loaded configuration, if it is in the same files as before.
+    pub fn take_certificate(&self, newer: Option<&ListenerTls>) {
+        if let (Some(tls), Some(newer)) = (&self.tls, newer) {
+            tls.take_newer(newer);
+        }
+    }
+
     /// Replaces routes, settings and profiles for new exchanges. Running exchanges end with the old ones.
     ///
     /// On an error nothing has changed.

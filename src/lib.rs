@@ -93,6 +93,7 @@
 //! * Why did a request lose its `previous_response_id`? `proxy/response_chain.rs`, `wire/item_chain.rs`.
 //! * Who is the caller? `proxy/caller.rs`. Which credential is sent? `auth`, `proxy/credential.rs`,
 //!   `proxy/signature.rs`.
+//! * Who may connect? `server/tls`. For which client does a certificate stand? `auth/certificate_names.rs`.
 //! * When is a credential renewed? `auth/credential_source`, then `credentials`. Which one is in use?
 //!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?

@@ -107,7 +107,8 @@ struct ControlState {
     active_config: ArcSwap<ActiveConfig>,
     last_error: Mutex<Option<String>>,
     started_at: Duration,
-    listen_address: OnceLock<SocketAddr>,
+    /// The address of the proxy's listener, and `true` if it has TLS.
+    listener: OnceLock<(SocketAddr, bool)>,
     log_control: LogControl,
     reload_requests: mpsc::Sender<ReloadRequest>,
 }
@@ -121,7 +122,7 @@ impl AdminControl {
             active_config: ArcSwap::from_pointee(in_force),
             last_error: Mutex::default(),
             started_at: clock::unix_time(),
-            listen_address: OnceLock::new(),
+            listener: OnceLock::new(),
             log_control: log,
             reload_requests: reload,
         };
@@ -150,15 +151,20 @@ impl AdminControl {
         self.lock_last_error().clone()
     }
 
-    /// Records the address of the proxy's listener.
-    pub fn set_listen_address(&self, address: SocketAddr) {
+    /// Records the address of the proxy's listener, and `true` if it has TLS.
+    pub fn set_listen_address(&self, address: SocketAddr, has_tls: bool) {
         // Set once per process: the listener does not move on a reload.
-        let _ = self.0.listen_address.set(address);
+        let _ = self.0.listener.set((address, has_tls));
+    }
+
+    /// Returns `true` if the proxy's listener has TLS.
+    pub fn has_tls(&self) -> bool {
+        self.0.listener.get().is_some_and(|(_, has_tls)| *has_tls)
     }
 
     /// Returns the address of the proxy's listener; `None` before it is bound.
     pub fn listen_address(&self) -> Option<SocketAddr> {
-        self.0.listen_address.get().copied()
+        self.0.listener.get().map(|(address, _)| *address)
     }
 
     /// Returns the start time of the process, since 1970.

@@ -22,7 +22,10 @@ use tokio::{
 
 use crate::{
     clock, descriptors,
-    server::{AcceptOutage, DescriptorReserve, ReserveLoan},
+    server::{
+        AcceptOutage, DescriptorReserve, ReserveLoan,
+        tls::{ClientStream, ListenerTls},
+    },
 };
 
 /// Longest time for which a connection may have the reserved descriptor: a health check takes milliseconds.
@@ -43,15 +46,17 @@ impl Connected<IncomingStream<'_, AdminListener>> for PeerAddress {
 pub(super) struct AdminListener {
     listener: TcpListener,
     reserve: DescriptorReserve,
+    tls: Option<ListenerTls>,
     outage: AcceptOutage,
 }
 
 impl AdminListener {
-    /// Wraps a bound listener, which may use the reserve.
-    pub(super) fn new(listener: TcpListener, reserve: DescriptorReserve) -> Self {
+    /// Wraps a bound listener, which may use the reserve. `tls` is `None` for plain HTTP.
+    pub(super) fn new(listener: TcpListener, reserve: DescriptorReserve, tls: Option<&ListenerTls>) -> Self {
         Self {
             listener,
             reserve,
+            tls: tls.map(ListenerTls::for_operators),
             outage: AcceptOutage::new("admin"),
         }
     }
@@ -63,7 +68,7 @@ impl AdminListener {
         let ((stream, address), loan) = self.reserve.lend_to(accept)?;
         let end = Box::pin(tokio::time::sleep_until(clock::now() + RESERVE_TIMEOUT));
         let stream = AdminStream {
-            stream: Some(stream),
+            stream: Some(ClientStream::new(stream, self.tls.as_ref())),
             loan: Some((loan, end)),
         };
         Some((stream, address))
@@ -82,7 +87,7 @@ impl Listener for AdminListener {
                 Ok((stream, address)) => {
                     self.outage.record_success();
                     let stream = AdminStream {
-                        stream: Some(stream),
+                        stream: Some(ClientStream::new(stream, self.tls.as_ref())),
                         loan: None,
                     };
                     return (stream, address);
@@ -107,14 +112,14 @@ impl Listener for AdminListener {
 #[derive(Debug)]
 pub(super) struct AdminStream {
     // `None` only while it is dropped.
-    stream: Option<TcpStream>,
+    stream: Option<ClientStream>,
     /// The loan of the reserved descriptor, and its end.
     loan: Option<(ReserveLoan, Pin<Box<Sleep>>)>,
 }
 
 impl AdminStream {
-    /// Returns the socket. Fails only while the stream is dropped, when nothing polls it.
-    fn socket(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+    /// Returns the open stream. Fails only while it is dropped, when nothing polls it.
+    fn open_stream(&mut self) -> io::Result<Pin<&mut ClientStream>> {
         self.stream
             .as_mut()
             .map(Pin::new)
@@ -125,7 +130,7 @@ impl AdminStream {
 impl Drop for AdminStream {
     fn drop(&mut self) {
         if let (Some((loan, _)), Some(stream)) = (self.loan.take(), self.stream.take())
-            && let Ok(socket) = stream.into_std()
+            && let Some(Ok(socket)) = stream.into_socket().map(TcpStream::into_std)
         {
             loan.return_socket(socket);
         }
@@ -140,21 +145,21 @@ impl AsyncRead for AdminStream {
             // Looks like the end of the connection. Another health check needs the descriptor.
             return Poll::Ready(Ok(()));
         }
-        self.socket()?.poll_read(cx, buf)
+        self.open_stream()?.poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for AdminStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.socket()?.poll_write(cx, buf)
+        self.open_stream()?.poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket()?.poll_flush(cx)
+        self.open_stream()?.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket()?.poll_shutdown(cx)
+        self.open_stream()?.poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -162,7 +167,7 @@ impl AsyncWrite for AdminStream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.socket()?.poll_write_vectored(cx, bufs)
+        self.open_stream()?.poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {

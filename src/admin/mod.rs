@@ -27,7 +27,11 @@ use axum::{Extension, Json, Router, http::StatusCode, middleware, response::Into
 use tokio::net::TcpListener;
 
 use crate::{
-    auth::TokenHash, late::LateStore, ledger::Ledger, server::DescriptorReserve, session_table::SessionTable,
+    auth::TokenHash,
+    late::LateStore,
+    ledger::Ledger,
+    server::{DescriptorReserve, tls::ListenerTls},
+    session_table::SessionTable,
     telemetry::Telemetry,
 };
 use control::AdminControl;
@@ -111,9 +115,14 @@ pub fn admin_router(parts: AdminState) -> Router {
 }
 
 /// Serves the router on a listener for as long as the process lives.
-pub async fn serve_router(listener: TcpListener, reserve: DescriptorReserve, router: Router) -> io::Result<()> {
+pub async fn serve_router(
+    listener: TcpListener,
+    reserve: DescriptorReserve,
+    tls: Option<ListenerTls>,
+    router: Router,
+) -> io::Result<()> {
     let service = router.into_make_service_with_connect_info::<PeerAddress>();
-    axum::serve(AdminListener::new(listener, reserve), service).await
+    axum::serve(AdminListener::new(listener, reserve, tls.as_ref()), service).await
 }
 
 async fn unknown_path() -> AdminProblem {

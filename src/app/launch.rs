@@ -16,10 +16,11 @@ use crate::{
     },
     budget::{self, BodyMemory},
     config::{Config, LoadedConfig},
+    late::LateSettings,
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
-    server::RuntimeHandles,
+    server::{RuntimeHandles, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry},
 };
@@ -59,11 +60,12 @@ pub struct LaunchedProxy {
     pub ledger_file: Option<PathBuf>,
 }
 
-/// Starts the proxy that `config` describes, with its ledger in `store`.
+/// Starts the proxy that `config` describes, with its ledger in `store`, on the `inherited` listeners or new ones.
 pub async fn launch_proxy(
     config: Config,
     shown: ConfigSummary,
     store: LedgerStore,
+    inherited: InheritedListeners,
     runtimes: RuntimeHandles,
 ) -> Result<LaunchedProxy, StartError> {
     warn_of_lost_results(&config, store);
@@ -83,12 +85,7 @@ pub async fn launch_proxy(
         &config.proxy.rotation,
         telemetry.clone(),
     );
-    // The session table must remember a call for as long as its tool may take.
-    let sessions = SessionSettings {
-        calls: config.late.call_limits(),
-        ..SessionSettings::default()
-    };
-    let sessions = Arc::new(SessionTable::new(sessions));
+    let sessions = Arc::new(new_session_table(&config.late));
     let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
@@ -122,6 +119,8 @@ pub async fn launch_proxy(
         runtimes,
         body_memory,
         admin_listen: config.admin_listen,
+        admin_tls: config.admin_tls,
+        inherited,
         admin,
         proxy: config.proxy,
         upstream: config.upstream,
@@ -131,7 +130,7 @@ pub async fn launch_proxy(
     })
     .await?;
     // Known only now: the configured port may be 0.
-    control.set_listen_address(running.data);
+    control.set_listen_address(running.data, running.tls.is_some());
     Ok(LaunchedProxy {
         running,
         readiness,
@@ -156,6 +155,14 @@ fn body_memory(configured: Option<u64>, inspect_bytes_max: usize) -> BodyMemory 
         );
     }
     BodyMemory::new(bytes_max)
+}
+
+/// Creates the session table, which must remember a call for as long as its tool may take.
+fn new_session_table(late: &LateSettings) -> SessionTable {
+    SessionTable::new(SessionSettings {
+        calls: late.call_limits(),
+        ..SessionSettings::default()
+    })
 }
 
 /// Warns if tool services may post results that the end of the process would lose.

@@ -1,6 +1,7 @@
 //! Credentials: the operator's profiles and the choice among them, client tokens, and the identity of callers. Pure:
 //! `now` is a parameter.
 
+pub mod certificate_names;
 pub mod credential_source;
 pub mod owner;
 pub mod principal;
@@ -11,6 +12,7 @@ pub mod shared_keys;
 pub mod tokens;
 pub mod webhook;
 
+pub use certificate_names::{CertificateClients, CertificateName, CertificateNameError, CertificateNames};
 pub use credential_source::{CredentialSource, CredentialSources};
 pub use owner::{Owner, OwnerKey, OwnerParseError};
 pub use principal::{Caller, Principal, PrincipalHash, PrincipalKey, PrincipalSettings};

@@ -1,11 +1,18 @@
 //! Client tokens: named permissions to use the operator's credentials. Stored as hashes, compared in constant time.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::owner::parse_hex;
+use super::{
+    certificate_names::{CertificateClients, CertificateNames},
+    owner::parse_hex,
+};
 
 /// Prefix of a written hash.
 const HASH_PREFIX: &str = "sha256:";
@@ -77,21 +84,28 @@ impl TokenLimits {
     }
 }
 
-/// The known client tokens.
+/// The known client tokens, and the client certificates that stand for one.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTokens {
     entries: Vec<(String, TokenHash)>,
+    certificates: CertificateClients,
     /// Limits by the token's name.
     limits: BTreeMap<String, TokenLimits>,
 }
 
 impl ClientTokens {
     /// Creates the list from names and hashes.
-    pub const fn new(entries: Vec<(String, TokenHash)>) -> Self {
+    pub fn new(entries: Vec<(String, TokenHash)>) -> Self {
         Self {
             entries,
-            limits: BTreeMap::new(),
+            ..Self::default()
         }
+    }
+
+    /// Returns the same tokens with these client certificates.
+    #[must_use]
+    pub fn with_certificates(self, certificates: CertificateClients) -> Self {
+        Self { certificates, ..self }
     }
 
     /// Returns the same tokens with these limits, by the names of tokens.
@@ -110,14 +124,26 @@ impl ClientTokens {
         &self.limits
     }
 
-    /// Returns `true` if no token is configured.
-    pub const fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// Returns `true` if no client is configured, neither by a token nor by a certificate.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.certificates.is_empty()
     }
 
-    /// Returns the names of all tokens.
+    /// Returns `true` if a client certificate may stand for a client.
+    pub fn has_certificates(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+
+    /// Returns the names of all clients, once each.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(name, _)| name.as_str())
+        let by_token = self.entries.iter().map(|(name, _)| name.as_str());
+        let by_token: BTreeSet<&str> = by_token.chain(self.certificates.clients()).collect();
+        by_token.into_iter()
+    }
+
+    /// Returns the name of the client for which a certificate stands; `None` if it stands for none or several.
+    pub fn find_by_certificate(&self, names: &CertificateNames) -> Option<&str> {
+        self.certificates.find_client(names)
     }
 
     /// Returns the name of a presented token; `None` if it is unknown. Compares every entry, so that the time reveals

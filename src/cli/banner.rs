@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::provider::Routes;
+use crate::{provider::Routes, server::tls::ListenerTls};
 
 /// Upstream, client and the client's setting. `{}` is replaced by the base URL.
 const CLIENTS: &[(&str, &str, &str)] = &[
@@ -36,12 +36,11 @@ pub(super) const MEMORY_LEDGER: &str = "memory: nothing is stored after the end"
 /// Width of the column with the clients' names.
 const INDENT: usize = 18;
 
-/// Returns the banner for a proxy at `data` with its admin listener at `admin`. `ledger` is `None` if it is in memory.
-pub fn render_banner(routes: &Routes, data: SocketAddr, admin: SocketAddr, ledger: Option<&Path>) -> String {
-    let host = reachable_address(data).to_string();
-    let urls = routes.base_urls(&host);
-    let mut text = format!("antiphon {} at http://{host}\n\n", env!("CARGO_PKG_VERSION"));
-    push_line(&mut text, "dashboard", &format!("http://{}/", reachable_address(admin)));
+/// Returns the banner for a proxy with these URLs of its listeners. `ledger` is `None` if it is in memory.
+pub fn render_banner(routes: &Routes, data: &str, admin: &str, ledger: Option<&Path>) -> String {
+    let urls = routes.base_urls(data);
+    let mut text = format!("antiphon {} at {data}\n\n", env!("CARGO_PKG_VERSION"));
+    push_line(&mut text, "dashboard", &format!("{admin}/"));
     let ledger = ledger.map_or_else(|| MEMORY_LEDGER.to_owned(), |file| file.display().to_string());
     push_line(&mut text, "ledger", &ledger);
     text.push('\n');
@@ -66,6 +65,18 @@ fn push_line(text: &mut String, name: &str, value: &str) {
         let name = if i == 0 { name } else { "" };
         // Writing into a String cannot fail.
         let _ = writeln!(text, "  {name:INDENT$}{value}");
+    }
+}
+
+/// Returns a URL at which a client on this machine can reach a listener, without a slash at its end.
+///
+/// With TLS it has the first host name of the certificate, since clients refuse the certificate for an address.
+pub fn listener_url(address: SocketAddr, tls: Option<&ListenerTls>) -> String {
+    let address = reachable_address(address);
+    match tls.map(ListenerTls::host_name) {
+        None => format!("http://{address}"),
+        Some(None) => format!("https://{address}"),
+        Some(Some(name)) => format!("https://{name}:{}", address.port()),
     }
 }
 

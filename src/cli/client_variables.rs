@@ -22,9 +22,9 @@ pub(super) struct BaseUrlVariable {
     pub(super) url: String,
 }
 
-/// Returns the variables of all upstreams that exist, for a proxy at `at`.
-pub(super) fn base_url_variables(routes: &Routes, at: SocketAddr) -> Vec<BaseUrlVariable> {
-    let urls = routes.base_urls(&at.to_string());
+/// Returns the variables of all upstreams that exist, for a proxy at the URL `root`.
+pub(super) fn base_url_variables(routes: &Routes, root: &str) -> Vec<BaseUrlVariable> {
+    let urls = routes.base_urls(root);
     let variable = |(name, upstream, path): (&'static str, &'static str, &'static str)| {
         let (_, url) = urls.iter().find(|(known, _)| known == upstream)?;
         Some(BaseUrlVariable {

@@ -118,6 +118,7 @@ fn check_config(out: &mut impl Write, config: Option<PathBuf>, output: OutputFor
         .literal_secrets
         .iter()
         .map(|key| literal_secret_warning(key))
+        .chain(config::exposed_key_warning(&loaded.config))
         .collect();
     match output {
         OutputFormat::Text => {

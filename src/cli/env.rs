@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use super::{
-    banner::reachable_address,
+    banner::{listener_url, reachable_address},
     client_variables::{base_url_variables, no_proxy_variables},
     output::{OutputFormat, write_document},
     running_proxy::find_proxy,
@@ -105,7 +105,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     .with_default_config(&process_environment);
     let loaded = config::load_config(&flags, &process_environment)?;
     let at = reachable_address(loaded.config.server.listen);
-    let urls = base_url_variables(&Routes::new(loaded.config.upstreams), at);
+    let tls = loaded.config.server.tls;
+    let root = listener_url(loaded.config.server.listen, tls.as_ref());
+    let urls = base_url_variables(&Routes::new(loaded.config.upstreams), &root);
     let urls = urls.into_iter().map(|variable| (variable.name, variable.url));
     let variables: Vec<(&str, String)> = urls.chain(no_proxy_variables(at)).collect();
     let mut out = io::stdout().lock();
@@ -124,11 +126,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     out.flush()?;
-    write_hints(args.shell, at)
+    write_hints(args.shell, at, tls.is_some())
 }
 
 /// Writes to stderr what a person may have missed.
-fn write_hints(shell: ShellName, at: SocketAddr) -> anyhow::Result<ExitCode> {
+fn write_hints(shell: ShellName, at: SocketAddr, has_tls: bool) -> anyhow::Result<ExitCode> {
     let mut err = io::stderr().lock();
     // Text on a terminal sets nothing.
     if io::stdout().is_terminal() {
@@ -139,7 +141,7 @@ fn write_hints(shell: ShellName, at: SocketAddr) -> anyhow::Result<ExitCode> {
         ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if runtime.block_on(find_proxy(at)).is_none() {
+    if runtime.block_on(find_proxy(at, has_tls)).is_none() {
         drop(writeln!(
             err,
             "antiphon: no proxy answers at {at} yet; start it with `antiphon serve`"

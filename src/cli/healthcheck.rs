@@ -17,8 +17,10 @@ use super::{
     config::load_chosen,
     http_get::fetch_head,
     output::{OutputFormat, write_document},
+    proxy_trust::ProxyTrust,
     success_if,
 };
+use crate::provider;
 
 /// Timeout of the whole check.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +38,8 @@ pub(super) struct Args {
     /// Ask /readyz instead of /livez: it fails while the proxy drains and takes no new requests
     #[arg(long, conflicts_with = "url")]
     ready: bool,
-    /// URL to ask [default: /livez of the configured admin listener, http://127.0.0.1:4748/livez]
+    /// URL to ask [default: /livez of the configured admin listener, http://127.0.0.1:4748/livez, or https:// if it
+    /// has TLS]. The certificate is checked only for a URL of another machine
     #[arg(long, value_name = "URL", value_parser = parse_http_url)]
     url: Option<Uri>,
     /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
@@ -65,13 +68,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Asks once. Returns the URL if the answer is good.
 fn ask_once(args: &Args) -> anyhow::Result<Uri> {
-    let url = match &args.url {
-        Some(url) => url.clone(),
-        None => admin_url(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
+    let (url, trust) = match &args.url {
+        Some(url) => (url.clone(), trust_of_url(url)),
+        // The address is that of a listener of this machine, and the request contains no secret.
+        None => (
+            admin_url(args.config.clone(), if args.ready { "readyz" } else { "livez" })?,
+            ProxyTrust::Any,
+        ),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime
-        .block_on(async { tokio::time::timeout(TIMEOUT, fetch_head(&url)).await })
+        .block_on(async { tokio::time::timeout(TIMEOUT, fetch_head(&url, trust)).await })
         .unwrap_or_else(|_| Err(anyhow!("no answer within {} seconds", TIMEOUT.as_secs())))
         // As text: a broken pipe of the connection must not pass for one of standard output.
         .map_err(|error| anyhow!("{url}: {error:#}"))?
@@ -83,13 +90,27 @@ fn ask_once(args: &Args) -> anyhow::Result<Uri> {
     }
 }
 
-/// Parses an `http://` URL. Rejects others at once, since the check has no TLS client.
+/// Returns the certificates that are accepted at a URL: on this machine any, elsewhere those that the system trusts.
+fn trust_of_url(url: &Uri) -> ProxyTrust {
+    if url.host().is_some_and(provider::is_loopback) {
+        ProxyTrust::Any
+    } else {
+        ProxyTrust::System
+    }
+}
+
+/// Parses an `http://` or `https://` URL.
 fn parse_http_url(text: &str) -> Result<Uri, String> {
-    let url: Uri = text.parse().map_err(|_| "expected an http:// URL".to_owned())?;
-    if url.scheme() == Some(&Scheme::HTTP) && url.host().is_some_and(|host| !host.is_empty()) {
+    let url: Uri = text
+        .parse()
+        .map_err(|_| "expected an http:// or https:// URL".to_owned())?;
+    let has_scheme = url
+        .scheme()
+        .is_some_and(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+    if has_scheme && url.host().is_some_and(|host| !host.is_empty()) {
         Ok(url)
     } else {
-        Err("expected an http:// URL".to_owned())
+        Err("expected an http:// or https:// URL".to_owned())
     }
 }
 
@@ -98,5 +119,10 @@ fn admin_url(config: Option<PathBuf>, page: &str) -> anyhow::Result<Uri> {
     // A bad configuration is a failed check (exit code 1) and not wrong usage, so its type is dropped here.
     let loaded = load_chosen(config).map_err(|problems| anyhow!("{problems}"))?;
     let at = reachable_address(loaded.config.admin_listen);
-    Ok(format!("http://{at}/{page}").parse()?)
+    let scheme = if loaded.config.admin_tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    Ok(format!("{scheme}://{at}/{page}").parse()?)
 }

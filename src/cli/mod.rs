@@ -20,6 +20,7 @@ mod input;
 mod man;
 mod notify;
 mod output;
+mod proxy_trust;
 mod reload;
 mod repair;
 mod result;
@@ -202,7 +203,8 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
         ));
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
-    let unusable = matches!(start, Some(StartError::Ledger(_))) || error.is::<store::StoreError>();
+    let unusable =
+        matches!(start, Some(StartError::Ledger(_) | StartError::Inherit(_))) || error.is::<store::StoreError>();
     let no_answer = error.is::<result::ResultError>();
     let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
     if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {

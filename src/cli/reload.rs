@@ -77,6 +77,7 @@ impl Reloader {
         let hosts = settings.allow_hosts.clone();
         let clients = settings.client_tokens.names().map(str::to_owned).collect();
         running.replace_settings(routes.clone(), settings, config.upstream, profiles.clone())?;
+        running.take_certificate(config.server.tls.as_ref());
         self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {
             self.control

@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr, time::Duration};
 use http::Uri;
 use serde_json::Value;
 
-use super::{banner::reachable_address, http_get};
+use super::{banner::reachable_address, http_get, proxy_trust::ProxyTrust};
 use crate::provider::Upstream;
 
 /// Timeout of the request that finds out if a proxy is running.
@@ -38,9 +38,10 @@ impl RunningProxyInfo {
 }
 
 /// Returns the proxy that answers at this address. `None` if there is none, or something else answers.
-pub(super) async fn find_proxy(at: SocketAddr) -> Option<RunningProxyInfo> {
-    let url: Uri = format!("http://{at}{}", crate::proxy::IDENTITY_PATH).parse().ok()?;
-    let fetched = http_get::fetch_page(&url, Some(DESCRIPTION_BYTES_MAX));
+pub(super) async fn find_proxy(at: SocketAddr, has_tls: bool) -> Option<RunningProxyInfo> {
+    let scheme = if has_tls { "https" } else { "http" };
+    let url: Uri = format!("{scheme}://{at}{}", crate::proxy::IDENTITY_PATH).parse().ok()?;
+    let fetched = http_get::fetch_page(&url, ProxyTrust::Any, Some(DESCRIPTION_BYTES_MAX));
     let page = tokio::time::timeout(PROBE_TIMEOUT, fetched).await.ok()?.ok()?;
     let described: Option<Value> = serde_json::from_slice(&page.body).ok();
     let is_described = described.as_ref().is_some_and(|told| told["server"] == "antiphon");

@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{
     app::{self, ConfigSummary, LedgerStore},
-    config::{self, Flags, LoadedConfig, process_environment},
+    config::{self, Config, Flags, LoadedConfig, process_environment},
     descriptors,
     provider::{self, Upstream},
-    server::{RuntimeHandles, Runtimes},
+    server::{RuntimeHandles, Runtimes, inherited::InheritedListeners},
     telemetry::{self, LogControl},
 };
 
@@ -139,6 +139,7 @@ async fn serve_until_stopped(
     warn_of_few_descriptors(descriptors::raise_limit(), config.server.connections_max);
     warn_of_missing_hosts(&config.server.listen, &config.proxy.allow_hosts);
     warn_of_plain_text(&config.upstreams);
+    warn_of_exposed_key(&config);
     warn_of_literal_secrets(&config.literal_secrets);
     warn_of_unusable_variables(&config.unusable_variables);
     let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
@@ -146,18 +147,24 @@ async fn serve_until_stopped(
     if let Some(path) = config::config_at_default_path(&flags, &process_environment) {
         tracing::info!(path = %path.display(), "using the configuration file at a default path");
     }
-    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured, runtimes).await?;
+    let admin_tls = config.admin_tls.clone();
+    let sockets =
+        InheritedListeners::take(process_environment("LISTEN_FDNAMES").as_deref()).map_err(app::StartError::Inherit)?;
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes).await?;
     let mut running = launched.running;
     let ledger = launched.ledger_file.as_deref();
     if io::stderr().is_terminal() {
         // The banner is only a hint. A terminal that is gone is no reason to stop.
-        let banner = banner::render_banner(&launched.routes, running.data, running.admin, ledger);
+        let data = banner::listener_url(running.data, running.tls.as_ref());
+        let admin = banner::listener_url(running.admin, admin_tls.as_ref());
+        let banner = banner::render_banner(&launched.routes, &data, &admin, ledger);
         drop(writeln!(io::stderr().lock(), "{banner}"));
     }
     // Behind the banner, so that the lines of the log follow each other.
     tracing::info!(
         listen = %running.data,
         admin_listen = %running.admin,
+        tls = running.tls.is_some(),
         ledger = ledger.map_or(Cow::Borrowed(banner::MEMORY_LEDGER), Path::to_string_lossy).as_ref(),
         version = env!("CARGO_PKG_VERSION"),
         "serving"
@@ -253,6 +260,13 @@ fn warn_of_literal_secrets(keys: &[String]) {
             key,
             "the configuration file contains this secret: write ${{NAME}} instead, or name a file"
         );
+    }
+}
+
+/// Warns about a private key of the listeners that other users of the machine may read.
+fn warn_of_exposed_key(config: &Config) {
+    if let Some(warning) = config::exposed_key_warning(config) {
+        tracing::warn!("{warning}");
     }
 }
 

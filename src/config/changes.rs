@@ -5,7 +5,7 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 17] = [
+const RESTART_ONLY: [&str; 18] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
@@ -16,6 +16,7 @@ const RESTART_ONLY: [&str; 17] = [
     "server.header_timeout",
     "server.drain_delay",
     "server.drain_timeout",
+    "server.tls",
     "timeouts.client_stall",
     "ledger",
     "services",

@@ -35,11 +35,16 @@ pub(super) fn lower_client_limits(lowering: &mut Lowering, upstreams: &[Upstream
     let mut limits = BTreeMap::new();
     for (name, section) in lowering.file.client_limits.clone() {
         let key = read::join_key("client_limits", &name);
+        let by_certificate = lowering.file.client_certificates.contains_key(&name);
         // The reader leaves out a token whose value has the wrong type, which has its own problem.
         let token = read::join_key("client_tokens", &name);
-        if !lowering.file.client_tokens.contains_key(&name) && !lowering.has_problem(&token) {
+        let is_known = lowering.file.client_tokens.contains_key(&name) || by_certificate;
+        if !is_known && !lowering.has_problem(&token) {
             let flaw = Problem::of_value("there is no client token of this name");
-            lowering.report_problem(&key, flaw.with_hint("use a name from [client_tokens]"));
+            lowering.report_problem(
+                &key,
+                flaw.with_hint("use a name from [client_tokens] or [client_certificates]"),
+            );
         }
         check_upstreams(lowering, &key, &section, upstreams);
         limits.insert(name, lower_limits(lowering, &key, section));

@@ -180,7 +180,9 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
         }
         let principals = lower_names(lowering, &key, "principals", &section.principals);
         for (i, principal) in section.principals.iter().enumerate() {
-            let known = principal == ALL || lowering.file.client_tokens.contains_key(principal);
+            let known = principal == ALL
+                || lowering.file.client_tokens.contains_key(principal)
+                || lowering.file.client_certificates.contains_key(principal);
             let item = format!("{}[{i}]", read::join_key(&key, "principals"));
             // An item that is not a string already has its own problem.
             if !known && !lowering.has_problem(&item) {

@@ -18,7 +18,7 @@ use super::{
     profiles::{self, LoweredProfiles},
     read,
     secrets::is_private,
-    timeouts,
+    timeouts, tls,
     traces::{self, OtelEnvironment},
     trusted_file, upstreams, values,
     variables::CONFIG,
@@ -28,7 +28,7 @@ use crate::{
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
     repair::{OnForeignThinking, RepairPolicy},
-    server::ServerSettings,
+    server::{ServerSettings, tls::ListenerTls},
     telemetry::{LogFormat, LogSettings},
     upstream::ProxyEnvironment,
 };
@@ -172,7 +172,8 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         otel,
         container,
     } = environment;
-    let server = lower_server(lowering);
+    let [tls, admin_tls] = tls::lower_tls(lowering, read_file);
+    let server = lower_server(lowering, tls);
     let admin_token = admin::lower_admin_token(lowering);
     let admin_listen = admin::lower_admin_listen(lowering, &server, admin_token.is_some());
     let clocks = timeouts::lower_timeouts(lowering);
@@ -202,6 +203,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
         server,
         body_memory_max,
         admin_listen,
+        admin_tls,
         admin_token,
         proxy,
         upstream,
@@ -218,7 +220,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
 }
 
 /// Builds the settings of the data listener.
-fn lower_server(lowering: &mut Lowering) -> ServerSettings {
+fn lower_server(lowering: &mut Lowering, tls: Option<ListenerTls>) -> ServerSettings {
     let file = lowering.file.server.clone();
     // Zero would mean a proxy that never accepts a connection.
     if file.connections_max == 0 {
@@ -245,6 +247,7 @@ fn lower_server(lowering: &mut Lowering) -> ServerSettings {
         client_stall: timeouts::lower_client_stall(lowering),
         drain_delay: lowering.duration_or_report("server.drain_delay", &file.drain_delay, Duration::ZERO),
         drain_timeout: lowering.duration_or_report("server.drain_timeout", &file.drain_timeout, Duration::ZERO),
+        tls,
     }
 }
 
@@ -297,7 +300,8 @@ fn lower_proxy(lowering: &mut Lowering, clocks: ExchangeTimeouts) -> ProxySettin
         on_outage: lowering.file.ledger.on_outage.into(),
         timeouts: clocks,
         rotation: timeouts::lower_rotation(lowering),
-        client_tokens: clients::lower_client_tokens(lowering),
+        client_tokens: clients::lower_client_tokens(lowering)
+            .with_certificates(tls::lower_client_certificates(lowering)),
         principals: late::lower_principals(lowering),
     }
 }

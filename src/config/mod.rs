@@ -19,6 +19,7 @@ mod profiles;
 mod read;
 mod secrets;
 mod timeouts;
+mod tls;
 mod traces;
 mod trusted_file;
 mod upstreams;
@@ -36,6 +37,7 @@ pub use lower::{
 };
 pub use overlay::Flags;
 pub use problem::{ConfigError, FilePlace, Problem};
+pub use tls::exposed_key_warning;
 pub use values::check_client_name;
 pub use variables::VARIABLES;
 
@@ -44,7 +46,7 @@ use crate::{
     late::LateSettings,
     provider::Upstream,
     proxy::ProxySettings,
-    server::ServerSettings,
+    server::{ServerSettings, tls::ListenerTls},
     telemetry::{LogSettings, TraceSettings},
     upstream::UpstreamSettings,
 };
@@ -64,6 +66,8 @@ pub struct Config {
     pub body_memory_max: Option<u64>,
     /// Address of the admin listener (dashboard, health, metrics, `/admin/v1`). Loopback unless there is a token.
     pub admin_listen: SocketAddr,
+    /// TLS of the admin listener. `None` for plain HTTP.
+    pub admin_tls: Option<ListenerTls>,
     /// Hash of the admin token. `None` if anybody on this machine may use the admin listener.
     pub admin_token: Option<TokenHash>,
     /// Settings of the data path.

@@ -382,7 +382,14 @@ pub(super) fn check_exposure(
     server: &ServerSettings,
     profiles: &BTreeMap<String, Vec<Profile>>,
 ) {
-    let open = lowering.file.client_tokens.is_empty() && !server.listen.ip().is_loopback();
+    let has_clients = !lowering.file.client_tokens.is_empty() || !lowering.file.client_certificates.is_empty();
+    // A client without a certificate does not get as far as a request.
+    let is_guarded = has_clients
+        || server
+            .tls
+            .as_ref()
+            .is_some_and(|tls| tls.files().requires_client_certificate);
+    let open = !is_guarded && !server.listen.ip().is_loopback();
     if open && !profiles.is_empty() {
         let flaw = Problem::of_value(format!(
             "{} is reachable from other machines, and any client could use your profiles",

@@ -21,7 +21,9 @@ use crate::{
     auth::TokenHash,
     config::{self, Flags, LoadedConfig},
     provider::is_loopback,
-    server::{self, BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks},
+    server::{
+        self, BindError, DescriptorReserve, RuntimeHandles, ServerSettings, Tasks, inherited::InheritedListeners,
+    },
     telemetry::{LogControl, Telemetry},
     upstream::random_bytes,
 };
@@ -171,6 +173,7 @@ pub(super) async fn serve_provider(
         client_stall: Duration::from_secs(30),
         drain_delay: Duration::ZERO,
         drain_timeout: DRAIN,
+        tls: None,
     };
     let provider = provider.clone();
     let service = hyper::service::service_fn(move |request| {
@@ -269,12 +272,8 @@ pub(super) async fn start_proxy(
     remove_real_hosts(&mut loaded);
     let shown = ConfigSummary::of_loaded(&loaded, None, LogControl::default())?;
     // Nothing may be left behind, and yet the stories are those of a ledger that lasts.
-    let launched = app::launch_proxy(
-        loaded.config,
-        shown,
-        LedgerStore::LastingMemory,
-        RuntimeHandles::current(),
-    )
-    .await?;
+    let none = InheritedListeners::default();
+    let (store, runtimes) = (LedgerStore::LastingMemory, RuntimeHandles::current());
+    let launched = app::launch_proxy(loaded.config, shown, store, none, runtimes).await?;
     Ok(launched.running)
 }

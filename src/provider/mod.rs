@@ -135,8 +135,8 @@ impl Routes {
         upstreams.map(|upstream| (upstream.name.as_str(), upstream.fingerprint()))
     }
 
-    /// Returns name and base URL of every upstream, for a client that reaches the proxy at `host` (`name:port`).
-    pub fn base_urls(&self, host: &str) -> Vec<(String, String)> {
+    /// Returns name and base URL of every upstream, for a client that reaches the proxy at `root` (`http://name:port`).
+    pub fn base_urls(&self, root: &str) -> Vec<(String, String)> {
         let base = |upstream: &Upstream| {
             // OpenAI's clients expect the version in the base URL, all others add it.
             let version = if upstream.kind == ProviderKind::OpenAi {
@@ -144,10 +144,7 @@ impl Routes {
             } else {
                 ""
             };
-            (
-                upstream.name.clone(),
-                format!("http://{host}/{}{version}", upstream.name),
-            )
+            (upstream.name.clone(), format!("{root}/{}{version}", upstream.name))
         };
         self.upstreams.iter().map(base).collect()
     }

@@ -45,7 +45,16 @@ pub(super) fn identify_caller<'p, B>(
         })?
     };
     let query = request.uri().query();
-    let account = credential::authenticate_client(tokens, &path.principal_key, request.headers(), query, has_profiles);
+    // A token in place of a credential overrides the certificate too.
+    let certificate = request.extensions().get().filter(|_| removed.is_none());
+    let account = credential::authenticate_client(
+        tokens,
+        &path.principal_key,
+        request.headers(),
+        query,
+        certificate,
+        has_profiles,
+    );
     let account = account.map_err(ProxyError::Refused)?;
     let account = match removed.filter(|_| account.token.is_none()) {
         Some(name) => Account::of_token(&path.principal_key, name),
@@ -70,8 +79,7 @@ pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extens
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.
 pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> LedgerReader {
-    let (head, query) = (request.headers(), request.uri().query());
-    match named_reader(path, head, query) {
+    match named_reader(path, request) {
         Some(caller) if caller.is_shared() => LedgerReader::SharedKey,
         Some(caller) => LedgerReader::Known(caller),
         None => LedgerReader::Unknown,
@@ -87,16 +95,19 @@ fn has_shared_key(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> boo
 }
 
 /// Returns the caller that the credential of a request to the ledger API names.
-fn named_reader(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> Option<Caller> {
+fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
+    let (head, query) = (request.headers(), request.uri().query());
     // The proxy has no secret to verify a signature with.
     if is_signed(head) {
         return None;
     }
     let tokens = &path.settings.client_tokens;
-    let account = credential::authenticate_client(tokens, &path.principal_key, head, query, false).ok()?;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
-    let token = || presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
-    let token = account.token.or_else(token);
+    let token = presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
+    let certificate = request.extensions().get().filter(|_| token.is_none());
+    let key = &path.principal_key;
+    let account = credential::authenticate_client(tokens, key, head, query, certificate, false).ok()?;
+    let token = account.token.or(token);
     let principal = token.map_or(account.principal, |name| Principal::of_token(&path.principal_key, name));
     let is_shared = token.is_none() && has_shared_key(path, head, query);
     let caller = Caller::of_account(principal).with_shared_credential(is_shared);

@@ -12,7 +12,7 @@ use http::{
 use super::{guard::RequestRefusal, headers, signature};
 use crate::{
     auth::{
-        ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret,
+        CertificateNames, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret,
         principal::{decode_query, presented_secrets},
     },
     provider::{ProviderKind, Upstream},
@@ -63,20 +63,28 @@ impl<'t> Account<'t> {
     }
 }
 
-/// Authenticates a client by its client token, or identifies it by its credential.
+/// Authenticates a client by its client token or its certificate, or identifies it by its credential.
 ///
 /// A client token is sent in `x-antiphon-client-token`, or in place of the credential if the upstream has profiles.
 /// If no client token is configured, every client may use the profiles.
 ///
-/// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified.
+/// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified. So is a
+/// certificate, if any stands for a client. A token overrides the certificate, since it belongs to the one request.
 pub fn authenticate_client<'t>(
     tokens: &'t ClientTokens,
     key: &PrincipalKey,
     headers: &HeaderMap,
     query: Option<&str>,
+    certificate: Option<&CertificateNames>,
     has_profiles: bool,
 ) -> Result<Account<'t>, RequestRefusal> {
     let named = |name: &'t str| Account::of_token(key, name);
+    // Without a list of certificates the CA alone decides who may connect, and a certificate names nobody.
+    let certificate = certificate.filter(|_| tokens.has_certificates());
+    let by_certificate = |names| {
+        let name = tokens.find_by_certificate(names);
+        name.map(named).ok_or(RequestRefusal::ClientCertificate)
+    };
     let mut sent = headers.get_all(headers::CLIENT_TOKEN).iter();
     match (sent.next(), sent.next()) {
         (Some(token), None) => {
@@ -90,7 +98,14 @@ pub fn authenticate_client<'t>(
     // The client's credential is not sent, so no provider checks it: only a token gives access to profiles.
     if has_profiles && !tokens.is_empty() {
         let name = presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
-        return name.map(named).ok_or(RequestRefusal::ClientToken);
+        return match (name, certificate) {
+            (Some(name), _) => Ok(named(name)),
+            (None, Some(names)) => by_certificate(names),
+            (None, None) => Err(RequestRefusal::ClientToken),
+        };
+    }
+    if let Some(names) = certificate {
+        return by_certificate(names);
     }
     // The provider checks this credential. Its hash is enough to tell callers apart.
     Ok(Account {

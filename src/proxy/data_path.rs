@@ -84,6 +84,8 @@ pub(super) struct DataPath {
     pub(super) own_address: Option<IpAddr>,
     /// The address of the admin listener. `None` if there is none.
     pub(super) admin_listen: Option<SocketAddr>,
+    /// Scheme of the URLs by which clients reach the proxy.
+    pub(super) scheme: &'static str,
     pub(super) sender: Sender,
     pub(super) budgets: Budgets,
     /// Given when answers that still run should end.

@@ -394,7 +394,7 @@ impl ProxyError {
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
-            Self::UpstreamNotAllowed { .. } => {
+            Self::UpstreamNotAllowed { .. } | Self::Refused(RequestRefusal::ClientCertificate) => {
                 fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
             }
             Self::Refused(RequestRefusal::ClientToken) | Self::TokenAsKey { .. } => {

@@ -38,6 +38,8 @@ labelled_enum! {
         User = "user",
         /// A client token is required, and is missing or unknown.
         ClientToken = "client_token",
+        /// The client certificate stands for no client, and there is no client token beside it.
+        ClientCertificate = "client_certificate",
     }
 }
 
@@ -47,7 +49,7 @@ impl RequestRefusal {
         match self {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Target | Self::Path | Self::Host | Self::Framing | Self::Mode | Self::User => StatusCode::BAD_REQUEST,
-            Self::ForeignHost | Self::Origin => StatusCode::FORBIDDEN,
+            Self::ForeignHost | Self::Origin | Self::ClientCertificate => StatusCode::FORBIDDEN,
             Self::Upgrade => StatusCode::UPGRADE_REQUIRED,
             Self::Expect => StatusCode::EXPECTATION_FAILED,
             Self::ClientToken => StatusCode::UNAUTHORIZED,
@@ -74,6 +76,10 @@ impl RequestRefusal {
             Self::User => "the header that names the user must be sent once and contain 1 to 256 bytes",
             Self::ClientToken => {
                 "a valid client token is required; send one as the api key, or in x-antiphon-client-token"
+            }
+            Self::ClientCertificate => {
+                "the client certificate stands for no client; list one of its names in [client_certificates], or send \
+                 a client token"
             }
         }
     }

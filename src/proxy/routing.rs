@@ -31,5 +31,6 @@ fn base_urls(path: &DataPath, uri: &Uri, headers: &HeaderMap) -> Vec<String> {
     let host = host
         .or_else(|| uri.authority().map(Authority::as_str))
         .unwrap_or("localhost");
-    path.routes.base_urls(host).into_iter().map(|(_, base)| base).collect()
+    let root = format!("{}://{host}", path.scheme);
+    path.routes.base_urls(&root).into_iter().map(|(_, base)| base).collect()
 }

@@ -54,6 +54,8 @@ pub struct BoundAddresses {
     pub data: SocketAddr,
     /// Address of the admin listener. `None` if there is none.
     pub admin: Option<SocketAddr>,
+    /// `true` if clients use `https`.
+    pub has_tls: bool,
 }
 
 /// What connects the data path with the network and the threads of the process.
@@ -103,6 +105,7 @@ impl Proxy {
             // The unspecified address means every interface: no client can name it as a host.
             own_address: (!bound.data.ip().is_unspecified()).then_some(bound.data.ip()),
             admin_listen: bound.admin,
+            scheme: if bound.has_tls { "https" } else { "http" },
             sender: network.sender,
             budgets: network.budgets,
             closing: network.closing,

@@ -209,11 +209,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        // Bytes that wait for TLS to send them have not been taken by the client.
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.check_stall(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+        // TLS still has to send its farewell, for which a client that reads nothing leaves no room.
+        let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
+        ready!(self.check_stall(cx, shut))?;
         self.poll_linger(cx).map(Ok)
     }
 
@@ -257,5 +261,55 @@ mod tests {
             io::ErrorKind::TimedOut
         );
         assert_eq!((clock::now() - began).as_secs(), 120);
+    }
+
+    /// A stream that takes every byte into a buffer of its own, as TLS does, and never sends one.
+    #[derive(Debug)]
+    struct Hoarder;
+
+    impl AsyncWrite for Hoarder {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncRead for Hoarder {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_of_a_buffer_below_is_cut() {
+        let new = || {
+            ClientIo::new(
+                Hoarder,
+                RequestHeads::default(),
+                Duration::MAX,
+                Duration::from_secs(120),
+            )
+        };
+        for shuts_down in [false, true] {
+            let (began, mut near) = (clock::now(), new());
+            near.write_all(b"the end of an answer").await.unwrap();
+            let waiting = async {
+                if shuts_down {
+                    near.shutdown().await
+                } else {
+                    near.flush().await
+                }
+            };
+            let ended = tokio::time::timeout(Duration::from_secs(600), waiting).await.unwrap();
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!((clock::now() - began).as_secs(), 120);
+        }
     }
 }

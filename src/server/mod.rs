@@ -6,10 +6,12 @@ mod chunk_line;
 mod client_io;
 mod descriptor_reserve;
 pub mod framing;
+pub mod inherited;
 mod inspected_body;
 mod owner_limit;
 mod runtimes;
 mod tasks;
+pub mod tls;
 
 use std::{
     convert::Infallible,
@@ -47,6 +49,7 @@ pub use inspected_body::{InspectedBody, RequestBodyError};
 pub use owner_limit::{OwnerLimit, OwnerSlot};
 pub use runtimes::{RuntimeHandles, Runtimes};
 pub use tasks::{StopSignal, Tasks};
+use tls::{CertificateService, ClientStream, ListenerTls};
 
 use crate::telemetry::Telemetry;
 
@@ -82,6 +85,8 @@ pub struct ServerSettings {
     pub drain_delay: Duration,
     /// Time for running exchanges to finish after that.
     pub drain_timeout: Duration,
+    /// TLS of the listener. `None` for plain HTTP.
+    pub tls: Option<ListenerTls>,
 }
 
 /// The error of binding a listener.
@@ -168,7 +173,9 @@ pub async fn serve_listener<S, B>(
         };
         tune_socket(&stream);
         let peer = Some(ClientAddress(address.ip().to_canonical()));
-        let connection = serve_connection(stream, peer, settings.clone(), tasks.clone(), service.clone());
+        let stream = ClientStream::new(stream, settings.tls.as_ref());
+        let service = CertificateService::new(&stream, service.clone());
+        let connection = serve_connection(stream, peer, settings.clone(), tasks.clone(), service);
         tasks.spawn_connection(async move {
             connection.await;
             drop((permit, place));

@@ -300,6 +300,11 @@ impl Telemetry {
         self.metrics.instance.record_reload(is_successful);
     }
 
+    /// Records the end of the validity of the listeners' certificate, since 1970.
+    pub fn record_certificate_expiry(&self, expires_at: Duration) {
+        self.metrics.instance.record_certificate_expiry(expires_at);
+    }
+
     /// Returns the number of series that the metrics may ever have, whatever is configured and whatever clients send.
     pub fn series_max(&self) -> usize {
         self.metrics.series_max()

@@ -248,10 +248,14 @@ enum ConnectPath {
 impl Connector {
     /// Creates the connector. Fails only if the TLS library has no usable protocol version.
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, rustls::Error> {
-        let mut tls = tls_config()?;
+        Ok(Self::with_tls(settings, system_tls_config()?))
+    }
+
+    /// Creates a connector with other settings of TLS.
+    pub(super) fn with_tls(settings: &UpstreamSettings, mut tls: ClientConfig) -> Self {
         // HTTP/2 first: one connection then serves many requests.
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self {
+        Self {
             path: ConnectPath::Network {
                 dialer: Dialer::new(&settings.proxies, settings.connect_timeout),
                 tls: Arc::new(tls),
@@ -259,7 +263,7 @@ impl Connector {
             },
             write_timeout: settings.send_timeout,
             observer: ConnectObserver::default(),
-        })
+        }
     }
 
     /// Creates a connector to providers in this process.
@@ -276,7 +280,7 @@ impl Connector {
 }
 
 /// Configures TLS 1.2 and 1.3 with the platform's roots, or Mozilla's if the platform has none.
-fn tls_config() -> Result<ClientConfig, rustls::Error> {
+pub fn system_tls_config() -> Result<ClientConfig, rustls::Error> {
     // The crypto provider is explicit: rustls panics if the build contains two and none is chosen.
     let builder = || {
         ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -22,6 +22,7 @@ use hyper_util::{
 
 use crate::policy::{Observation, Verdict, classify};
 pub use crate::policy::{Phase, SendErrorKind};
+pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
 pub use random_bytes::{RandomError, random_bytes};
@@ -126,6 +127,14 @@ impl Sender {
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
         Ok(Self::with_connector(settings, tasks, Connector::new(settings)?))
+    }
+
+    /// Like [`new`](Self::new), with settings of TLS that accept other certificates.
+    pub fn with_tls<E>(settings: &UpstreamSettings, tasks: E, tls: rustls::ClientConfig) -> Self
+    where
+        E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
+    {
+        Self::with_connector(settings, tasks, Connector::with_tls(settings, tls))
     }
 
     /// Like [`new`](Self::new), for providers in this process.

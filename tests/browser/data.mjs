@@ -325,6 +325,7 @@ export function status(started, now, busy) {
     started_at: iso(started),
     uptime_seconds: (now - started) / 1000,
     listen: "127.0.0.1:4747",
+    tls: false,
     draining: false,
     upstreams: [
       { name: "anthropic", url: "https://api.anthropic.com", mode: "repair" },

@@ -197,6 +197,19 @@ def check_systemd(unit, binary):
     yield f"systemd-analyze security: {level[1] if level else 'not told'}", wrong
 
 
+def check_sockets(folder):
+    """The socket units are read by systemd, and belong to the service."""
+    analyze = tool("systemd-analyze")
+    for unit in sorted(folder.glob("*.socket")):
+        lines = unit.read_text().splitlines()
+        yield f"{unit.name} belongs to the service", "" if "Service=antiphon.service" in lines else "it names another"
+        if analyze:
+            command = [analyze, "verify", "--man=no", str(unit), str(folder / "antiphon.service")]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            faults = [line for line in (ran.stdout + ran.stderr).splitlines() if unit.name in line and "not found" not in line]
+            yield f"systemd-analyze verify {unit.name}", "; ".join(faults)
+
+
 def check_config(binary):
     """The configuration of the sidecar is one."""
     from expressions import DEPLOY
@@ -256,13 +269,13 @@ def check_page(page):
 
 def check_names(page):
     """Dashboard and rules name what the page has; what it has is on the dashboard or in a rule."""
-    from expressions import names, of_dashboard, of_rules
+    from expressions import OPEN, names, of_dashboard, of_rules
 
     samples = {re.split(r"[{ ]", line)[0] for line in page.splitlines() if line and not line.startswith("#")}
     named = set()
     for where, expression in [*of_dashboard(), *of_rules()]:
         found = names(expression)
-        unknown = found - samples - {"up"}
+        unknown = found - samples - {"up", *OPEN}
         if unknown or not found:
             yield f"{where}: names what there is", f"not on the page: {sorted(unknown)} of {expression}"
         named |= found
@@ -338,6 +351,7 @@ def main():
     from rolling import check_balancers
 
     report(check_balancers(binary), tally)
+    report(check_sockets(HERE.parent.parent / "deploy" / "systemd"), tally)
     try:
         check_running(binary, tally)
     except (OSError, RuntimeError) as error:

@@ -47,6 +47,8 @@ UPSTREAMS = ["anthropic", "openai", "gemini", "chatgpt"]
 # Programs that some blocks need, and that CI does not install.
 NEEDED = ("jq",)
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
+# Where the documents have the files of [server.tls].
+TLS_FOLDER = "/etc/antiphon/tls"
 
 
 class Failed(Exception):
@@ -185,12 +187,28 @@ def pattern(wanted):
     return re.compile("".join(lines) or r"\n")
 
 
+def tls_folder(sandbox):
+    """A folder with a certificate, its key and a CA, under the names that the documents use."""
+    folder = sandbox.folder / "tls"
+    if not folder.exists():
+        if not shutil.which("openssl"):
+            raise Skipped("openssl is not installed")
+        folder.mkdir()
+        new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        new += ["-subj", "/CN=llm.example.org", "-addext", "subjectAltName=DNS:llm.example.org"]
+        must_succeed(sandbox, [*new, "-keyout", str(folder / "privkey.pem"), "-out", str(folder / "fullchain.pem")])
+        shutil.copy(folder / "fullchain.pem", folder / "clients.pem")
+    return folder
+
+
 def check_toml(sandbox, block):
     parsed = tomllib.loads(block.code)
     if block.mark == "file of":
         return
     assert isinstance(parsed, dict)
     code = block.code.replace("/run/secrets", str(sandbox.secrets))
+    if TLS_FOLDER in code:
+        code = code.replace(TLS_FOLDER, str(tls_folder(sandbox)))
     for path in re.findall(r'_file = "(.*?)"', code):
         Path(path.replace("${CREDENTIALS_DIRECTORY}", str(sandbox.secrets))).write_text("sk-docs\n")
     variables = {name: "sk-docs" for name in re.findall(r"\$\{(\w+)", code)} | sandbox.environment

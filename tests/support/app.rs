@@ -17,7 +17,7 @@ use antiphon::{
     provider::{ProviderKind, Routes, Upstream},
     proxy::{OnBindingError, OnOutage, ProxyServices, ProxySettings},
     repair::{Mode, RepairPolicy},
-    server::{RuntimeHandles, ServerSettings},
+    server::{RuntimeHandles, ServerSettings, inherited::InheritedListeners},
     session_table::{SessionSettings, SessionTable},
     telemetry::{LogControl, Telemetry, TraceSettings},
     upstream::{ProxyEnvironment, UpstreamSettings},
@@ -110,6 +110,7 @@ pub fn towards(authority: &str) -> Builder {
             client_stall: long,
             drain_delay: Duration::ZERO,
             drain_timeout: long,
+            tls: None,
         },
     }
 }
@@ -148,6 +149,8 @@ impl Builder {
             body_memory: BodyMemory::new(self.body_memory_max),
             admin_listen: ([127, 0, 0, 1], 0).into(),
             admin: axum::Router::new(),
+            admin_tls: None,
+            inherited: InheritedListeners::default(),
             proxy: self.proxy,
             upstream: self.upstream,
             shared,

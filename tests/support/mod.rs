@@ -50,6 +50,8 @@ pub mod still;
 pub mod table;
 pub mod talker;
 #[cfg(feature = "server")]
+pub mod tls;
+#[cfg(feature = "server")]
 pub mod wire;
 
 /// The checks of the fuzz targets.

@@ -83,6 +83,7 @@ impl InProcessProxy {
             bound: BoundAddresses {
                 data: server.listen,
                 admin: None,
+                has_tls: false,
             },
             budgets: Budgets {
                 work: parts.runtimes.heavy,

@@ -8,6 +8,7 @@ declare namespace Api {
     started_at: string;
     uptime_seconds: number;
     listen: string | null;
+    tls: boolean;
     draining: boolean;
     upstreams: { name: string; url: string; mode: string }[];
     streams_active: number;

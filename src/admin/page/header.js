@@ -97,8 +97,8 @@ export class Facts {
  */
 const fact = (term, ...values) => h("div", {}, h("dt", {}, term), h("dd", {}, ...values));
 
-/** The lines that point each kind of client here. @param {string} at */
-const setup = (at) => [`export ANTHROPIC_BASE_URL=http://${at}/anthropic`, `export OPENAI_BASE_URL=http://${at}/openai/v1`, `export GOOGLE_GEMINI_BASE_URL=http://${at}/gemini`];
+/** The lines that point each kind of client here. @param {string} root */
+const setup = (root) => [`export ANTHROPIC_BASE_URL=${root}/anthropic`, `export OPENAI_BASE_URL=${root}/openai/v1`, `export GOOGLE_GEMINI_BASE_URL=${root}/gemini`];
 
 let shownFor = "";
 
@@ -111,7 +111,7 @@ export function welcome(status, shown) {
 	shownFor = status.listen;
 	// An address that means all of this machine's is no place to call: the one under which this page was found is.
 	const at = status.listen.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
-	const lines = setup(at);
+	const lines = setup(`${status.tls ? "https" : "http"}://${at}`);
 	fill(the("welcome-lines"), ...lines.map((line) => h("li", {}, h("code", {}, line), copier(line, line))));
 	the("welcome-copy").onclick = () => copy(the("welcome-copy"), lines.join("\n"));
 }

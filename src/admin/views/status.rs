@@ -19,6 +19,8 @@ pub(in crate::admin) struct StatusView {
     uptime_seconds: f64,
     /// The address of the proxy's listener; null before it is bound.
     listen: Option<String>,
+    /// True if clients must use `https`.
+    tls: bool,
     /// True during a drain: running exchanges may finish, and the readiness check fails.
     draining: bool,
     upstreams: Vec<UpstreamSummary>,
@@ -53,6 +55,7 @@ pub(in crate::admin) fn status_view(parts: &AdminState) -> StatusView {
         // Saturates, because the system clock may have been set back since the start.
         uptime_seconds: now.saturating_sub(control.started_at()).as_secs_f64(),
         listen: control.listen_address().map(|address| address.to_string()),
+        tls: control.has_tls(),
         draining: !parts.readiness.is_ready(),
         upstreams: in_force.upstreams.clone(),
         streams_active: parts.telemetry.active_streams(),

@@ -67,8 +67,9 @@ impl LedgerClient {
             pool_idle_max: 1,
             proxies: proxy_environment(&process_environment),
         };
-        let sender = Sender::new(&settings, TokioExecutor::new())
-            .map_err(|error| ResultError::Unusable(format!("cannot set up TLS: {error}")))?;
+        let tls = url.trust().into_client_config();
+        let tls = tls.map_err(|error| ResultError::Unusable(format!("cannot set up TLS: {error}")))?;
+        let sender = Sender::with_tls(&settings, TokioExecutor::new(), tls);
         Ok(Self { sender, url, headers })
     }
 

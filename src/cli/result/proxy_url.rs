@@ -4,21 +4,29 @@ use http::{Uri, uri::Scheme};
 
 use super::{arguments::ProxyFlags, error::ResultError};
 use crate::{
-    cli::{banner::reachable_address, config::load_chosen},
+    cli::{banner::reachable_address, config::load_chosen, proxy_trust::ProxyTrust},
     config::process_environment,
 };
 
 /// Variable with the URL of the proxy.
 const URL_VARIABLE: &str = "ANTIPHON_URL";
 
-/// The URL of a proxy without a slash at its end.
+/// The URL of a proxy without a slash at its end, and the certificates that are accepted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProxyUrl(String);
+pub(super) struct ProxyUrl {
+    url: String,
+    trust: ProxyTrust,
+}
 
 impl ProxyUrl {
     /// Returns the URL as text.
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.url
+    }
+
+    /// Returns the certificates that are accepted from the proxy.
+    pub(super) fn trust(&self) -> ProxyTrust {
+        self.trust.clone()
     }
 
     /// Finds the proxy by flags, variables and the configuration.
@@ -31,14 +39,30 @@ impl ProxyUrl {
         if let Some(url) = variable {
             return Self::parse(URL_VARIABLE, &url);
         }
-        let listen = load_chosen(flags.config.clone())?.config.server.listen;
-        Ok(Self(format!("http://{}", reachable_address(listen))))
+        let server = load_chosen(flags.config.clone())?.config.server;
+        let address = reachable_address(server.listen);
+        Ok(match server.tls {
+            // The request contains a token, so the proxy must have the very certificate of the configuration.
+            Some(tls) => Self {
+                url: format!("https://{address}"),
+                trust: ProxyTrust::Configured(tls.certificate()),
+            },
+            None => Self {
+                url: format!("http://{address}"),
+                trust: ProxyTrust::System,
+            },
+        })
     }
 
     /// Parses a URL that `origin` gave. The error does not repeat it, since it may contain a password.
     fn parse(origin: &str, text: &str) -> Result<Self, ResultError> {
         let url = text.parse::<Uri>().ok();
-        url.as_ref().and_then(base_url).map(Self).ok_or_else(|| {
+        let parsed = url.as_ref().and_then(base_url);
+        let trusted = |url| Self {
+            url,
+            trust: ProxyTrust::System,
+        };
+        parsed.map(trusted).ok_or_else(|| {
             ResultError::Unusable(format!(
                 "{origin}: expected the http:// or https:// URL of the proxy, without user, password and query"
             ))

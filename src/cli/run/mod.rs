@@ -28,7 +28,7 @@ use crate::{
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
     config::{self, Flags, LoadedConfig, process_environment},
     provider::{self, Routes},
-    server::RuntimeHandles,
+    server::{RuntimeHandles, inherited::InheritedListeners},
     telemetry::LogControl,
 };
 use child::ChildCommand;
@@ -116,11 +116,13 @@ async fn run_with_proxy(
     };
     let routes = Routes::new(loaded.config.upstreams.clone());
     // A setting in a file outlives this command, so it needs the address of a proxy that does too.
-    let lasting_urls = routes.base_urls(&banner::reachable_address(loaded.config.server.listen).to_string());
+    let tls = loaded.config.server.tls.clone();
+    let lasting_urls = routes.base_urls(&banner::listener_url(loaded.config.server.listen, tls.as_ref()));
     // The future of a whole start is large.
     let proxy = Box::pin(find_or_start(loaded, &flags, log, runtimes)).await?;
-    let variables = base_url_variables(&routes, proxy.at);
-    let urls = routes.base_urls(&proxy.at.to_string());
+    let root = format!("http://{}", proxy.at);
+    let variables = base_url_variables(&routes, &root);
+    let urls = routes.base_urls(&root);
     let known = settings_for(&args.command, &urls, &lasting_urls, &process_environment);
     let is_quiet = flags.verbosity < 0;
     if !is_quiet {
@@ -191,7 +193,11 @@ async fn find_or_start(
     // A running proxy has a configuration of its own, so explicit settings need a new proxy.
     let has_settings = flags.config.is_some() || !flags.upstreams.is_empty();
     let at = banner::reachable_address(loaded.config.server.listen);
-    let found = if has_settings { None } else { find_proxy(at).await };
+    let found = if has_settings {
+        None
+    } else {
+        find_proxy(at, false).await
+    };
     // A variable or a default file may name an upstream that the running proxy lacks, or has with another URL.
     let lacking = match &found {
         Some(found) => {
@@ -329,10 +335,18 @@ async fn start_proxy(
     if flags.admin_listen.is_none() || is_taken {
         config.admin_listen = free;
     }
+    // Clients on this machine would refuse a certificate that names a host.
+    anyhow::ensure!(
+        config.server.tls.is_none() || config.server.listen.ip().is_loopback(),
+        "the proxy of `antiphon run` has no TLS, and --listen is reachable from other machines"
+    );
+    config.server.tls = None;
+    config.admin_tls = None;
     // The user waits at the prompt until the drain ends, and no load balancer has to notice it.
     config.server.drain_delay = Duration::ZERO;
     config.server.drain_timeout = config.server.drain_timeout.min(DRAIN_TIMEOUT);
-    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory, runtimes).await?;
+    let own_sockets = InheritedListeners::default();
+    let mut launched = app::launch_proxy(config, shown, LedgerStore::ConfiguredOrMemory, own_sockets, runtimes).await?;
     // This proxy never reloads. A closed channel fails such a request at once instead of letting it wait.
     launched.reloads.close();
     Ok(launched)

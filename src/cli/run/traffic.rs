@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use http::{StatusCode, Uri};
 
-use crate::{cli::http_get, telemetry::ExchangeTotals};
+use crate::{
+    cli::{http_get, proxy_trust::ProxyTrust},
+    telemetry::ExchangeTotals,
+};
 
 /// Timeout for reading the metrics of a running proxy.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,7 +42,7 @@ impl TrafficCounts {
     /// Reads the counts of a running proxy. `None` if its metrics cannot be read, for example without its token.
     pub(super) async fn of_running_proxy(admin: SocketAddr) -> Option<Self> {
         let url: Uri = format!("http://{admin}/metrics").parse().ok()?;
-        let fetched = http_get::fetch_page(&url, Some(METRICS_BYTES_MAX));
+        let fetched = http_get::fetch_page(&url, ProxyTrust::Any, Some(METRICS_BYTES_MAX));
         let page = tokio::time::timeout(METRICS_TIMEOUT, fetched).await.ok()?.ok()?;
         if page.head.status != StatusCode::OK {
             return None;

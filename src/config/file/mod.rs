@@ -29,11 +29,13 @@ macro_rules! section {
 mod late;
 mod profile;
 mod timeouts;
+mod tls;
 mod words;
 
 pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
-pub use profile::{ClientLimitsSection, CommandWord, ProfileSection, TokenHashText};
+pub use profile::{CertificateNameList, ClientLimitsSection, CommandWord, ProfileSection, TokenHashText};
 pub use timeouts::{RotationSection, TimeoutsSection};
+pub use tls::TlsSection;
 pub use words::{
     CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
     OnOrganisationChangeName, OnOutageName, TierName,
@@ -65,6 +67,10 @@ pub struct ConfigFile {
     /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_tokens: BTreeMap<String, TokenHashText>,
+    /// Client certificates that stand for a client: its name, and the DNS names, URIs or email addresses of its
+    /// certificates. The name may be that of a client token too.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub client_certificates: BTreeMap<String, CertificateNameList>,
     /// Limits of client tokens, by the name of the token.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_limits: BTreeMap<String, ClientLimitsSection>,
@@ -114,6 +120,8 @@ section! {
         /// Memory that all request bodies together may use: a size of at least 2.2 times `inspect_bytes_max`, or `auto`
         /// for a quarter of what the machine or container has. Further bodies wait for up to 5 s, then get 503.
         pub body_memory_max: String = "auto".into(),
+        /// TLS of the listeners. Default: plain HTTP.
+        pub tls: Option<TlsSection> = None,
     }
 }
 

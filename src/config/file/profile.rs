@@ -82,3 +82,8 @@ section! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct TokenHashText(pub String);
+
+/// Names of certificates, as these contain them: DNS names, URIs or email addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CertificateNameList(pub Vec<String>);

@@ -1,6 +1,12 @@
 //! Metrics of this instance: its version, its configuration, refused connections, and the metrics page itself.
 
-use std::sync::atomic::AtomicU64;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
@@ -34,6 +40,10 @@ metric_table! {
             "connections_refused",
             "Client connections that were closed at once: their address had server.connections_per_address_max",
         );
+        certificate_expires: Arc<AtomicU64> = page.optional_timestamp(
+            "tls_certificate_expires",
+            "Time when the certificate of the listeners expires, in seconds since 1970",
+        );
         _series_folded: () = page.folded_updates(
             "series_folded",
             "Updates that were counted under the label value other, or dropped, because the page is full",
@@ -45,6 +55,11 @@ impl InstanceMetrics {
     /// Counts a connection that was refused because of its address.
     pub(in crate::telemetry) fn record_refused_connection(&self) {
         self.connections_refused.inc();
+    }
+
+    /// Records the end of the certificate's validity, since 1970.
+    pub(in crate::telemetry) fn record_certificate_expiry(&self, expires_at: Duration) {
+        self.certificate_expires.store(expires_at.as_secs(), Ordering::Relaxed);
     }
 
     /// Records a reload of the configuration. The first load, at the start, counts as one.

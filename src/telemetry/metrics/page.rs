@@ -18,7 +18,7 @@ use prometheus_client::{
         MetricType,
         counter::{ConstCounter, Counter},
         family::Family,
-        gauge::Gauge,
+        gauge::{ConstGauge, Gauge},
         histogram::Histogram,
         info::Info,
     },
@@ -102,6 +102,20 @@ impl MetricsPage {
     /// Adds a gauge of seconds since 1970.
     pub(super) fn timestamp(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
         self.add_metric(1, name, help, Some(Unit::Seconds), Gauge::default())
+    }
+
+    /// Adds a gauge of seconds since 1970 that is on the page only once it is set.
+    pub(super) fn optional_timestamp(&mut self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
+        let seconds = Arc::default();
+        self.collector(
+            1,
+            OptionalTimestamp {
+                name,
+                help,
+                seconds: Arc::clone(&seconds),
+            },
+        );
+        seconds
     }
 
     /// Adds a histogram of seconds without labels.
@@ -191,5 +205,27 @@ impl Collector for SharedCounter {
         let help = format!("{}.", self.help);
         let counter = page.encode_descriptor(self.name, &help, None, MetricType::Counter)?;
         ConstCounter::new(self.count.load(Ordering::Relaxed)).encode(counter)
+    }
+}
+
+/// A time in seconds since 1970. Zero if it is not set.
+#[derive(Debug)]
+struct OptionalTimestamp {
+    name: &'static str,
+    help: &'static str,
+    seconds: Arc<AtomicU64>,
+}
+
+impl Collector for OptionalTimestamp {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        let seconds = self.seconds.load(Ordering::Relaxed);
+        // A missing series is better than a zero, which would look like a time long ago.
+        if seconds == 0 {
+            return Ok(());
+        }
+        // For collectors the library does not add the full stop.
+        let help = format!("{}.", self.help);
+        let gauge = page.encode_descriptor(self.name, &help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(seconds).unwrap_or(i64::MAX)).encode(gauge)
     }
 }

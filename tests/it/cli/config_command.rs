@@ -417,8 +417,8 @@ fn the_banner_points_each_client_at_its_upstream() {
     let routes = Routes::new(loaded.config.upstreams);
     let text = banner::render_banner(
         &routes,
-        "0.0.0.0:4747".parse().unwrap(),
-        "127.0.0.1:4748".parse().unwrap(),
+        &banner::listener_url("0.0.0.0:4747".parse().unwrap(), None),
+        &banner::listener_url("127.0.0.1:4748".parse().unwrap(), None),
         Some(Path::new("/state/antiphon/ledger.db")),
     );
     assert_eq!(text.matches("ANTHROPIC_BASE_URL").count(), 1, "{text}");
@@ -434,8 +434,7 @@ fn the_banner_points_each_client_at_its_upstream() {
     ] {
         assert!(text.contains(line), "{line:?} in\n{text}");
     }
-    let [data, admin] = ["127.0.0.1:4747", "127.0.0.1:4748"].map(|address| address.parse().unwrap());
-    let text = banner::render_banner(&routes, data, admin, None);
+    let text = banner::render_banner(&routes, "http://127.0.0.1:4747", "http://127.0.0.1:4748", None);
     assert!(
         text.contains("ledger            memory: nothing is stored after the end\n"),
         "{text}"

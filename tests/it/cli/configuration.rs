@@ -1,6 +1,6 @@
 //! Settings from file, variables and flags, and every configuration problem.
 
-use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::LazyLock, time::Duration};
 
 use antiphon::{
     auth::{
@@ -15,6 +15,8 @@ use antiphon::{
 };
 use serde_json::Value;
 
+use crate::support::tls::{Authority, Certified};
+
 const EXAMPLE: &str = include_str!("../../../config.example.toml");
 
 fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result<LoadedConfig, ConfigError> {
@@ -27,8 +29,22 @@ fn with(file: Option<&str>, flags: &Flags, variables: &[(&str, &str)]) -> Result
     )
 }
 
+/// The CA and the certificate that are in the files of the example.
+static TLS_FILES: LazyLock<(Authority, Certified)> = LazyLock::new(|| {
+    let authority = Authority::new("example");
+    let own = authority.issue_for_listener();
+    (authority, own)
+});
+
 /// Reads a fake secret file: each path under `/run/secrets` contains its own name.
 fn secret_file(path: &Path) -> io::Result<String> {
+    let (authority, own) = &*TLS_FILES;
+    match path.to_str().unwrap_or_default() {
+        "/etc/antiphon/tls/fullchain.pem" => return Ok(own.pem.clone()),
+        "/etc/antiphon/tls/privkey.pem" => return Ok(own.key.serialize_pem()),
+        "/etc/antiphon/tls/clients.pem" => return Ok(authority.pem.clone()),
+        _ => {}
+    }
     let name = path.strip_prefix("/run/secrets").map_err(|_| io::ErrorKind::NotFound)?;
     match name.to_str().unwrap_or_default() {
         "empty" => Ok("\n".to_owned()),
@@ -70,10 +86,14 @@ fn problems(text: &str, expected: &[(usize, &str, &str, &str)]) {
     }
 }
 
+const TLS: &str = "[server.tls]\ncertificate = \"/etc/antiphon/tls/fullchain.pem\"\n\
+    key = \"/etc/antiphon/tls/privkey.pem\"\n";
+const CLIENT_CA: &str = "client_ca = \"/etc/antiphon/tls/clients.pem\"\n";
+
 /// File text, then line, key, part of the message and part of the hint of its only problem.
 #[rustfmt::skip]
 const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
-    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_limits, client_tokens, ledger, log, principals, repair, rotation, server, services"),
+    ("lisen = 1", 1, "lisen", "unknown key", "known here: client_certificates, client_limits, client_tokens, ledger, log, principals, repair, rotation, server, services"),
     ("sever = {}", 1, "sever", "unknown key", "did you mean `server`?"),
     ("listen = \"127.0.0.1:1\"", 1, "listen", "unknown key", "it belongs under [server]"),
     ("[server]\n\nlisen = \"127.0.0.1:1\"", 3, "server.lisen", "unknown key", "did you mean `listen`?"),
@@ -1006,6 +1026,16 @@ fn profiles_are_served_to_other_machines_only_with_client_tokens() {
         }
         drop(file(&format!("{server}{profile}{tokens}")));
         drop(file(&server));
+        // With client certificates, too: a list of them, or a CA that every client needs.
+        let certificates = "[client_certificates]\nci = [\"ci.example.org\"]\n";
+        drop(file(&format!("{server}{TLS}{CLIENT_CA}{profile}{certificates}")));
+        drop(file(&format!(
+            "{server}{TLS}{CLIENT_CA}require_client_certificate = true\n{profile}"
+        )));
+        if open {
+            let expected = (2, "server.listen", "from other machines", "antiphon config token NAME");
+            problems(&format!("{server}{TLS}{CLIENT_CA}{profile}"), &[expected]);
+        }
     }
     let flags = Flags {
         listen: Some("0.0.0.0:1".into()),
@@ -1131,7 +1161,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        15 + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 3 + 10 + 4 + 3,
+        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 1 + 1 + 3 + 10 + 4 + 3,
         "{leaves:?}"
     );
 }
@@ -1211,4 +1241,103 @@ fn late_results_are_configured() {
     assert!(!format!("{config:?}").contains("MfKQ9"), "a secret is shown");
     let late = defaults().config.late;
     assert!(late.services.is_empty() && late.ttl == Duration::from_secs(7 * 24 * 60 * 60));
+}
+
+#[test]
+fn problems_of_tls_name_the_file_and_its_fault() {
+    let no_certificate = TLS.replace("certificate = \"/etc/antiphon/tls/fullchain.pem\"\n", "");
+    let no_key = TLS.replace("key = \"/etc/antiphon/tls/privkey.pem\"\n", "");
+    problems(&no_certificate, &[(1, "server.tls", "has no certificate", "as PEM")]);
+    problems(&no_key, &[(1, "server.tls", "has no key", "as PEM")]);
+    let swapped = TLS.replace("privkey", "fullchain");
+    problems(
+        &swapped,
+        &[(
+            3,
+            "server.tls.key",
+            "fullchain.pem: contains no private key",
+            "-----BEGIN",
+        )],
+    );
+    let missing = TLS.replace("fullchain", "gone");
+    problems(
+        &missing,
+        &[(2, "server.tls.certificate", "gone.pem: cannot read the file", "")],
+    );
+    let foreign = TLS.replace("fullchain", "clients");
+    problems(
+        &foreign,
+        &[(
+            3,
+            "server.tls.key",
+            "does not belong to the first certificate of /etc/",
+            "",
+        )],
+    );
+    let empty = TLS.replace("/etc/antiphon/tls/privkey.pem", "");
+    problems(&empty, &[(3, "server.tls.key", "expected the path of a file", "")]);
+    let plain_ca = format!("{TLS}client_ca = \"/run/secrets/word\"\n");
+    problems(
+        &plain_ca,
+        &[(4, "server.tls.client_ca", "word: contains no certificate", "-----BEGIN")],
+    );
+}
+
+#[test]
+fn problems_of_client_certificates_name_the_missing_ca_and_the_wrong_name() {
+    let no_ca = format!("{TLS}require_client_certificate = true\n");
+    problems(
+        &no_ca,
+        &[(
+            4,
+            "server.tls.require_client_certificate",
+            "no CA",
+            "set server.tls.client_ca",
+        )],
+    );
+    let unasked = format!("{TLS}[client_certificates]\nci = [\"ci.example.org\"]\n");
+    problems(
+        &unasked,
+        &[(
+            4,
+            "client_certificates",
+            "no client is asked",
+            "set server.tls.client_ca",
+        )],
+    );
+    let listed = |lines: &str| format!("{TLS}{CLIENT_CA}[client_certificates]\n{lines}");
+    let twice = listed("ci = [\"ci.example.org\"]\ndev = [\"a\", \"CI.example.org\"]\n");
+    problems(
+        &twice,
+        &[(
+            7,
+            "client_certificates.dev[1]",
+            "is also a certificate of \"ci\"",
+            "at one client",
+        )],
+    );
+    let wrong = listed("ci = [\"\"]\nCI = [\"a\"]\n");
+    let name = (7, "client_certificates.CI", "expected a name", "write \"ci\"");
+    problems(
+        &wrong,
+        &[(6, "client_certificates.ci[0]", "expected a DNS name", ""), name],
+    );
+    drop(file(&listed(
+        "ci = [\"ci.example.org\"]\n[client_limits.ci]\nmax_concurrent = 1\n",
+    )));
+}
+
+#[test]
+fn tls_needs_a_restart_and_lists_of_certificates_do_not() {
+    let (plain, tls) = (file(""), file(TLS));
+    let listed = |name: &str| file(&format!("{TLS}{CLIENT_CA}[client_certificates]\nci = [\"{name}\"]\n"));
+    let changes = ConfigChanges::compare_configs(&plain, &tls).unwrap();
+    assert!(changes.reloadable.is_empty(), "{changes:?}");
+    assert!(
+        changes.needs_restart.contains(&"server.tls.key".to_owned()),
+        "{changes:?}"
+    );
+    let changes = ConfigChanges::compare_configs(&listed("a"), &listed("b")).unwrap();
+    assert_eq!(changes.reloadable, ["client_certificates.ci"]);
+    assert!(changes.needs_restart.is_empty());
 }

@@ -12,4 +12,5 @@ pub(crate) mod result_command;
 pub(crate) mod run;
 pub(crate) mod service_manager;
 pub(crate) mod store;
+pub(crate) mod tls;
 pub(crate) mod tools;

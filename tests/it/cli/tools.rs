@@ -174,7 +174,7 @@ fn without_a_listener_the_check_fails() {
     assert!(err.starts_with(&format!("antiphon: http://{free}/livez: ")), "{err}");
     command.env("ANTIPHON_ADMIN_LISTEN", "nonsense");
     assert_eq!(command.output().unwrap().status.code(), Some(1));
-    for url in ["https://127.0.0.1/livez", "/livez", "http://", ""] {
+    for url in ["ftp://127.0.0.1/livez", "/livez", "http://", ""] {
         let output = antiphon(&["healthcheck", "--url", url]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{url}");
     }

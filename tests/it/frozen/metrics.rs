@@ -25,6 +25,7 @@ pub(crate) fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
     telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
     telemetry.set_body_load_source(Box::new(BodyLoad::default));
+    telemetry.record_certificate_expiry(Duration::from_secs(1));
     for status in [0, 101, 200, 302, 404, 500] {
         exchanges(&telemetry, status);
     }

@@ -119,7 +119,7 @@ fn upstreams_and_formats_of_paths_are_pinned() {
             facts.push(format!("POST {path}{with} without a prefix -> {found}"));
         }
     }
-    for (name, base) in built_in.base_urls("HOST") {
+    for (name, base) in built_in.base_urls("http://HOST") {
         facts.push(format!("base url of {name}: {base}"));
     }
     for host in HOSTS {

@@ -340,7 +340,7 @@ fn a_client_token_gives_access_to_profiles() {
     let tokens = ClientTokens::new(vec![entry("ci", b"antiphon_1"), entry("dev", b"antiphon_2")]);
     let none = ClientTokens::default();
     let of = |tokens: &ClientTokens, fields: &[(&str, &str)], query: Option<&str>, profiles: bool| {
-        authenticate_client(tokens, &key, &map(fields), query, profiles)
+        authenticate_client(tokens, &key, &map(fields), query, None, profiles)
             .map(|caller| (caller.token.map(ToOwned::to_owned), caller.principal))
     };
     let named = |name: &str| Ok((Some(name.to_owned()), Principal::of_token(&key, name)));
@@ -401,7 +401,8 @@ fn a_client_token_gives_access_to_profiles() {
     // Without configured tokens only loopback may call, and everyone may use the profiles.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
-    let caller: Account<'_> = authenticate_client(&none, &key, &map(&[("api-key", "canary")]), None, true).unwrap();
+    let caller: Account<'_> =
+        authenticate_client(&none, &key, &map(&[("api-key", "canary")]), None, None, true).unwrap();
     assert!(!format!("{caller:?} {tokens:?}").contains("canary"));
 }
 

@@ -51,5 +51,6 @@ pub(crate) mod streaming;
 pub(crate) mod strict_memory;
 pub(crate) mod strict_provider;
 pub(crate) mod swapped_callers;
+pub(crate) mod tls;
 pub(crate) mod worked_sequences;
 pub(crate) mod worked_sequences_more;

@@ -372,7 +372,7 @@ fn kinds_come_from_the_name_then_from_the_host() {
 
 #[test]
 fn base_urls_match_the_client_settings() {
-    let urls = routes(&["local=http://127.0.0.1:8000"]).base_urls("127.0.0.1:4747");
+    let urls = routes(&["local=http://127.0.0.1:8000"]).base_urls("http://127.0.0.1:4747");
     let of = |name: &str| {
         urls.iter()
             .find(|(known, _)| known == name)

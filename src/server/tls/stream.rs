@@ -1,0 +1,148 @@
+//! The stream of one client connection, with or without TLS.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+use super::{KnownNames, ListenerTls, handshake};
+
+/// The bytes of a client connection without their encryption.
+///
+/// The first read runs the handshake. So it runs in the connection's own task, and the accept loop never waits for it.
+pub struct ClientStream {
+    state: StreamState,
+    names: KnownNames,
+}
+
+type Handshake = Pin<Box<dyn Future<Output = io::Result<Box<TlsStream<TcpStream>>>> + Send>>;
+
+enum StreamState {
+    Plain(TcpStream),
+    Handshake(Handshake),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// The handshake has failed.
+    Closed,
+}
+
+impl fmt::Debug for ClientStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientStream").finish_non_exhaustive()
+    }
+}
+
+impl ClientStream {
+    /// Wraps an accepted connection. `tls` is `None` for a listener without TLS.
+    pub fn new(tcp: TcpStream, tls: Option<&ListenerTls>) -> Self {
+        let names = KnownNames::default();
+        let state = match tls {
+            Some(tls) => {
+                let handshake = handshake::shake_hands(tcp, tls.clone(), Arc::clone(&names));
+                StreamState::Handshake(Box::pin(handshake))
+            }
+            None => StreamState::Plain(tcp),
+        };
+        Self { state, names }
+    }
+
+    /// Returns the connection's socket, whatever its state. `None` if its handshake has not ended well.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        match self.state {
+            StreamState::Plain(socket) => Some(socket),
+            StreamState::Tls(stream) => Some(stream.into_inner().0),
+            StreamState::Handshake(_) | StreamState::Closed => None,
+        }
+    }
+
+    /// Returns the names of the client's certificate, which are set once the handshake is done.
+    pub(super) fn certificate_names(&self) -> KnownNames {
+        Arc::clone(&self.names)
+    }
+
+    /// Completes the handshake, and returns the stream that is open then.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<OpenStream<'_>>> {
+        if let StreamState::Handshake(handshake) = &mut self.state {
+            match ready!(handshake.as_mut().poll(cx)) {
+                Ok(stream) => self.state = StreamState::Tls(stream),
+                Err(error) => {
+                    self.state = StreamState::Closed;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        Poll::Ready(match &mut self.state {
+            StreamState::Plain(stream) => Ok(OpenStream::Plain(Pin::new(stream))),
+            StreamState::Tls(stream) => Ok(OpenStream::Tls(Pin::new(stream))),
+            StreamState::Handshake(_) | StreamState::Closed => Err(io::ErrorKind::NotConnected.into()),
+        })
+    }
+}
+
+/// A stream that can be read and written.
+enum OpenStream<'s> {
+    Plain(Pin<&'s mut TcpStream>),
+    Tls(Pin<&'s mut TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match ready!(self.poll_open(cx))? {
+            OpenStream::Plain(stream) => stream.poll_read(cx, buf),
+            OpenStream::Tls(stream) => stream.poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match ready!(self.poll_open(cx))? {
+            OpenStream::Plain(stream) => stream.poll_write(cx, buf),
+            OpenStream::Tls(stream) => stream.poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Before the end of the handshake there is nothing to flush.
+        match &mut self.state {
+            StreamState::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            StreamState::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            StreamState::Handshake(_) | StreamState::Closed => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.state {
+            StreamState::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            StreamState::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            StreamState::Handshake(_) | StreamState::Closed => {
+                // Dropping an unfinished handshake closes its connection.
+                self.state = StreamState::Closed;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match ready!(self.poll_open(cx))? {
+            OpenStream::Plain(stream) => stream.poll_write_vectored(cx, bufs),
+            OpenStream::Tls(stream) => stream.poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        // True of TCP and of rustls. hyper asks before the handshake.
+        true
+    }
+}
