@@ -5,6 +5,7 @@ mod coalesce;
 mod first_event;
 mod held_end;
 mod relay;
+mod relay_error;
 
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
@@ -16,7 +17,8 @@ use http::{
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-pub use relay::{AnswerBody, RelayError};
+pub use relay::AnswerBody;
+pub use relay_error::RelayError;
 
 use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
