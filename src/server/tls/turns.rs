@@ -72,11 +72,11 @@ mod tests {
         });
         let flood = futures_util::future::join_all(handshakes);
         let stream = async {
-            let mut most = 0;
-            while steps.load(Ordering::Relaxed) < 100 {
-                let before = steps.load(Ordering::Relaxed);
+            let (mut seen, mut most) = (0, 0);
+            while seen < 100 {
+                let now = steps.load(Ordering::Relaxed);
+                (seen, most) = (now, most.max(now - seen));
                 tokio::task::yield_now().await;
-                most = most.max(steps.load(Ordering::Relaxed) - before);
             }
             most
         };
