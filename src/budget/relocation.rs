@@ -16,13 +16,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
     // Set by a future in its poll, taken by its `Relocatable` behind the same poll.
-    static REQUESTED: Cell<Option<Place>> = const { Cell::new(None) };
+    static REQUESTED: Cell<Option<PollPlace>> = const { Cell::new(None) };
     static IS_HEAVY_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Threads that poll a future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PollPlace {
     /// The task that owns it, on a worker of the data path.
     Owner,
     /// A thread for heavy work.
@@ -50,15 +50,15 @@ pub async fn yield_if_heavy() {
 
 /// Continues the current future on a heavy thread.
 pub(super) async fn move_to_heavy() {
-    request_move(Place::Heavy).await;
+    request_move(PollPlace::Heavy).await;
 }
 
 /// Continues the current future in the task that owns it.
 pub(super) async fn move_to_owner() {
-    request_move(Place::Owner).await;
+    request_move(PollPlace::Owner).await;
 }
 
-async fn request_move(place: Place) {
+async fn request_move(place: PollPlace) {
     let mut is_requested = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut is_requested, true) {
@@ -104,7 +104,7 @@ impl<T> Future for StayTask<T> {
             return Poll::Pending;
         };
         let polled = future.as_mut().poll(cx);
-        let is_asked_back = REQUESTED.take() == Some(Place::Owner);
+        let is_asked_back = REQUESTED.take() == Some(PollPlace::Owner);
         match polled {
             Poll::Ready(output) => {
                 self.0 = None;
@@ -137,7 +137,7 @@ impl<T: Send + 'static> Future for Relocatable<T> {
             match &mut self.state {
                 State::Here(future) => {
                     let polled = future.as_mut().poll(cx);
-                    let is_asked_away = REQUESTED.take() == Some(Place::Heavy);
+                    let is_asked_away = REQUESTED.take() == Some(PollPlace::Heavy);
                     if polled.is_ready() {
                         self.state = State::Ended;
                         return polled;

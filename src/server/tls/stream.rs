@@ -19,13 +19,13 @@ use super::{KnownNames, ListenerTls, handshake};
 ///
 /// The first read runs the handshake. So it runs in the connection's own task, and the accept loop never waits for it.
 pub struct ClientStream {
-    state: StreamState,
+    state: ClientStreamState,
     names: KnownNames,
 }
 
 type Handshake = Pin<Box<dyn Future<Output = io::Result<Box<TlsStream<TcpStream>>>> + Send>>;
 
-enum StreamState {
+enum ClientStreamState {
     Plain(TcpStream),
     Handshake(Handshake),
     Tls(Box<TlsStream<TcpStream>>),
@@ -46,9 +46,9 @@ impl ClientStream {
         let state = match tls {
             Some(tls) => {
                 let handshake = handshake::shake_hands(tcp, tls.clone(), Arc::clone(&names));
-                StreamState::Handshake(Box::pin(handshake))
+                ClientStreamState::Handshake(Box::pin(handshake))
             }
-            None => StreamState::Plain(tcp),
+            None => ClientStreamState::Plain(tcp),
         };
         Self { state, names }
     }
@@ -56,9 +56,9 @@ impl ClientStream {
     /// Returns the connection's socket, whatever its state. `None` if its handshake has not ended well.
     pub fn into_socket(self) -> Option<TcpStream> {
         match self.state {
-            StreamState::Plain(socket) => Some(socket),
-            StreamState::Tls(stream) => Some(stream.into_inner().0),
-            StreamState::Handshake(_) | StreamState::Closed => None,
+            ClientStreamState::Plain(socket) => Some(socket),
+            ClientStreamState::Tls(stream) => Some(stream.into_inner().0),
+            ClientStreamState::Handshake(_) | ClientStreamState::Closed => None,
         }
     }
 
@@ -69,19 +69,19 @@ impl ClientStream {
 
     /// Completes the handshake, and returns the stream that is open then.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<OpenStream<'_>>> {
-        if let StreamState::Handshake(handshake) = &mut self.state {
+        if let ClientStreamState::Handshake(handshake) = &mut self.state {
             match ready!(handshake.as_mut().poll(cx)) {
-                Ok(stream) => self.state = StreamState::Tls(stream),
+                Ok(stream) => self.state = ClientStreamState::Tls(stream),
                 Err(error) => {
-                    self.state = StreamState::Closed;
+                    self.state = ClientStreamState::Closed;
                     return Poll::Ready(Err(error));
                 }
             }
         }
         Poll::Ready(match &mut self.state {
-            StreamState::Plain(stream) => Ok(OpenStream::Plain(Pin::new(stream))),
-            StreamState::Tls(stream) => Ok(OpenStream::Tls(Pin::new(stream))),
-            StreamState::Handshake(_) | StreamState::Closed => Err(io::ErrorKind::NotConnected.into()),
+            ClientStreamState::Plain(stream) => Ok(OpenStream::Plain(Pin::new(stream))),
+            ClientStreamState::Tls(stream) => Ok(OpenStream::Tls(Pin::new(stream))),
+            ClientStreamState::Handshake(_) | ClientStreamState::Closed => Err(io::ErrorKind::NotConnected.into()),
         })
     }
 }
@@ -112,19 +112,19 @@ impl AsyncWrite for ClientStream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Before the end of the handshake there is nothing to flush.
         match &mut self.state {
-            StreamState::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            StreamState::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            StreamState::Handshake(_) | StreamState::Closed => Poll::Ready(Ok(())),
+            ClientStreamState::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStreamState::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStreamState::Handshake(_) | ClientStreamState::Closed => Poll::Ready(Ok(())),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state {
-            StreamState::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            StreamState::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            StreamState::Handshake(_) | StreamState::Closed => {
+            ClientStreamState::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStreamState::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStreamState::Handshake(_) | ClientStreamState::Closed => {
                 // Dropping an unfinished handshake closes its connection.
-                self.state = StreamState::Closed;
+                self.state = ClientStreamState::Closed;
                 Poll::Ready(Ok(()))
             }
         }

@@ -25,7 +25,7 @@ enum FileCheck {
 
 /// Watches the files of a listener until the process ends.
 pub async fn watch_files(tls: ListenerTls, telemetry: Telemetry) {
-    let mut watch = FileWatch {
+    let mut watch = CertificateWatch {
         tls,
         telemetry,
         fault: None,
@@ -57,7 +57,7 @@ fn check_files(tls: &ListenerTls) -> FileCheck {
 }
 
 /// The watch over the files, and what it has reported.
-struct FileWatch {
+struct CertificateWatch {
     tls: ListenerTls,
     telemetry: Telemetry,
     /// Fault that was logged last. `None` if the files were good since.
@@ -66,7 +66,7 @@ struct FileWatch {
     warned_at: Option<Duration>,
 }
 
-impl FileWatch {
+impl CertificateWatch {
     /// Logs the result of a check, a fault once only.
     fn report_check(&mut self, check: FileCheck) {
         match check {
@@ -236,7 +236,7 @@ mod tests {
             !telemetry.encode_metrics().contains(name),
             "a time without a certificate"
         );
-        let mut watch = FileWatch {
+        let mut watch = CertificateWatch {
             tls,
             telemetry: telemetry.clone(),
             fault: None,

@@ -66,7 +66,9 @@ async fn both_versions_of_tls_carry_both_versions_of_http() {
             ..client.clone()
         };
         let stream = client.connect(app.running.data).await.unwrap();
-        let (mut sender, connection) = http2::handshake(Tasks::on_current_runtime(), TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = http2::handshake(Tasks::on_current_runtime(), TokioIo::new(stream))
+            .await
+            .unwrap();
         spawn(connection);
         let request = Request::post(format!("https://{HOST}/anthropic/v1/messages"));
         let request = request.body(Full::<Bytes>::from(BODY)).unwrap();
