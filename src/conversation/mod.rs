@@ -68,8 +68,9 @@ impl<'a> Conversation<'a> {
         Self {
             body,
             array: None,
-            messages: Vec::with_capacity((body.len() / 512).clamp(4, CAPACITY_MAX)),
-            parts: Vec::with_capacity((body.len() / 256).clamp(8, CAPACITY_MAX)),
+            // Nothing for a tiny one: a batch may have a hundred thousand of them.
+            messages: Vec::with_capacity((body.len() / 512).min(CAPACITY_MAX)),
+            parts: Vec::with_capacity((body.len() / 256).min(CAPACITY_MAX)),
             flaws: Vec::new(),
             foreign_thinking: Vec::new(),
             removed_thinking: Vec::new(),

@@ -8,6 +8,11 @@ use crate::{
     },
 };
 
+/// The most entries of a batch that is read. Each costs some hundred bytes of memory, and no provider takes more.
+///
+/// Anthropic's Message Batches: "limited to either 100,000 Message requests or 256 MB" (docs, 2026-11).
+const ENTRIES_MAX: usize = 100_000;
+
 /// One request inside a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NestedRequest {
@@ -73,11 +78,34 @@ impl RequestFinder<'_> {
         };
         // An entry without a request keeps its index, so paths count as the client does.
         let mut elements = Vec::new();
-        self.json.for_each_element(list, |element| elements.push(element))?;
+        self.json.for_each_element(list, |element| {
+            if elements.len() <= ENTRIES_MAX {
+                elements.push(element);
+            }
+        })?;
+        if elements.len() > ENTRIES_MAX {
+            return Err(Unreadable::Shape);
+        }
         let path = path.join(".");
         for (index, element) in elements.into_iter().enumerate() {
             self.add_object(element, inner, &format!("{path}[{index}]."));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_with_more_entries_than_a_provider_takes_is_not_read() {
+        let batch = |entries: usize| {
+            let list = vec![r#"{"params":{}}"#; entries].join(",");
+            let body = format!(r#"{{"requests":[{list}]}}"#);
+            find_requests(Format::Anthropic, body.as_bytes()).map(|found| found.len())
+        };
+        assert_eq!(batch(ENTRIES_MAX), Ok(ENTRIES_MAX));
+        assert_eq!(batch(ENTRIES_MAX + 1), Err(Unreadable::Shape));
     }
 }

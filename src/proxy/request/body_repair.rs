@@ -9,6 +9,7 @@ use super::{
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
+    decoded_body::decode_body,
     outgoing::{OutgoingBody, Payload, boxed_client_body},
     owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
@@ -118,7 +119,10 @@ impl BodyRepair<'_> {
         (raw, coding): (Bytes, ContentCoding),
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let decoded = self.decode_body(&raw, coding).await?;
+        let (memory, limit) = (&self.path.budgets.memory, self.inspect_bytes_max());
+        let decoded = decode_body(memory, self.client, (&raw, coding), limit).await;
+        let decoded = decoded.map_err(ProxyError::Overloaded)?;
+        let (_reading, decoded) = (decoded.reading, decoded.plain);
         yield_if_heavy().await;
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let outgoing = match &decoded {
@@ -147,24 +151,6 @@ impl BodyRepair<'_> {
             }
         };
         self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)
-    }
-
-    /// Decodes a body. Fails with a reason for not reading it, or because the bodies of others fill the memory.
-    async fn decode_body(&self, raw: &Bytes, coding: ContentCoding) -> Result<Result<Bytes, Unreadable>, ProxyError> {
-        if coding == ContentCoding::Identity {
-            return Ok(Ok(raw.clone()));
-        }
-        let limit = self.inspect_bytes_max();
-        let mut hold = self.path.budgets.memory.open(self.client, None);
-        // Its length is known only once it is decoded.
-        let longest = coding.longest_plain(raw.len()).min(limit);
-        hold.grow_to(longest).await.map_err(ProxyError::Overloaded)?;
-        let plain = match coding.decode_body(raw, limit) {
-            Ok(plain) => plain,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        hold.end_reading(plain.len()).map_err(ProxyError::Overloaded)?;
-        Ok(Ok(hold.into_bytes(plain)))
     }
 
     fn inspect_bytes_max(&self) -> usize {

@@ -8,6 +8,7 @@ mod call_lookup;
 mod content_coding;
 mod context;
 mod dead_response;
+mod decoded_body;
 mod new_pins;
 mod outgoing;
 mod owner_lookup;
