@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 
 use super::{
     BudgetClient, Overloaded, WAIT_MAX,
-    holdings::{HoldId, Holdings, Take},
+    holdings::{EVICTION_PAUSE, Eviction, HoldId, Holdings, Take},
 };
 use crate::clock;
 
-/// Pause before another body is given up, if one was not enough.
-const EVICTION_PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait of a body, whatever is given up for it.
+const WAIT_IN_ALL_MAX: Duration = Duration::from_secs(10);
 /// Bytes by which a body's share grows at least and at most.
 const STEP_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
 /// Level below which freed memory is left to the allocator for the next bodies: 32 MiB.
@@ -145,8 +145,7 @@ impl BodyMemory {
 impl BodyHold {
     /// Makes the share large enough for `wanted` bytes in all. Waits while other bodies use the memory.
     ///
-    /// Fails once this body was given up for others. Before, it waits for at least 5 seconds, unless another body
-    /// waits already.
+    /// After 5 seconds a body is given up, which may be this one: it then fails. It also fails after 10 seconds.
     pub async fn grow_to(&mut self, wanted: usize) -> Result<(), Overloaded> {
         if wanted <= self.bytes {
             return Ok(());
@@ -154,18 +153,29 @@ impl BodyHold {
         // In steps, so that a share is changed only now and then.
         let step = (self.bytes / 4).clamp(STEP_BYTES.0, STEP_BYTES.1);
         let more = (wanted - self.bytes).max(step);
-        let mut eviction = clock::now() + WAIT_MAX;
+        let began = clock::now();
+        let mut until = began + WAIT_MAX;
         loop {
-            let taken = tokio::time::timeout_at(eviction, poll_fn(|cx| self.poll_take(more, cx))).await;
+            let taken = tokio::time::timeout_at(until, poll_fn(|cx| self.poll_take(more, cx))).await;
             if let Ok(taken) = taken {
                 taken?;
                 self.bytes = self.bytes.saturating_add(more);
                 return Ok(());
             }
-            let waker = self.memory.lock().holdings.evict_one();
-            waker.into_iter().for_each(std::task::Waker::wake);
-            eviction = clock::now() + EVICTION_PAUSE;
+            let now = clock::now();
+            let eviction = self.memory.lock().holdings.evict_for(self.id, now);
+            match eviction {
+                Eviction::Other(waker) => waker.wake(),
+                Eviction::Nobody if now.duration_since(began) < WAIT_IN_ALL_MAX => {}
+                Eviction::Nobody | Eviction::Waiter => return Err(Overloaded::Memory),
+            }
+            until = now + EVICTION_PAUSE;
         }
+    }
+
+    /// Reserves address space for `bytes` more than the body has. `false` if too much of it is reserved.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        self.memory.lock().holdings.reserve(self.id, bytes as u64)
     }
 
     /// Resolves once this body was given up for others.

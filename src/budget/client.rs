@@ -12,7 +12,7 @@ use crate::auth::PrincipalHash;
 pub enum BudgetClient {
     /// A verified caller.
     Caller(PrincipalHash),
-    /// The address of the connection.
+    /// The address of the connection; of IPv6, its network: a client may have any number of addresses there.
     Address(IpAddr),
     /// A connection without an address.
     Unknown,

@@ -99,6 +99,9 @@ impl HeavyWork {
 
     /// Does `work` as soon as there is a place for it. It is part of an exchange in [`HeavyWork::relocatable`].
     ///
+    /// The caller must poll the returned future to its end or drop the whole exchange: one that is cancelled in between,
+    /// for example by a timeout around it, would leave the exchange on the heavy threads.
+    ///
     /// Fails after 5 seconds without a place. Work inside of other heavy work has a place already.
     pub async fn run<T>(&self, client: BudgetClient, work: impl Future<Output = T>) -> Result<T, Overloaded> {
         if is_heavy_thread() {

@@ -5,7 +5,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     task::Waker,
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use super::BudgetClient;
 
@@ -13,6 +16,9 @@ use super::BudgetClient;
 const SMALL_BYTES_MAX: u64 = 256 * 1024;
 /// The part of the memory that only small bodies use: one sixteenth.
 const SMALL_PART: u64 = 16;
+
+/// Pause before another body is given up, if one was not enough.
+pub(super) const EVICTION_PAUSE: Duration = Duration::from_secs(1);
 
 /// Number of a body, in the order of their first bytes.
 pub(super) type HoldId = u64;
@@ -29,6 +35,10 @@ pub(super) struct Holdings {
     waiting_large: BTreeSet<HoldId>,
     /// Bodies that were given up, and are not released yet.
     evicted: usize,
+    /// Time before which no further body is given up.
+    next_eviction_at: Option<Instant>,
+    /// Address space that bodies have reserved.
+    reserved: u64,
 }
 
 /// One body.
@@ -41,6 +51,7 @@ struct Hold {
     /// `true` until the whole body has been read. After that it is never given up.
     is_reading: bool,
     is_evicted: bool,
+    reserved: u64,
     waker: Option<Waker>,
 }
 
@@ -50,6 +61,17 @@ pub(super) enum Take {
     Taken,
     Waiting,
     Evicted,
+}
+
+/// Outcome of [`Holdings::evict_for`].
+#[derive(Debug)]
+pub(super) enum Eviction {
+    /// Another body was given up. Its task must be woken.
+    Other(Waker),
+    /// The body that waits gives up itself.
+    Waiter,
+    /// Nobody for now.
+    Nobody,
 }
 
 impl Holdings {
@@ -62,6 +84,8 @@ impl Holdings {
             waiting_small: BTreeSet::new(),
             waiting_large: BTreeSet::new(),
             evicted: 0,
+            next_eviction_at: None,
+            reserved: 0,
         }
     }
 
@@ -77,6 +101,7 @@ impl Holdings {
                 is_large: claimed.is_some_and(|claimed| claimed > SMALL_BYTES_MAX),
                 is_reading: true,
                 is_evicted: false,
+                reserved: 0,
                 waker: None,
             },
         );
@@ -144,6 +169,7 @@ impl Holdings {
         self.stop_waiting(id);
         if let Some(hold) = self.holds.remove(&id) {
             self.bytes = self.bytes.saturating_sub(hold.bytes);
+            self.reserved = self.reserved.saturating_sub(hold.reserved);
             self.evicted = self.evicted.saturating_sub(usize::from(hold.is_evicted));
         }
     }
@@ -171,26 +197,50 @@ impl Holdings {
         [waker(self.waiting_small.first()), waker(self.waiting_large.first())]
     }
 
-    /// Gives up the youngest body of the client that holds the most, among those that are still being read.
+    /// Chooses a body to give up for `waiter`, which has waited for too long: the youngest body of the client that holds
+    /// the most, among those that are still being read.
     ///
-    /// Returns its waker. Does nothing while one that was given up has not been released.
-    pub(super) fn evict_one(&mut self) -> Option<Waker> {
-        if self.evicted > 0 {
-            return None;
+    /// At most one a second is given up, and none before the last one was released: its memory may suffice.
+    pub(super) fn evict_for(&mut self, waiter: HoldId, now: Instant) -> Eviction {
+        let is_reading = |hold: &Hold| hold.is_reading && hold.bytes > 0;
+        if !self.holds.values().any(is_reading) {
+            // Bodies that were read hold all of it, for as long as their providers take.
+            return Eviction::Waiter;
+        }
+        if self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at) {
+            return Eviction::Nobody;
         }
         let mut held: HashMap<BudgetClient, u64> = HashMap::new();
         for hold in self.holds.values() {
             let own = held.entry(hold.client).or_default();
             *own = own.saturating_add(hold.bytes);
         }
-        let reading = self
-            .holds
-            .iter_mut()
-            .filter(|(_, hold)| hold.is_reading && hold.bytes > 0);
-        let (_, hold) = reading.max_by_key(|(id, hold)| (held.get(&hold.client).copied(), **id))?;
+        let reading = self.holds.iter_mut().filter(|(_, hold)| is_reading(hold));
+        let youngest = reading.max_by_key(|(id, hold)| (held.get(&hold.client).copied(), **id));
+        let Some((_, hold)) = youngest.filter(|(id, _)| **id != waiter) else {
+            return Eviction::Waiter;
+        };
         hold.is_evicted = true;
         self.evicted = 1;
-        hold.waker.clone()
+        self.next_eviction_at = Some(now + EVICTION_PAUSE);
+        // Without a waker it is being polled, and will see it.
+        hold.waker.clone().map_or(Eviction::Nobody, Eviction::Other)
+    }
+
+    /// Reserves address space for a body, beside the bytes that it has. Returns `false` if all bodies together reserve
+    /// twice the memory already: a claim costs its client nothing.
+    pub(super) fn reserve(&mut self, id: HoldId, bytes: u64) -> bool {
+        let wanted = self.reserved.saturating_add(bytes);
+        let Some(hold) = self
+            .holds
+            .get_mut(&id)
+            .filter(|_| wanted <= self.bytes_max.saturating_mul(2))
+        else {
+            return false;
+        };
+        hold.reserved = hold.reserved.saturating_add(bytes);
+        self.reserved = wanted;
+        true
     }
 
     /// Returns the bytes of all bodies.
@@ -214,6 +264,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
+    use crate::clock;
 
     const MIB: u64 = 1024 * 1024;
 
@@ -227,39 +278,58 @@ mod tests {
         evicted.map(|(id, _)| *id).collect()
     }
 
-    #[test]
-    fn the_youngest_body_of_the_largest_holder_is_given_up() {
+    #[tokio::test]
+    async fn the_youngest_body_of_the_largest_holder_is_given_up() {
         let mut table = Holdings::new(64 * MIB);
         let mut read = |owner: u8, bytes: u64| {
             let id = table.open(client(owner), None);
             assert_eq!(table.try_take(id, bytes), Take::Taken);
             id
         };
-        let (_first, second) = (read(1, 10 * MIB), read(1, 15 * MIB));
-        let _large = read(2, 20 * MIB);
+        let (first, second) = (read(1, 10 * MIB), read(1, 15 * MIB));
+        let large = read(2, 20 * MIB);
         let young = read(3, MIB);
         assert_eq!(table.try_take(young, 15 * MIB), Take::Waiting);
-        table.evict_one();
+        let now = clock::now();
+        table.evict_for(young, now);
         assert_eq!(given_up(&table), [second], "client 1 holds 25 MiB");
         // One at a time: its memory may suffice.
-        table.evict_one();
+        table.evict_for(young, now);
         assert_eq!(given_up(&table), [second]);
         assert_eq!(table.try_take(second, 1), Take::Evicted);
         table.release(second);
         assert_eq!(table.try_take(young, 10 * MIB), Take::Taken);
+        // And one a second.
+        assert!(matches!(table.evict_for(first, now), Eviction::Nobody));
+        assert!(matches!(table.evict_for(first, now + EVICTION_PAUSE), Eviction::Nobody));
+        assert_eq!(given_up(&table), [large]);
     }
 
-    #[test]
-    fn a_body_that_was_read_is_never_given_up() {
+    #[tokio::test]
+    async fn a_body_that_was_read_is_never_given_up() {
         let mut table = Holdings::new(10 * MIB);
         let (read, reading) = (table.open(client(1), None), table.open(client(2), None));
         assert_eq!(table.try_take(read, 9 * MIB), Take::Taken);
         assert!(table.end_reading(read));
         assert_eq!(table.try_take(reading, 1024), Take::Taken);
         assert_eq!(table.try_take(reading, MIB), Take::Waiting);
-        table.evict_one();
-        assert_eq!(given_up(&table), [reading]);
-        assert!(!table.end_reading(reading));
+        assert!(matches!(table.evict_for(reading, clock::now()), Eviction::Waiter));
+        table.release(reading);
+        let new = table.open(client(2), None);
+        assert_eq!(table.try_take(new, 2 * MIB), Take::Waiting);
+        // It has no bytes yet, and nobody else can be given up.
+        assert!(matches!(table.evict_for(new, clock::now()), Eviction::Waiter));
+    }
+
+    #[test]
+    fn address_space_is_reserved_up_to_twice_the_memory() {
+        let mut table = Holdings::new(10 * MIB);
+        let (first, second) = (table.open(client(1), None), table.open(client(2), None));
+        assert!(table.reserve(first, 16 * MIB));
+        assert!(!table.reserve(second, 5 * MIB));
+        assert!(table.reserve(second, 4 * MIB));
+        table.release(first);
+        assert!(table.reserve(second, 16 * MIB));
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl<T> Future for StayTask<T> {
         let Some(future) = &mut self.0 else {
             return Poll::Pending;
         };
+        REQUESTED.set(None);
         let polled = future.as_mut().poll(cx);
         let is_asked_back = REQUESTED.take() == Some(PollPlace::Owner);
         match polled {
@@ -136,6 +137,8 @@ impl<T: Send + 'static> Future for Relocatable<T> {
         loop {
             match &mut self.state {
                 State::Here(future) => {
+                    // A future that nobody moves, polled on this thread before, may have asked in vain.
+                    REQUESTED.set(None);
                     let polled = future.as_mut().poll(cx);
                     let is_asked_away = REQUESTED.take() == Some(PollPlace::Heavy);
                     if polled.is_ready() {

@@ -111,7 +111,7 @@ impl LoadedConfig {
         file_to_toml(&self.effective)
     }
 
-    /// As [`Self::to_toml`], with shortened hashes of tokens: for operators who may not read the file.
+    /// Returns the text of [`Self::to_toml`] with shortened hashes of tokens, for operators who may not read the file.
     pub fn to_shown_toml(&self) -> Result<String, toml::ser::Error> {
         let mut file = self.effective.clone();
         secrets::shorten_token_hashes(&mut file);

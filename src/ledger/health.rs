@@ -32,9 +32,7 @@ impl fmt::Display for LedgerFault {
         f.write_str(match self {
             Self::WriteFailed => "its last write failed: check the disk",
             Self::Full => "it is full: raise ledger.bytes_max",
-            Self::FileGone => {
-                "its file was deleted or replaced: restart Antiphon, since what is stored before that will be lost"
-            }
+            Self::FileGone => "its file was deleted or replaced: restart Antiphon; records written until then are lost",
             Self::Closed => "it is closed",
             Self::Silent => "it does not answer in time: check the disk",
         })

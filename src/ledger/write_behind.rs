@@ -170,11 +170,13 @@ impl WriteBehindWorker {
             Ok(results) => (results, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let failure = error
-            .as_ref()
-            .or_else(|| results.iter().find_map(|result| result.as_ref().err()));
+        let errors = error
+            .iter()
+            .chain(results.iter().filter_map(|result| result.as_ref().err()));
         // A full ledger is no failure of the store: its errors are counted, and so are the lost writes.
-        let failure = failure.filter(|error| matches!(error, LedgerError::Store(_) | LedgerError::Closed));
+        let failure = errors
+            .into_iter()
+            .find(|error| matches!(error, LedgerError::Store(_) | LedgerError::Closed));
         self.note_failure(failure);
         // The store works, so a write that fails is at fault itself.
         let is_working = results.iter().any(Result::is_ok);
@@ -205,7 +207,7 @@ impl WriteBehindWorker {
         let was_failing = std::mem::replace(&mut self.is_failing, failure.is_some());
         match failure {
             Some(error) if !was_failing => {
-                tracing::warn!(%error, "background writes to the ledger failed: they wait, and are retried");
+                tracing::warn!(%error, "background writes to the ledger failed: they wait and are retried");
             }
             None if was_failing => tracing::warn!("background writes to the ledger work again"),
             _ => {}

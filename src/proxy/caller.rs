@@ -19,7 +19,7 @@ use crate::{
     budget::BudgetClient,
     ledger_api::LedgerReader,
     provider::Route,
-    server::ClientAddress,
+    server::{ClientAddress, client_network},
 };
 
 /// Identifies the caller of a request to a provider, and the name of its client token; `None` if it sent none.
@@ -74,7 +74,9 @@ pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extens
     }
     extensions
         .get::<ClientAddress>()
-        .map_or(BudgetClient::Unknown, |address| BudgetClient::Address(address.0))
+        .map_or(BudgetClient::Unknown, |address| {
+            BudgetClient::Address(client_network(address.0))
+        })
 }
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.

@@ -93,7 +93,7 @@ impl ClientBody {
                 let wanted = buffer.len().saturating_add(data.len());
                 hold.grow_to(wanted).await.map_err(CollectError::Overloaded)?;
             }
-            if !fits || append_data(&mut buffer, &data, claimed).is_err() {
+            if !fits || append_data(&mut buffer, &data, claimed, |more| hold.reserve(more)).is_err() {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
                 self.prefix = [end_collecting(buffer, hold)?, data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
@@ -128,19 +128,27 @@ fn end_collecting(buffer: Vec<u8>, mut hold: BodyHold) -> Result<Bytes, CollectE
 /// Maximum bytes that are reserved at first, whatever length the client claims: 64 KiB.
 const FIRST_RESERVE_MAX: usize = 64 * 1024;
 
-/// Adds `data` to a body that is being collected. Multiplies the capacity if it does not suffice.
+/// Adds `data` to a body that is being collected. Enlarges the capacity if it does not suffice.
 ///
-/// The buffer grows with what has arrived, up to the length that the client claims. A claim costs the client nothing,
-/// so it reserves little: four times what has come. Each growth copies the body and leaves the old buffer to the
-/// allocator, so there are few.
-fn append_data(buffer: &mut Vec<u8>, data: &[u8], claimed: Option<usize>) -> Result<(), TryReserveError> {
+/// A claim costs the client nothing, so little is reserved for it at first. When more has come, all of the claimed length
+/// is reserved if `may_reserve` allows it, since each growth copies the body and leaves the old buffer to the allocator.
+/// Else the capacity doubles.
+fn append_data(
+    buffer: &mut Vec<u8>,
+    data: &[u8],
+    claimed: Option<usize>,
+    may_reserve: impl FnOnce(usize) -> bool,
+) -> Result<(), TryReserveError> {
     let wanted = buffer.len().saturating_add(data.len());
     if wanted > buffer.capacity() {
         let capacity = buffer.capacity();
+        let doubled = capacity.saturating_mul(2);
+        // Never beyond the claim, so that a body of the claimed length wastes no memory.
         let room = match claimed {
-            // Never beyond the claim, so that a body of the claimed length wastes no memory.
-            Some(claimed) => capacity.saturating_mul(4).max(FIRST_RESERVE_MAX).min(claimed),
-            None => capacity.saturating_mul(2),
+            Some(claimed) if capacity == 0 => claimed.min(FIRST_RESERVE_MAX),
+            Some(claimed) if may_reserve(claimed.saturating_sub(capacity)) => claimed,
+            Some(claimed) => doubled.min(claimed),
+            None => doubled,
         };
         // Reports missing memory as an error: an ordinary reserve would abort the process.
         buffer.try_reserve_exact(room.max(wanted).saturating_sub(buffer.len()))?;
@@ -253,11 +261,11 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
-    fn grown(claimed: Option<usize>, piece: usize, pieces: usize) -> Vec<usize> {
+    fn grown(claimed: Option<usize>, piece: usize, pieces: usize, may_reserve: bool) -> Vec<usize> {
         let mut buffer = Vec::new();
         let mut rooms = vec![buffer.capacity()];
         for _ in 0..pieces {
-            append_data(&mut buffer, &vec![b'x'; piece], claimed).unwrap();
+            append_data(&mut buffer, &vec![b'x'; piece], claimed, |_| may_reserve).unwrap();
             rooms.push(buffer.capacity());
         }
         assert_eq!(buffer.len(), piece * pieces);
@@ -267,20 +275,23 @@ mod tests {
 
     #[test]
     fn a_claim_costs_no_more_than_the_first_read() {
-        assert_eq!(grown(Some(64 * MIB), 1, 1), [0, 64 * KIB]);
-        assert_eq!(grown(Some(64 * MIB), 0, 1), [0]);
+        assert_eq!(grown(Some(64 * MIB), 1, 1, true), [0, 64 * KIB]);
+        assert_eq!(grown(Some(64 * MIB), 0, 1, true), [0]);
     }
 
     #[test]
-    fn room_grows_fourfold_up_to_the_claim() {
-        assert_eq!(grown(Some(256 * KIB), 16 * KIB, 16), [0, 64 * KIB, 256 * KIB]);
-        assert_eq!(grown(Some(160 * KIB), 16 * KIB, 10), [0, 64 * KIB, 160 * KIB]);
-        assert_eq!(grown(Some(3000), 1000, 3), [0, 3000]);
-        assert_eq!(grown(Some(4 * MIB), 3 * MIB, 1), [0, 3 * MIB]);
+    fn a_claimed_length_is_reserved_at_once_or_by_doubling() {
+        assert_eq!(grown(Some(256 * KIB), 16 * KIB, 16, true), [0, 64 * KIB, 256 * KIB]);
+        assert_eq!(
+            grown(Some(160 * KIB), 16 * KIB, 10, false),
+            [0, 64 * KIB, 128 * KIB, 160 * KIB]
+        );
+        assert_eq!(grown(Some(3000), 1000, 3, true), [0, 3000]);
+        assert_eq!(grown(Some(4 * MIB), 3 * MIB, 1, true), [0, 3 * MIB]);
     }
 
     #[test]
-    fn a_body_without_a_claim_doubles_too() {
-        assert_eq!(grown(None, 1000, 9), [0, 1000, 2000, 4000, 8000, 16_000]);
+    fn a_body_without_a_claim_doubles() {
+        assert_eq!(grown(None, 1000, 9, true), [0, 1000, 2000, 4000, 8000, 16_000]);
     }
 }

@@ -58,7 +58,7 @@ pub struct BoundAddresses {
     pub has_tls: bool,
 }
 
-/// What connects the data path with the network and the threads of the process.
+/// Connections of the data path to the network and to the threads of the process.
 #[derive(Debug)]
 pub struct ProxyNetwork {
     /// HTTP client for providers.

@@ -164,8 +164,8 @@ pub async fn serve_listener<S, B>(
                 tracing::warn!(
                     %address,
                     refused,
-                    "refused connections: an address has server.connections_per_address_max; a proxy that many clients \
-                     share belongs into server.trusted_proxies"
+                    "closed new connections: the address has server.connections_per_address_max; if many clients share \
+                     it, add it to server.trusted_proxies"
                 );
             }
             // Closed without an answer, which would cost more than the client pays for a connection.

@@ -17,6 +17,9 @@ use crate::budget::{HeavyWork, mark_heavy_thread};
 /// starves.
 #[cfg(target_os = "linux")]
 const HEAVY_NICENESS: i32 = 5;
+/// The lowest priority of a thread.
+#[cfg(target_os = "linux")]
+const NICENESS_MAX: i32 = 19;
 
 /// Runtimes with their threads.
 #[derive(Debug)]
@@ -79,6 +82,7 @@ impl Runtimes {
             .worker_threads(heavy_threads)
             .thread_name("heavy")
             .enable_all()
+            .on_thread_park(on_park)
             .on_thread_start(|| {
                 mark_heavy_thread();
                 lower_priority();
@@ -144,7 +148,9 @@ impl DataRuntime {
 fn lower_priority() {
     // Elsewhere the call is for the whole process.
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, HEAVY_NICENESS);
+    if let Ok(present) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, present.saturating_add(HEAVY_NICENESS).min(NICENESS_MAX));
+    }
 }
 
 #[cfg(test)]

@@ -57,5 +57,5 @@ async fn complete_handshake(tcp: TcpStream, tls: &ListenerTls) -> io::Result<Tls
     // Only now: a connection may have been open for a while before it began.
     let acceptor = TlsAcceptor::from(tls.current_config());
     let accept = acceptor.accept_with(tcp, |session| session.set_buffer_limit(Some(SEND_BUFFER_BYTES)));
-    tls.shared.turns.run_handshake(accept).await
+    tls.turns.run_handshake(accept).await
 }

@@ -32,13 +32,14 @@ pub struct ListenerTls {
     shared: Arc<SharedTls>,
     /// `true` if clients are asked for a certificate.
     asks_clients: bool,
+    /// Turns of the handshakes of this listener.
+    turns: HandshakeTurns,
 }
 
 /// State that both listeners share.
 struct SharedTls {
     files: TlsFiles,
     material: ArcSwap<TlsMaterial>,
-    turns: HandshakeTurns,
 }
 
 impl fmt::Debug for ListenerTls {
@@ -58,17 +59,19 @@ impl ListenerTls {
             shared: Arc::new(SharedTls {
                 files,
                 material: ArcSwap::from_pointee(material),
-                turns: HandshakeTurns::for_this_machine(),
             }),
+            turns: HandshakeTurns::for_this_machine(),
         })
     }
 
-    /// Returns the same TLS for the admin listener, which asks nobody for a certificate.
+    /// Returns the same TLS for the admin listener, which asks nobody for a certificate. A storm of clients' handshakes
+    /// does not delay those of operators.
     #[must_use]
     pub fn for_operators(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             asks_clients: false,
+            turns: HandshakeTurns::for_operators(),
         }
     }
 

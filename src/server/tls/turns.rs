@@ -25,6 +25,11 @@ impl HandshakeTurns {
         Self::new(cores / 2)
     }
 
+    /// Creates one turn, for the admin listener.
+    pub(super) fn for_operators() -> Self {
+        Self::new(1)
+    }
+
     fn new(turns: usize) -> Self {
         Self(Arc::new(Semaphore::new(turns.max(1))))
     }
