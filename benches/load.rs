@@ -358,7 +358,7 @@ impl Connection {
         let (mut line, mut length) = (String::new(), 0);
         self.0.read_line(&mut line).unwrap();
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no answer: {line:?}"));
+        let status = status.expect("an answer with a status");
         loop {
             line.clear();
             self.0.read_line(&mut line).unwrap();

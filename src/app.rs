@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 pub use launch::{ConfigSummary, LaunchedProxy, launch_proxy};
 pub use ledger_store::LedgerStore;
 
-use tokio::runtime::Handle;
+use tokio::{net::TcpListener, runtime::Handle};
 
 use crate::{
     admin,
@@ -110,6 +110,14 @@ impl BackgroundWork {
 }
 
 impl RunningBackgroundWork {
+    /// Exports traces in the background.
+    fn export_traces(&self, exporter: TraceExporter, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
+        // A client of its own, since the last spans are sent after the data path has been drained.
+        let collector = Sender::new(upstream, self.tasks.clone())?;
+        self.tasks.spawn_background(exporter.run(collector));
+        Ok(())
+    }
+
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
@@ -224,18 +232,27 @@ fn report_body_load(telemetry: &Telemetry, budgets: &Budgets) {
     }));
 }
 
+/// Opens the data listener on `data_runtime`, and the admin listener on the current runtime.
+fn open_listeners(
+    inherited: InheritedListeners,
+    (data, admin): (SocketAddr, SocketAddr),
+    data_runtime: &Handle,
+) -> Result<(TcpListener, TcpListener), StartError> {
+    inherited.check_addresses(data, admin)?;
+    let data_listener = {
+        let _entered = data_runtime.enter();
+        open_listener(inherited.data, data)?
+    };
+    Ok((data_listener, open_listener(inherited.admin, admin)?))
+}
+
 /// Binds both listeners and starts serving: clients on the data path's runtime, operators on the current one.
 pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
     let tasks = Tasks::on_runtime(data_runtime.clone());
     // Both before anything is started, so that a port in use leaves nothing behind.
-    let inherited = parts.inherited;
-    inherited.check_addresses(parts.server.listen, parts.admin_listen)?;
-    let data_listener = {
-        let _entered = data_runtime.enter();
-        open_listener(inherited.data, parts.server.listen)?
-    };
-    let admin_listener = open_listener(inherited.admin, parts.admin_listen)?;
+    let addresses = (parts.server.listen, parts.admin_listen);
+    let (data_listener, admin_listener) = open_listeners(parts.inherited, addresses, &data_runtime)?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
@@ -245,13 +262,10 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let telemetry = parts.shared.telemetry.clone();
     record_connects(&sender, &telemetry);
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
-    let background_work = parts
-        .background_work
-        .start(Tasks::on_runtime(data_runtime), telemetry.clone());
+    let background_tasks = Tasks::on_runtime(data_runtime);
+    let background_work = parts.background_work.start(background_tasks, telemetry.clone());
     if let Some(exporter) = parts.traces {
-        // A client of its own, since the last spans are sent after the data path has been drained.
-        let collector = Sender::new(&parts.upstream, background_work.tasks.clone())?;
-        background_work.tasks.spawn_background(exporter.run(collector));
+        background_work.export_traces(exporter, &parts.upstream)?;
     }
     // The address that was bound, since the guard accepts it as a host name.
     let bound = BoundAddresses {
@@ -259,16 +273,14 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         admin: Some(admin),
         has_tls: parts.server.tls.is_some(),
     };
-    let stopping = tasks.stop_signal();
-    let budgets = Budgets {
-        work: parts.runtimes.heavy,
-        memory: parts.body_memory.clone(),
-    };
     let network = ProxyNetwork {
         sender,
         bound,
-        budgets,
-        stopping,
+        budgets: Budgets {
+            work: parts.runtimes.heavy,
+            memory: parts.body_memory.clone(),
+        },
+        stopping: tasks.stop_signal(),
         closing: tasks.closing_signal(),
     };
     report_body_load(&telemetry, &network.budgets);
@@ -279,15 +291,14 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         tasks.spawn_background(watch_files(tls, telemetry.clone()));
     }
     let reserve = DescriptorReserve::default();
-    let serving = serve_listener(
+    tasks.spawn_background(serve_listener(
         data_listener,
         parts.server,
         tasks.clone(),
         reserve.clone(),
         telemetry.clone(),
         proxy.clone(),
-    );
-    tasks.spawn_background(serving);
+    ));
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
     let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, parts.admin);

@@ -112,12 +112,11 @@ pub async fn launch_proxy(
         telemetry: telemetry.clone(),
         late: services.late,
     };
-    let body_memory = body_memory(config.body_memory_max, config.proxy.inspect_bytes_max);
     let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
         runtimes,
-        body_memory,
+        body_memory: body_memory(config.body_memory_max, config.proxy.inspect_bytes_max),
         admin_listen: config.admin_listen,
         admin_tls: config.admin_tls,
         inherited,

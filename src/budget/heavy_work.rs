@@ -193,21 +193,15 @@ mod tests {
     async fn a_freed_place_goes_to_the_next_that_still_waits() {
         let work = HeavyWork::with_places(1, None);
         let held = work.take_place(client(1)).await.unwrap();
-        let left = tokio::spawn({
-            let work = work.clone();
-            async move { work.run(client(2), async {}).await }
-        });
-        tokio::task::yield_now().await;
-        let waits = tokio::spawn({
-            let work = work.clone();
-            async move { work.run(client(3), async { "done" }).await }
-        });
-        tokio::task::yield_now().await;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut left = Box::pin(work.run(client(2), async {}));
+        assert!(left.as_mut().poll(&mut context).is_pending());
+        let mut waits = Box::pin(work.run(client(3), async { "done" }));
+        assert!(waits.as_mut().poll(&mut context).is_pending());
         assert_eq!(work.waiting(), 2);
-        left.abort();
-        drop(left.await);
+        drop(left);
         drop(held);
-        assert_eq!(waits.await.unwrap(), Ok("done"));
+        assert_eq!(waits.await, Ok("done"));
         assert_eq!(work.run(client(1), async { "free again" }).await, Ok("free again"));
     }
 

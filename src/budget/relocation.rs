@@ -237,10 +237,9 @@ mod tests {
         let held = Arc::clone(&alive);
         let (started, is_started) = std::sync::mpsc::channel();
         let future = async move {
-            let _held = held;
             move_to_heavy().await;
             let _ = started.send(());
-            loop {
+            while Arc::strong_count(&held) > 0 {
                 yield_if_heavy().await;
             }
         };

@@ -52,7 +52,7 @@ pub struct Play {
 /// Plays the five stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let tasks = Tasks::on_current_runtime();
-    let cast = Cast::start_all(stories::KEYS, &tasks).await?;
+    let cast = Cast::start_all(stories::KEYS, &tasks)?;
     let (listen, admin_listen) = (Place::of(play.listen, DATA), Place::of(play.admin_listen, ADMIN));
     let running = setup::start_proxy(&cast, listen.address, admin_listen.address).await?;
     let mut stage = Stage {
@@ -93,7 +93,7 @@ pub async fn provider_only(
 ) -> anyhow::Result<()> {
     let tasks = Tasks::on_current_runtime();
     let place = Place::of(listen, PROVIDER);
-    let at = setup::serve_provider(&setup::new_provider(&[])?, place.address, &tasks).await?;
+    let at = setup::serve_provider(&setup::new_provider(&[])?, place.address, &tasks)?;
     place.say(&mut out)?;
     writeln!(
         out,

@@ -92,13 +92,13 @@ pub(super) struct Cast {
 
 impl Cast {
     /// Starts the providers. The first records the last request of each of these credentials.
-    pub(super) async fn start_all(recorded: &'static [&'static str], tasks: &Tasks) -> anyhow::Result<Self> {
+    pub(super) fn start_all(recorded: &'static [&'static str], tasks: &Tasks) -> anyhow::Result<Self> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let main = new_provider(recorded)?;
-        let main_at = serve_provider(&main, loopback, tasks).await?;
+        let main_at = serve_provider(&main, loopback, tasks)?;
         let mut others = Vec::new();
         for (name, settings) in other_settings() {
-            let at = serve_provider(&Provider::new(settings), loopback, tasks).await?;
+            let at = serve_provider(&Provider::new(settings), loopback, tasks)?;
             others.push((name, at));
         }
         Ok(Self {
@@ -154,7 +154,7 @@ pub(super) fn new_provider(credentials: &'static [&'static str]) -> anyhow::Resu
 }
 
 /// Serves a provider in the background, and returns its address.
-pub(super) async fn serve_provider(
+pub(super) fn serve_provider(
     provider: &Provider,
     listen: SocketAddr,
     tasks: &Tasks,

@@ -190,7 +190,7 @@ impl World {
     ///
     /// Sockets do not hold paused time. Run such a client in `spawn_blocking`, which does, and let the provider advance
     /// time with [`Step::Advance`]: nothing else can.
-    pub async fn listen(&self) -> SocketAddr {
+    pub fn listen(&self) -> SocketAddr {
         let listener = server::bind_listener(([127, 0, 0, 1], 0).into()).unwrap();
         let (address, proxy) = (listener.local_addr().unwrap(), self.proxy.clone());
         spawn(async move {

@@ -24,7 +24,7 @@ async fn sdk(world: &World, steps: impl IntoIterator<Item = Step>) -> Option<Val
 
 /// Runs one call of the SDK.
 async fn run(world: &World, python: OsString) -> Option<Value> {
-    let base = format!("http://{}/anthropic", world.listen().await);
+    let base = format!("http://{}/anthropic", world.listen());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/still.py");
     // A blocking task stops paused time, so only the provider's script advances it.
     let run = tokio::task::spawn_blocking(move || {
