@@ -51,8 +51,8 @@ def compared(client, provider, bases, request, way, place):
     (direct, direct_kind), (through, kind) = got
     if through < direct:
         return f"{NAMES[direct]} {direct_kind} directly, {NAMES[through]} {kind} through antiphon"
-    # A break must feel the same, or the client may not retry it.
-    same = place in ("no head", CLEAN) or through != FAILED or direct != FAILED or kind == direct_kind
+    # A break must feel the same, or the client may not retry it. One before the first byte of the body is a 502.
+    same = place in ("no head", "head", CLEAN) or through != FAILED or direct != FAILED or kind == direct_kind
     return "" if same else f"{direct_kind} directly, {kind} through antiphon"
 
 
