@@ -18,6 +18,8 @@ use super::{
 const PLACES_PER_THREAD: usize = 4;
 /// Most bodies that wait for a place.
 const WAITING_MAX: usize = 1024;
+/// Pause before a body that was admitted before asks for a place again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Places for heavy work, and the threads that do it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,9 +32,6 @@ pub struct HeavyWork {
 /// The places, and the channels of those who wait for one.
 #[derive(Clone, Debug)]
 struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
-
-/// Pause before a body that was admitted before asks for a place again.
-const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A place in heavy work. Dropping it gives the place to the next body that waits.
 #[derive(Debug)]
