@@ -121,9 +121,9 @@ impl RunningBackgroundWork {
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
-            self.late.flush_jobs().await;
+            self.late.finish_jobs().await;
             self.answers.flush_pins().await;
-            self.write_behind.flush().await;
+            self.write_behind.finish().await;
         };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.
         let (flushed, exported) = tokio::join!(

@@ -6,7 +6,7 @@ use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::Instant;
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore,
+    CHANGE_TRIES_MAX, LateError, LateStore, QueuedJob,
     jobs::LateJob,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
@@ -48,12 +48,12 @@ impl Compactions<'_> {
     /// Notes the calls of a history that its client compacts, or lets the provider compact. Does not wait.
     ///
     /// A call whose history goes on uncompacted may be noted too: it stands in that history, and is found there.
-    /// Returns `true` if a write was queued.
-    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> bool {
+    /// Returns the job of their write, or `None` if they were noted before.
+    pub fn note_calls(self, caller: Caller, lane: LaneId, calls: &[NotedCall]) -> Option<QueuedJob> {
         // Clients with one key may choose the same session names.
         let is_known = !caller.is_shared() && self.0.0.callers.is_verified_in_memory(caller);
         if !self.0.is_used() || calls.is_empty() || !is_known {
-            return false;
+            return None;
         }
         let (principal, mut is_changed) = (caller.principal(), false);
         // In memory first: the next request of the lane may come before the write.
@@ -62,11 +62,11 @@ impl Compactions<'_> {
             is_changed = merged != known.calls;
             is_changed.then_some(NotedCalls { calls: merged, ..known })
         });
-        if is_changed {
-            self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
-            self.0.queue_job(LateJob::Compacted(principal, lane, calls.into()));
+        if !is_changed {
+            return None;
         }
-        is_changed
+        self.0.0.record_owners.note(RecordKind::CompactedCalls, principal);
+        self.0.queue_job(LateJob::Compacted(principal, lane, calls.into()))
     }
 
     /// Returns the lane's calls that a compaction may have removed.

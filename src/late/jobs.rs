@@ -5,7 +5,7 @@ use std::fmt;
 use super::{calls::CallQuery, noted_calls::NotedCall, record_names::call_index, records::RecordedCall};
 use crate::{
     auth::Principal,
-    ledger::{Index, ROWS_MAX, RecordKey, RecordKind, RecordName},
+    ledger::{Index, RecordKey, RecordKind, RecordName},
     session::LaneId,
 };
 
@@ -87,14 +87,11 @@ impl LateJob {
         }
     }
 
-    /// Adds the calls of another job to this one. Returns it if they cannot be one commit.
-    pub(super) fn merge_record(&mut self, other: Self) -> Result<(), Self> {
-        match (self, other) {
-            (Self::Record(calls), Self::Record(more)) if calls.len() + more.len() <= ROWS_MAX => {
-                calls.extend(more);
-                Ok(())
-            }
-            (_, other) => Err(other),
+    /// Returns the calls that the job records, if that is what it does.
+    pub(super) fn recorded_calls(&self) -> Option<&[NewCall]> {
+        match self {
+            Self::Record(calls) => Some(calls),
+            _ => None,
         }
     }
 

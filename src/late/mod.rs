@@ -14,6 +14,7 @@ mod compactions;
 mod error;
 mod feed;
 mod job_queue;
+mod job_worker;
 mod jobs;
 pub mod matching;
 mod noted_calls;
@@ -43,7 +44,7 @@ pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use compactions::Compactions;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
-pub use job_queue::LateWorker;
+pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
@@ -62,7 +63,7 @@ use crate::{
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
-use job_queue::JobQueue;
+use job_worker::JobSender;
 use matching::{NamedCall, Service};
 use pending::PostedResults;
 use records::RecordedCall;
@@ -104,7 +105,7 @@ struct LateStoreInner {
     compacted: Cache<(Principal, LaneId), compactions::NotedCalls>,
     /// Parked results whose matches settle at a known time.
     settle_queue: Arc<SettleQueue>,
-    jobs: JobQueue,
+    jobs: JobSender,
 }
 
 impl fmt::Debug for LateStore {
@@ -123,7 +124,7 @@ impl LateStore {
     ) -> (Self, LateWorker) {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
-        let (jobs, queued) = job_queue::new_queue();
+        let (jobs, queued) = job_worker::new_queue();
         let late = Self(Arc::new(LateStoreInner {
             ledger,
             callers,
@@ -194,9 +195,9 @@ impl LateStore {
 
     /// Queues calls for recording if a service answers such calls, and if this process knows the caller as verified.
     ///
-    /// Returns `true` if at least one call was queued. A queued call may be lost with the process; a post that names it
-    /// is then parked.
-    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> bool {
+    /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
+    /// names it is then parked.
+    pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedJob> {
         recording::record_calls(self, caller, calls)
     }
 
@@ -278,6 +279,12 @@ impl LateStore {
     /// Waits until the worker has finished every job that is queued now.
     pub async fn flush_jobs(&self) {
         self.0.jobs.flush().await;
+    }
+
+    /// Retries every failed job at once, and waits until the worker has finished every job that is queued now.
+    pub async fn finish_jobs(&self) {
+        self.0.jobs.retry_now();
+        self.flush_jobs().await;
     }
 
     /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
@@ -451,38 +458,9 @@ impl LateStore {
         queries::look_up_calls(self, caller, &names).await
     }
 
-    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
-    fn queue_job(&self, job: LateJob) {
-        if self.is_used()
-            && let Err(job) = self.0.jobs.queue_job(job)
-        {
-            self.note_lost(&job);
-        }
-    }
-
     /// Builds the step that writes a changed call.
     fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
         retention::replace_step(record, call, self.0.settings.ttl)
-    }
-
-    /// Counts a lost job.
-    fn note_lost(&self, job: &LateJob) {
-        let (kind, records) = job.lost_records();
-        self.0.telemetry.record_late_event("lost");
-        for _ in 0..records {
-            self.0.telemetry.record_lost_write(kind.label());
-        }
-        match job {
-            // The next request that shows these calls must record them.
-            LateJob::Record(new_records) => {
-                for new in new_records {
-                    self.0.recorded.invalidate(&new.observed);
-                }
-            }
-            // The next compaction must note its calls.
-            LateJob::Compacted(principal, lane, _) => self.0.compacted.invalidate(&(*principal, *lane)),
-            _ => {}
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls on their way to the ledger: those that a service may answer, each once.
 
 use super::{
-    LateStore,
+    LateStore, QueuedJob,
     calls::ObservedCall,
     jobs::{LateJob, NewCall},
     record_names,
@@ -14,21 +14,24 @@ use crate::{
 };
 
 /// Queues calls for recording. See [`LateStore::record_calls`].
-pub(super) fn record_calls(late: &LateStore, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> bool {
+pub(super) fn record_calls(
+    late: &LateStore,
+    caller: Caller,
+    calls: impl IntoIterator<Item = ObservedCall>,
+) -> Option<QueuedJob> {
     // An unverified credential stores nothing: anyone could invent one.
     if !late.is_used() || !late.0.callers.is_verified_in_memory(caller) {
-        return false;
+        return None;
     }
     // A call that no service can answer would only fill the ledger.
     let served = calls.into_iter().filter(|opened| late.is_served(caller, &opened.tool));
     let new_records: Vec<NewCall> = served
         .filter_map(|opened| prepare_record(late, caller, opened))
         .collect();
-    let is_any_new = !new_records.is_empty();
-    if is_any_new {
-        late.queue_job(LateJob::Record(new_records));
+    if new_records.is_empty() {
+        return None;
     }
-    is_any_new
+    late.queue_job(LateJob::Record(new_records))
 }
 
 /// Builds the record of a call. Returns `None` if the call is recorded already, or queued.

@@ -26,7 +26,7 @@ impl LateWriter {
             return Ok(());
         };
         match job {
-            LateJob::Record(calls) => record_calls(&late, calls).await,
+            LateJob::Record(calls) => record_calls(&late, &calls.iter().collect::<Vec<_>>()).await,
             LateJob::Answered(principal, names, call, content) => {
                 changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
@@ -40,6 +40,14 @@ impl LateWriter {
         }
     }
 
+    /// Records the calls of several jobs once.
+    pub(super) async fn record_calls(&self, calls: &[&NewCall]) -> Result<(), LateError> {
+        match self.0.upgrade().map(LateStore) {
+            Some(late) => record_calls(&late, calls).await,
+            None => Ok(()),
+        }
+    }
+
     /// Counts a lost job.
     pub(super) fn note_lost(&self, job: &LateJob) {
         if let Some(inner) = self.0.upgrade() {
@@ -49,7 +57,7 @@ impl LateWriter {
 }
 
 /// Inserts calls into the ledger, then settles the results that are parked for them.
-async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateError> {
+async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<(), LateError> {
     let mut last_error = None;
     for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
@@ -69,8 +77,11 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateErr
             Err(error) => return Err(error.into()),
         };
         // At least one call is recorded already, which fails the whole batch: only these are inserted one by one.
-        let (recorded, unrecorded): (Vec<_>, Vec<_>) =
-            batch.iter().zip(existing).partition(|(_, record)| record.is_some());
+        let (recorded, unrecorded): (Vec<_>, Vec<_>) = batch
+            .iter()
+            .copied()
+            .zip(existing)
+            .partition(|(_, record)| record.is_some());
         let steps = unrecorded
             .iter()
             .map(|(new, _)| insert_step(late, new.key, &new.call))
@@ -78,7 +89,7 @@ async fn record_calls(late: &LateStore, calls: &[NewCall]) -> Result<(), LateErr
         let remaining = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
             recorded
         } else {
-            batch.iter().map(|new| (new, None)).collect()
+            batch.iter().map(|new| (*new, None)).collect()
         };
         for (new, _) in remaining {
             record_call(late, new).await?;

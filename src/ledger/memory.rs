@@ -37,7 +37,7 @@ struct MemoryRecords {
     /// The keys of the records under each index, in the order of their inserts.
     by_index: BTreeMap<(RecordKind, Index, u64), RecordKey>,
     by_expiry: BTreeSet<(Moment, RecordKey)>,
-    next_place: u64,
+    last_place: u64,
     tally: UsageCounter,
     /// The earlier record of each key that the current commit has changed, oldest change first.
     undo_log: Vec<(RecordKey, Option<PlacedRecord>)>,
@@ -193,8 +193,9 @@ impl RecordStore for MemoryRecords {
     }
 
     fn insert_record(&mut self, record: Record) -> Result<(), Infallible> {
-        let place = self.next_place;
-        self.next_place = self.next_place.saturating_add(1);
+        // The first is 1: lists begin behind 0.
+        self.last_place = self.last_place.saturating_add(1);
+        let place = self.last_place;
         let key = record.key;
         self.set_with_undo(&key, Some((place, record)));
         Ok(())

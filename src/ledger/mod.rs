@@ -14,6 +14,7 @@ mod sqlite;
 mod steps;
 mod usage_counter;
 mod write_behind;
+mod write_failures;
 mod write_queue;
 
 use std::{
@@ -36,6 +37,7 @@ pub use memory::MemoryLedger;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
 pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};
+pub use write_failures::WriteFailures;
 
 /// The longest value of a record, in bytes. A longer one fails with [`LedgerError::TooLarge`].
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;

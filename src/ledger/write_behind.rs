@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::Instant,
+};
 
 use super::{
     CommitResult, CommitStep, Ledger, LedgerError, RecordKind, TimedCommit,
@@ -28,6 +31,8 @@ pub struct WriteBehind {
     wake: mpsc::Sender<()>,
     /// The place in the queue before which every write has ended.
     ended: watch::Receiver<u64>,
+    /// Ends a pause of the worker.
+    hurried: Arc<Notify>,
 }
 
 /// The worker that does the writes. It runs for as long as the process.
@@ -38,6 +43,10 @@ pub struct WriteBehindWorker {
     telemetry: Telemetry,
     woken: mpsc::Receiver<()>,
     ended: watch::Sender<u64>,
+    /// Ends a pause.
+    hurried: Arc<Notify>,
+    /// The last time at which the store did a write.
+    worked_at: Option<Instant>,
     /// Set while writes fail: of many failures in a row only the first is logged.
     is_failing: bool,
 }
@@ -60,12 +69,15 @@ pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehi
     // One signal is enough: the worker takes all that waits.
     let (wake, woken) = mpsc::channel(1);
     let (end, ended) = watch::channel(0);
+    let hurried = Arc::new(Notify::new());
     let worker = WriteBehindWorker {
         ledger,
         queue: Arc::clone(&queue),
         telemetry: telemetry.clone(),
         woken,
         ended: end,
+        hurried: Arc::clone(&hurried),
+        worked_at: None,
         is_failing: false,
     };
     let handle = WriteBehind {
@@ -73,6 +85,7 @@ pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehi
         telemetry,
         wake,
         ended,
+        hurried,
     };
     (handle, worker)
 }
@@ -136,36 +149,56 @@ impl WriteBehind {
         // An error means that the worker has ended: nothing is left to wait for.
         drop(ended.wait_for(|ended| *ended >= place).await);
     }
+
+    /// Retries failed writes at once, and waits until every write that was queued before is stored or lost.
+    pub async fn finish(&self) {
+        self.hurried.notify_one();
+        self.flush().await;
+    }
 }
 
 impl WriteBehindWorker {
     /// Does the queued writes until all handles of the queue are dropped and it is empty.
     pub async fn run(mut self) {
         let mut pause = BACKOFF.0;
+        // The end of a batch of which nothing was stored. The next batch comes from behind it: the fault may lie with
+        // these writes, and those behind must not wait for them.
+        let mut failed_until = None;
         loop {
-            let batch = lock(&self.queue).take_batch();
-            if batch.is_empty() {
-                if self.woken.recv().await.is_none() {
+            let behind = failed_until.take();
+            let batch = lock(&self.queue).take_batch(behind);
+            let Some(last) = batch.last().map(RecordWrite::place) else {
+                if behind.is_none() && self.woken.recv().await.is_none() {
                     return;
                 }
                 continue;
-            }
+            };
             let commits: Vec<TimedCommit> = batch.iter().flat_map(RecordWrite::commits).collect();
             let done = self.ledger.commit_each(commits).await;
-            let has_failed = self.end_batch(batch, done);
+            let is_working = self.end_batch(batch, done, behind.is_none());
             let ended = lock(&self.queue).first_open_place();
             self.ended.send_replace(ended);
-            if has_failed {
-                tokio::time::sleep(pause).await;
-                pause = pause.saturating_mul(2).min(BACKOFF.1);
-            } else {
+            if is_working {
                 pause = BACKOFF.0;
+                continue;
+            }
+            failed_until = behind.is_none().then_some(last);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = pause.saturating_mul(2).min(BACKOFF.1),
+                () = self.hurried.notified() => {}
             }
         }
     }
 
-    /// Ends the writes of a batch, or puts them back. Returns `true` if the store failed for any.
-    fn end_batch(&mut self, batch: Vec<RecordWrite>, done: Result<Vec<CommitResult>, LedgerError>) -> bool {
+    /// Ends the writes of a batch, or puts them back. Returns `false` if the store failed for all.
+    ///
+    /// `is_front` is `true` if no write waits before them.
+    fn end_batch(
+        &mut self,
+        batch: Vec<RecordWrite>,
+        done: Result<Vec<CommitResult>, LedgerError>,
+        is_front: bool,
+    ) -> bool {
         let (results, error) = match done {
             Ok(results) => (results, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -177,20 +210,25 @@ impl WriteBehindWorker {
         let failure = errors
             .into_iter()
             .find(|error| matches!(error, LedgerError::Store(_) | LedgerError::Closed));
-        self.note_failure(failure);
-        // The store works, so a write that fails is at fault itself.
-        let is_working = results.iter().any(Result::is_ok);
-        let mut has_failed = false;
-        let mut results = results.iter();
+        // The end of the failures shows only in a batch with the writes that failed.
+        if failure.is_some() || is_front {
+            self.note_failure(failure);
+        }
         let now = clock::now();
+        if results.iter().any(Result::is_ok) {
+            self.worked_at = Some(now);
+        }
+        let mut is_working = false;
+        let mut results = results.iter();
         for mut write in batch {
             let end = match &error {
                 Some(error) => AttemptEnd::of_error(error),
                 None => AttemptEnd::of_results(results.by_ref().take(write.step_count())),
             };
             let is_failed = matches!(end, AttemptEnd::Failed);
-            has_failed |= is_failed;
-            if is_failed && !(is_working && now.duration_since(write.blame(now)) >= RETRY_TIME_MAX) {
+            is_working |= !is_failed;
+            // The store works, so a write that goes on failing is at fault itself.
+            if is_failed && write.failures().note(now, self.worked_at) < RETRY_TIME_MAX {
                 lock(&self.queue).put_back(write);
                 continue;
             }
@@ -199,7 +237,7 @@ impl WriteBehindWorker {
                 self.telemetry.record_lost_write(write.kind().label());
             }
         }
-        has_failed
+        is_working
     }
 
     /// Logs the first of several failures, and their end.

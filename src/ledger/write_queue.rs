@@ -2,11 +2,9 @@
 //!
 //! The queue itself waits for nothing. The worker takes batches out of it, and puts back what is to be tried again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use tokio::time::Instant;
-
-use super::{CommitStep, Moment, RECORD_BYTES, ROWS_MAX, RecordKind, TimedCommit};
+use super::{CommitStep, Moment, RECORD_BYTES, ROWS_MAX, RecordKey, RecordKind, TimedCommit, WriteFailures};
 
 /// The most rows that wait: one for each step of a write.
 const QUEUED_ROWS_MAX: usize = 200_000;
@@ -57,8 +55,7 @@ pub(super) struct RecordWrite {
     steps: Vec<CommitStep>,
     /// The time of queueing: a late write is judged against expiry as of then.
     queued_at: Moment,
-    /// The first time at which it failed although the store accepted other writes.
-    blamed_at: Option<Instant>,
+    failures: WriteFailures,
 }
 
 impl RecordWrite {
@@ -80,9 +77,19 @@ impl RecordWrite {
         })
     }
 
-    /// Notes that it failed although the store accepted other writes. Returns the first time of that.
-    pub(super) fn blame(&mut self, now: Instant) -> Instant {
-        *self.blamed_at.get_or_insert(now)
+    /// Returns the failed attempts.
+    pub(super) const fn failures(&mut self) -> &mut WriteFailures {
+        &mut self.failures
+    }
+
+    /// Returns its place in the queue.
+    pub(super) const fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Returns the key of its record.
+    fn key(&self) -> Option<RecordKey> {
+        self.steps.first().map(|step| *step.key())
     }
 
     fn bytes(&self) -> usize {
@@ -181,7 +188,7 @@ impl WriteQueue {
             place: self.next_place,
             steps,
             queued_at,
-            blamed_at: None,
+            failures: WriteFailures::default(),
         };
         let size = QueuedSize::of_write(&write);
         if !self.make_room(loss_rank(kind), size, note_loss) {
@@ -219,21 +226,37 @@ impl WriteQueue {
         !std::mem::replace(&mut self.is_overflowing, true)
     }
 
-    /// Takes the oldest writes, as many as one commit takes. They count until they are ended or put back.
-    pub(super) fn take_batch(&mut self) -> Vec<RecordWrite> {
-        let mut batch = Vec::new();
+    /// Takes the oldest writes behind a place, as many as one commit takes. They count until they are ended or put back.
+    ///
+    /// A write waits for those of the same record that wait before that place.
+    pub(super) fn take_batch(&mut self, behind: Option<u64>) -> Vec<RecordWrite> {
+        let held: HashSet<RecordKey> = match behind {
+            Some(place) => self
+                .waiting
+                .range(..=place)
+                .filter_map(|(_, write)| write.key())
+                .collect(),
+            None => HashSet::new(),
+        };
+        let mut places = Vec::new();
         let mut taken = QueuedSize::default();
-        while let Some((place, write)) = self.waiting.first_key_value() {
+        let candidates = self.waiting.range(behind.map_or(0, |place| place + 1)..);
+        for (place, write) in candidates.take(ROWS_MAX + held.len()) {
+            if write.key().is_some_and(|key| held.contains(&key)) {
+                continue;
+            }
             let with_it = taken.plus(QueuedSize::of_write(write));
             // At least one, however large it is.
-            if !batch.is_empty() && (with_it.rows > ROWS_MAX || with_it.bytes > BATCH_BYTES_MAX) {
+            if !places.is_empty() && (with_it.rows > ROWS_MAX || with_it.bytes > BATCH_BYTES_MAX) {
                 break;
             }
             taken = with_it;
-            let place = *place;
-            batch.extend(self.remove_waiting(place));
+            places.push(*place);
         }
-        batch
+        places
+            .into_iter()
+            .filter_map(|place| self.remove_waiting(place))
+            .collect()
     }
 
     /// Ends a write that was taken: it is stored, or lost.
@@ -290,7 +313,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{ledger::RecordKey, telemetry::LEDGER_KINDS};
+    use crate::telemetry::LEDGER_KINDS;
 
     fn insert(kind: RecordKind, name: u8, bytes: usize) -> Vec<CommitStep> {
         let key = RecordKey {
@@ -359,7 +382,7 @@ mod tests {
     fn writes_that_the_worker_has_taken_count_until_they_end() {
         let mut queue = WriteQueue::with_limit(4, usize::MAX);
         add(&mut queue, RecordKind::Thinking, 0..4);
-        let mut batch = queue.take_batch();
+        let mut batch = queue.take_batch(None);
         assert_eq!((batch.len(), queue.first_open_place()), (4, 4));
         assert_eq!(add(&mut queue, RecordKind::Principal, 4..5).len(), 1);
         assert!(queue.note_overflow());
@@ -381,12 +404,13 @@ mod tests {
             add(&mut queue, RecordKind::Thinking, 0..200);
             assert_eq!(queue.waiting.len(), (round + 1) * 200);
         }
-        let sizes: Vec<usize> = std::iter::from_fn(|| Some(queue.take_batch().len()).filter(|len| *len > 0)).collect();
+        let sizes: Vec<usize> =
+            std::iter::from_fn(|| Some(queue.take_batch(None).len()).filter(|len| *len > 0)).collect();
         assert_eq!(sizes, [ROWS_MAX, 1800 - ROWS_MAX]);
         for name in 0..3 {
             let large = insert(RecordKind::Thinking, name, BATCH_BYTES_MAX / 2);
             queue.add_write(large, Duration::ZERO, &mut |_| {});
         }
-        assert_eq!(queue.take_batch().len(), 1);
+        assert_eq!(queue.take_batch(None).len(), 1);
     }
 }

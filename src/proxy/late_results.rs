@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, FoundResult, LateStore, NotedCall, ObservedCall},
+    late::{CallQuery, FoundResult, LateStore, NotedCall, ObservedCall, QueuedJob},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
     repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong},
@@ -68,11 +68,11 @@ impl LateResults {
 
     /// Records the calls of a whole answer. Returns `None` if none of them had to be recorded.
     pub(super) fn begin_recording(&self, calls: &EmittedCalls) -> Option<CallRecording> {
-        self.record_emitted(calls, true).then(|| {
+        self.record_emitted(calls, true).map(|queued| {
             let late = self.late.clone();
             // Boxed as a whole: the answer's body names the type.
             let recording: CallRecording = Box::pin(async move {
-                if timeout(RECORDING_MAX, late.flush_jobs()).await.is_err() {
+                if timeout(RECORDING_MAX, queued.wait_for_end()).await.is_err() {
                     late.note_unrecorded();
                 }
             });
@@ -80,8 +80,8 @@ impl LateResults {
         })
     }
 
-    /// Queues the calls of an answer. Returns `true` if at least one is new.
-    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> bool {
+    /// Queues the calls of an answer. Returns the job if at least one is new.
+    fn record_emitted(&self, calls: &EmittedCalls, is_whole: bool) -> Option<QueuedJob> {
         let opened = calls.list.iter().filter_map(|call| {
             let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
             let input = call.input.as_json().filter(|_| is_whole);
@@ -139,9 +139,9 @@ impl LateResults {
             .iter()
             .flat_map(|call| LateStore::call_names(Some(lane), &self.query_of(call)));
         let noted: Vec<NotedCall> = names.map(|name| NotedCall { name, by_client }).collect();
-        if self.late.compactions().note_calls(self.caller, lane, &noted) {
+        if let Some(queued) = self.late.compactions().note_calls(self.caller, lane, &noted) {
             // Stored before the provider summarises them. A slow ledger stores them later.
-            drop(timeout(RECORDING_MAX, self.late.flush_jobs()).await);
+            drop(timeout(RECORDING_MAX, queued.wait_for_end()).await);
         }
     }
 

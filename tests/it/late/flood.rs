@@ -6,11 +6,13 @@ use antiphon::{
     auth::{Caller, Principal},
     clock,
     late::{CallFilter, CallQuery, LateSettings, LateStore, ObservedCall},
-    ledger::Ledger,
+    ledger::{CommitStep, Ledger},
     session::SessionStrength,
     telemetry::Telemetry,
 };
 use std::sync::atomic::Ordering;
+
+use tokio::time::timeout;
 
 use crate::{
     ledger::pinned_answers::SwitchableLedger,
@@ -89,6 +91,80 @@ async fn a_slow_disk_keeps_up_with_60_calls_a_second() {
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 0, "each was recorded, then answered");
     assert_eq!(slow.usage().await.unwrap().records, 5 * 60 * 60 + 1);
+}
+
+/// Each answer waits for the record of its own call alone: one commit takes the calls of many answers.
+#[tokio::test(start_paused = true)]
+async fn answers_wait_for_one_commit_on_a_slow_disk() {
+    let slow = SwitchableLedger::new();
+    slow.delay_syncs(Duration::from_millis(100));
+    let (store, telemetry, caller) = store(&slow);
+    let mut waits = Vec::new();
+    for number in 0..600 {
+        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        waits.push(spawn(async move {
+            let began = clock::now();
+            queued.wait_for_end().await;
+            clock::now() - began
+        }));
+        tokio::time::sleep(Duration::from_millis(16)).await;
+    }
+    for wait in waits {
+        let waited = wait.await.unwrap();
+        assert!(waited <= Duration::from_millis(400), "{waited:?}");
+    }
+    assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
+}
+
+/// A job that fails alone is lost after 70 seconds. It delays no other, and takes none along.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_alone_delays_no_other() {
+    let switched = SwitchableLedger::new();
+    let (store, telemetry, caller) = store(&switched);
+    *switched.damaged.lock().unwrap() =
+        Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m00003")));
+    // All of them wait for the worker, and go into one commit.
+    for number in 0..10 {
+        store.record_calls(caller, [observed(number)]);
+    }
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(open_calls(&store, caller).await, 9);
+    for number in 10..60 {
+        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        timeout(Duration::from_millis(250), queued.wait_for_end())
+            .await
+            .unwrap();
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
+    for number in 60..90 {
+        store.record_calls(caller, [observed(number)]);
+        tokio::time::sleep(secs(1)).await;
+    }
+    store.flush_jobs().await;
+    assert_eq!(sample(&telemetry, "antiphon_ledger_lost_total{kind=\"call\"}"), 1);
+    assert_eq!(open_calls(&store, caller).await, 89);
+    // Its next request records it again.
+    *switched.damaged.lock().unwrap() = None;
+    store.record_calls(caller, [observed(3)]).unwrap().wait_for_end().await;
+    assert_eq!(open_calls(&store, caller).await, 90);
+}
+
+fn contains(value: &[u8], part: &[u8]) -> bool {
+    value.windows(part.len()).any(|window| window == part)
+}
+
+/// The end of the process does not wait for a pause between two attempts.
+#[tokio::test(start_paused = true)]
+async fn the_end_retries_at_once() {
+    let switched = SwitchableLedger::new();
+    let (store, _telemetry, caller) = store(&switched);
+    switched.fails.store(true, Ordering::Relaxed);
+    assert!(store.record_calls(caller, [observed(1)]).is_some());
+    tokio::time::sleep(secs(61)).await;
+    switched.fails.store(false, Ordering::Relaxed);
+    timeout(Duration::from_millis(200), store.finish_jobs()).await.unwrap();
+    assert_eq!(open_calls(&store, caller).await, 1);
 }
 
 /// An outage of half an hour loses no call.

@@ -246,6 +246,14 @@ cases! {
         assert_eq!((full.len(), full[0]), (ROWS_MAX, 100));
     }
 
+    the_first_record_of_a_ledger_is_on_the_first_page(ledger, LedgerSettings::default()) {
+        done(&**ledger, vec![insert(call(7), "first")], NOW).await;
+        let page = ledger.list_after(RecordKind::Call, [1; 32], 0, 9, NOW).await.unwrap();
+        let [(place, record)] = &page[..] else { panic!("{page:?}") };
+        assert_eq!(record.key, call(7));
+        assert_eq!(ledger.list_after(RecordKind::Call, [1; 32], *place, 9, NOW).await.unwrap(), []);
+    }
+
     services_find_by_index_across_principals(ledger, LedgerSettings::default()) {
         let theirs = [key(RecordKind::Call, 1, 1), key(RecordKind::Call, 2, 2), key(RecordKind::Call, 3, 3)];
         for key in theirs {

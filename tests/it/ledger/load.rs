@@ -208,7 +208,7 @@ async fn a_write_that_fails_alone_is_lost_after_five_minutes() {
     let (lines, _listening) = Lines::listen();
     let switched = SwitchableLedger::new();
     let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
-    *switched.damaged.lock().unwrap() = Some(RecordKind::Continuity);
+    *switched.damaged.lock().unwrap() = Some(|step| step.key().kind == RecordKind::Continuity);
     writes.queue_write(insert(RecordKind::Continuity, 1));
     for minute in 0..7 {
         writes.queue_write(insert(RecordKind::Thinking, minute));
@@ -231,6 +231,39 @@ async fn a_write_that_fails_alone_is_lost_after_five_minutes() {
     ] {
         assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
     }
+}
+
+/// A whole batch of writes that fail alone delays those behind it by no more than a pause, and is lost in the end.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_alone_is_lost_and_delays_no_other() {
+    const DAMAGED: u64 = 1_000;
+    let switched = SwitchableLedger::new();
+    let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
+    *switched.damaged.lock().unwrap() = Some(|step| step.key().kind == RecordKind::Continuity);
+    writes.queue_writes((0..DAMAGED).map(|row| insert(RecordKind::Continuity, row)).collect());
+    for second in 0..7 * 60 {
+        writes.queue_write(insert(RecordKind::Thinking, second));
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(count(&*switched).await, second + 1);
+    }
+    timeout(secs(1), writes.flush()).await.unwrap();
+    assert_eq!(
+        (lost(&telemetry), lost_of(&telemetry, RecordKind::Continuity)),
+        (DAMAGED, DAMAGED)
+    );
+}
+
+/// The end of the process does not wait for a pause between two attempts.
+#[tokio::test(start_paused = true)]
+async fn the_end_retries_at_once() {
+    let switched = SwitchableLedger::new();
+    let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
+    switched.fails.store(true, Ordering::Relaxed);
+    writes.queue_write(insert(RecordKind::Thinking, 1));
+    tokio::time::sleep(secs(61)).await;
+    switched.fails.store(false, Ordering::Relaxed);
+    timeout(Duration::from_millis(100), writes.finish()).await.unwrap();
+    assert_eq!((lost(&telemetry), count(&*switched).await), (0, 1));
 }
 
 /// A late write is judged against expiry as of its queueing, and the first of two inserts wins.

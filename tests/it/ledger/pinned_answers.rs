@@ -216,6 +216,9 @@ async fn a_placeholder_stays_as_long_as_the_ledger() {
     }
 }
 
+/// Selects steps of commits.
+type StepFilter = fn(&CommitStep) -> bool;
+
 /// A ledger that can be made to stall or to fail.
 #[derive(Debug)]
 pub(crate) struct SwitchableLedger {
@@ -230,8 +233,8 @@ pub(crate) struct SwitchableLedger {
     pub(crate) fails_commits: Arc<AtomicBool>,
     /// `true` while there is no room for records of verified callers.
     pub(crate) has_no_room_for_callers: Arc<AtomicBool>,
-    /// The kind of records whose writes fail, while others succeed.
-    pub(crate) damaged: Arc<Mutex<Option<RecordKind>>>,
+    /// Selects the writes that fail while others succeed.
+    pub(crate) damaged: Arc<Mutex<Option<StepFilter>>>,
     /// Number of commits that came.
     pub(crate) commits: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
@@ -299,6 +302,12 @@ impl SwitchableLedger {
         self.delay.load(Ordering::Relaxed) > 0 || self.stalls.load(Ordering::Relaxed)
     }
 
+    /// Returns `true` if the writes fail while others succeed.
+    fn damages(&self, steps: &[CommitStep]) -> bool {
+        let damaged = *self.damaged.lock().unwrap();
+        damaged.is_some_and(|is_damaged| steps.iter().any(is_damaged))
+    }
+
     async fn take_time(&self) {
         let delay = self.delay.load(Ordering::Relaxed);
         if delay > 0 {
@@ -344,6 +353,9 @@ impl Ledger for SwitchableLedger {
             if has_no_room {
                 return Err(LedgerError::Full { of_principal: true });
             }
+            if self.damages(&steps) {
+                return Err(LedgerError::Store("a page is damaged".into()));
+            }
             self.inner.commit(steps, now).await
         })
     }
@@ -364,12 +376,12 @@ impl Ledger for SwitchableLedger {
                 return Err(LedgerError::Store("no space left".into()));
             }
             let has_no_room = self.has_no_room_for_callers.load(Ordering::Relaxed);
-            let (mut results, damaged) = (Vec::new(), *self.damaged.lock().unwrap());
+            let mut results = Vec::new();
             for TimedCommit { steps, now } in commits {
                 let is_of = |kind: RecordKind| steps.iter().any(|step| step.key().kind == kind);
                 results.push(if has_no_room && is_of(RecordKind::Principal) {
                     Err(LedgerError::Full { of_principal: true })
-                } else if damaged.is_some_and(is_of) {
+                } else if self.damages(&steps) {
                     Err(LedgerError::Store("a page is damaged".into()))
                 } else {
                     self.inner.commit(steps, now).await

@@ -1,0 +1,276 @@
+//! The background worker of late results, and the handle that queues its jobs.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
+
+use super::{
+    LateError, LateStore,
+    job_queue::{JobQueue, NoRoom, PendingJob, RETRY_PAUSE, RoundJob},
+    jobs::LateJob,
+    worker::LateWriter,
+};
+use crate::{clock, ledger::LedgerError};
+
+/// The most jobs that run side by side. The ledger stores the changes of so many with one wait for the disk.
+const SIDE_BY_SIDE_MAX: usize = 64;
+/// The same while the store fails: enough to notice that it works again, although some of them fail alone.
+const PROBES: usize = 4;
+
+/// A handle for queueing jobs.
+#[derive(Debug)]
+pub(super) struct JobSender {
+    queue: Arc<Mutex<JobQueue>>,
+    /// Wakes the worker.
+    wake: mpsc::Sender<()>,
+    /// The place in the queue before which every job has ended.
+    ended: watch::Receiver<u64>,
+}
+
+/// The worker that does the jobs. It runs for as long as the process.
+#[derive(Debug)]
+pub struct LateWorker {
+    writer: LateWriter,
+    queue: Arc<Mutex<JobQueue>>,
+    woken: mpsc::Receiver<()>,
+    ended: watch::Sender<u64>,
+    /// The last time at which the store did a job.
+    worked_at: Option<Instant>,
+    /// Set while jobs are lost: of many losses in a row only the first is logged.
+    is_losing: bool,
+}
+
+/// The worker's end of an empty queue.
+#[derive(Debug)]
+pub(super) struct JobReceiver {
+    queue: Arc<Mutex<JobQueue>>,
+    woken: mpsc::Receiver<()>,
+    ended: watch::Sender<u64>,
+}
+
+/// A job that was queued.
+#[derive(Debug)]
+pub struct QueuedJob(oneshot::Receiver<()>);
+
+impl QueuedJob {
+    /// Waits until the job is done or lost.
+    pub async fn wait_for_end(self) {
+        // An error means that the worker has ended: nothing is left to wait for.
+        drop(self.0.await);
+    }
+}
+
+/// Makes an empty queue.
+pub(super) fn new_queue() -> (JobSender, JobReceiver) {
+    let queue: Arc<Mutex<JobQueue>> = Arc::default();
+    // One signal is enough: the worker looks at all that waits.
+    let (wake, woken) = mpsc::channel(1);
+    let (end, ended) = watch::channel(0);
+    let sender = JobSender {
+        queue: Arc::clone(&queue),
+        wake,
+        ended,
+    };
+    let receiver = JobReceiver {
+        queue,
+        woken,
+        ended: end,
+    };
+    (sender, receiver)
+}
+
+fn lock(queue: &Mutex<JobQueue>) -> MutexGuard<'_, JobQueue> {
+    // Each change leaves a valid queue, so a panic elsewhere need not spread.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl JobSender {
+    /// Queues a job. Returns it if there is no room for it.
+    pub(super) fn queue_job(&self, job: LateJob) -> Result<QueuedJob, LateJob> {
+        let added = lock(&self.queue).add(job);
+        let ended = added.map_err(|NoRoom { job, is_first }| {
+            if is_first {
+                tracing::warn!("the queue of calls and results for the ledger is full: further ones are lost");
+            }
+            job
+        })?;
+        self.wake_worker();
+        Ok(QueuedJob(ended))
+    }
+
+    /// Waits until every job that was queued before is done or lost.
+    pub(super) async fn flush(&self) {
+        let place = lock(&self.queue).next_place();
+        let mut ended = self.ended.clone();
+        // An error means that the worker has ended: nothing is left to wait for.
+        drop(ended.wait_for(|ended| *ended >= place).await);
+    }
+
+    /// Retries every failed job now.
+    pub(super) fn retry_now(&self) {
+        lock(&self.queue).end_pauses(clock::now());
+        self.wake_worker();
+    }
+
+    fn wake_worker(&self) {
+        // A full channel has a signal that the worker has not taken yet.
+        let _ = self.wake.try_send(());
+    }
+}
+
+impl LateStore {
+    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
+    pub(super) fn queue_job(&self, job: LateJob) -> Option<QueuedJob> {
+        if !self.is_used() {
+            return None;
+        }
+        self.0.jobs.queue_job(job).map_err(|job| self.note_lost(&job)).ok()
+    }
+
+    /// Counts a lost job.
+    pub(super) fn note_lost(&self, job: &LateJob) {
+        let (kind, records) = job.lost_records();
+        self.0.telemetry.record_late_event("lost");
+        for _ in 0..records {
+            self.0.telemetry.record_lost_write(kind.label());
+        }
+        match job {
+            // The next request that shows these calls must record them.
+            LateJob::Record(new_records) => {
+                for new in new_records {
+                    self.0.recorded.invalidate(&new.observed);
+                }
+            }
+            // The next compaction must note its calls.
+            LateJob::Compacted(principal, lane, _) => self.0.compacted.invalidate(&(*principal, *lane)),
+            _ => {}
+        }
+    }
+}
+
+impl LateWorker {
+    /// Creates the worker of a queue.
+    pub(super) fn new(writer: LateWriter, jobs: JobReceiver) -> Self {
+        Self {
+            writer,
+            queue: jobs.queue,
+            woken: jobs.woken,
+            ended: jobs.ended,
+            worked_at: None,
+            is_losing: false,
+        }
+    }
+
+    /// Does the queued jobs until all handles of the queue are dropped and it is empty.
+    pub async fn run(mut self) {
+        let (mut is_working, mut pause) = (true, RETRY_PAUSE.0);
+        loop {
+            let side_by_side = if is_working { SIDE_BY_SIDE_MAX } else { PROBES };
+            let round = lock(&self.queue).take_round(clock::now(), side_by_side);
+            if round.is_empty() {
+                if self.wait_for_jobs().await {
+                    continue;
+                }
+                return;
+            }
+            let results = join_all(round.iter().map(|jobs| self.try_round_job(jobs))).await;
+            let was_working = std::mem::replace(&mut is_working, self.end_round(round, results));
+            let ended = lock(&self.queue).first_open_place();
+            self.ended.send_replace(ended);
+            if !is_working {
+                self.wait_for_store(pause).await;
+                pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
+            } else if !was_working {
+                pause = RETRY_PAUSE.0;
+                lock(&self.queue).end_pauses(clock::now());
+            }
+        }
+    }
+
+    /// Waits for a new job or the next retry. Returns `false` at the end of the queue.
+    async fn wait_for_jobs(&mut self) -> bool {
+        let next_retry = lock(&self.queue).next_retry();
+        let Some(at) = next_retry else {
+            return self.woken.recv().await.is_some();
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(at) => {}
+            woken = self.woken.recv() => if woken.is_none() {
+                // No job comes any more: those that wait for a retry are left.
+                tokio::time::sleep_until(at).await;
+            }
+        }
+        true
+    }
+
+    /// Waits for `pause` while the store fails. A new job ends the wait, since the fault may lie with the others.
+    async fn wait_for_store(&mut self, pause: Duration) {
+        let until = clock::now() + pause;
+        // A stream of new jobs must not try the store without any pause.
+        tokio::time::sleep(RETRY_PAUSE.0.min(pause)).await;
+        // At the end of the queue no job comes any more.
+        let woken = async {
+            if self.woken.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+        };
+        drop(tokio::time::timeout_at(until, woken).await);
+    }
+
+    async fn try_round_job(&self, jobs: &RoundJob) -> Result<(), LateError> {
+        match jobs.single_job() {
+            Some(job) => self.writer.try_job(job).await,
+            None => self.writer.record_calls(&jobs.recorded_calls()).await,
+        }
+    }
+
+    /// Ends the jobs of a round, or puts them back. Returns `false` if the store failed for all.
+    fn end_round(&mut self, round: Vec<RoundJob>, results: Vec<Result<(), LateError>>) -> bool {
+        let now = clock::now();
+        let store_failed =
+            |result: &Result<(), LateError>| matches!(result, Err(LateError::Ledger(LedgerError::Store(_))));
+        let is_working = !results.iter().all(store_failed);
+        if is_working {
+            self.worked_at = Some(now);
+        }
+        for (jobs, result) in round.into_iter().zip(results) {
+            let is_single = jobs.single_job().is_some();
+            for pending in jobs.into_jobs() {
+                match &result {
+                    Ok(()) => {
+                        self.is_losing = false;
+                        drop(lock(&self.queue).end_job(pending));
+                    }
+                    Err(error) => self.end_failed(pending, error, is_single, now),
+                }
+            }
+        }
+        is_working
+    }
+
+    /// Puts a failed job back, or gives it up.
+    fn end_failed(&mut self, mut pending: PendingJob, error: &LateError, is_single: bool, now: Instant) {
+        let may_recover = match error {
+            // The fault may lie with another job of the commit: each is retried alone.
+            _ if !is_single => pending.note_failure(now, None),
+            LateError::Ledger(LedgerError::Store(_)) | LateError::Busy => pending.note_failure(now, self.worked_at),
+            // These do not go away with time: the ledger is full or closed, or the record is too large.
+            LateError::Ledger(_) => false,
+        };
+        if may_recover {
+            return lock(&self.queue).put_back(pending);
+        }
+        if !std::mem::replace(&mut self.is_losing, true) {
+            tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
+        }
+        let job = lock(&self.queue).end_job(pending);
+        self.writer.note_lost(&job);
+    }
+}
