@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::{
     BudgetClient, Overloaded, WAIT_MAX,
-    holdings::{EVICTION_PAUSE, Eviction, HoldId, Holdings, Take},
+    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome, ShareId},
 };
 use crate::clock;
 
@@ -20,6 +20,10 @@ use crate::clock;
 const WAIT_IN_ALL_MAX: Duration = Duration::from_secs(10);
 /// Bytes by which a body's share grows at least and at most.
 const STEP_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
+/// Size of the least buffer that is mapped: 1 MiB.
+const MAPPED_BYTES_MIN: usize = 1024 * 1024;
+/// Memory of bodies, used and reserved, above which large buffers are mapped: 64 MiB.
+const ALLOCATOR_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Level below which freed memory is left to the allocator for the next bodies: 32 MiB.
 const RETURNED_BYTES_MIN: u64 = 32 * 1024 * 1024;
 
@@ -29,14 +33,14 @@ pub struct BodyMemory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    table: Mutex<MeasuredHoldings>,
+    table: Mutex<MeasuredTable>,
     /// Told when much memory was freed.
     freed: Notify,
 }
 
 #[derive(Debug)]
-struct MeasuredHoldings {
-    holdings: Holdings,
+struct MeasuredTable {
+    bodies: BodyTable,
     /// The most bytes since freed memory was last returned to the system.
     peak: u64,
 }
@@ -54,9 +58,9 @@ pub struct MemoryUse {
 
 /// Share of one body in the memory. Dropping it gives the share back.
 #[derive(Debug)]
-pub struct BodyHold {
+pub struct BodyShare {
     memory: BodyMemory,
-    id: HoldId,
+    id: ShareId,
     /// Bytes of the share.
     bytes: usize,
 }
@@ -64,7 +68,7 @@ pub struct BodyHold {
 /// Bytes of a body, with their share.
 struct HeldBytes<B> {
     bytes: B,
-    _hold: BodyHold,
+    _share: BodyShare,
 }
 
 impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBytes<B> {
@@ -77,8 +81,8 @@ impl BodyMemory {
     /// Creates a memory of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self(Arc::new(Shared {
-            table: Mutex::new(MeasuredHoldings {
-                holdings: Holdings::new(bytes_max),
+            table: Mutex::new(MeasuredTable {
+                bodies: BodyTable::new(bytes_max),
                 peak: 0,
             }),
             freed: Notify::new(),
@@ -86,9 +90,9 @@ impl BodyMemory {
     }
 
     /// Opens the share of a body that `client` sends. A claimed length takes nothing, and tells small bodies from large.
-    pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyHold {
-        let id = self.lock().holdings.open(client, claimed);
-        BodyHold {
+    pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyShare {
+        let id = self.lock().bodies.open(client, claimed);
+        BodyShare {
             memory: self.clone(),
             id,
             bytes: 0,
@@ -97,18 +101,18 @@ impl BodyMemory {
 
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
     pub fn hold_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
-        let mut hold = self.open(client, Some(bytes.len() as u64));
-        hold.add(bytes.len());
-        Bytes::from_owner(HeldBytes { bytes, _hold: hold })
+        let mut share = self.open(client, Some(bytes.len() as u64));
+        share.add(bytes.len());
+        Bytes::from_owner(HeldBytes { bytes, _share: share })
     }
 
     /// Returns the present use.
     pub fn memory_use(&self) -> MemoryUse {
         let table = self.lock();
         MemoryUse {
-            bytes: table.holdings.bytes(),
-            bytes_max: table.holdings.bytes_max(),
-            waiting: table.holdings.waiting(),
+            bytes: table.bodies.bytes(),
+            bytes_max: table.bodies.bytes_max(),
+            waiting: table.bodies.waiting_count(),
         }
     }
 
@@ -117,21 +121,21 @@ impl BodyMemory {
         self.0.freed.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, MeasuredHoldings> {
+    fn lock(&self) -> MutexGuard<'_, MeasuredTable> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the table, and wakes the bodies that may continue.
-    fn change<T>(&self, change: impl FnOnce(&mut Holdings) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BodyTable) -> T) -> T {
         let mut table = self.lock();
-        let changed = change(&mut table.holdings);
-        let bytes = table.holdings.bytes();
+        let changed = change(&mut table.bodies);
+        let bytes = table.bodies.bytes();
         table.peak = table.peak.max(bytes);
         let is_freed = table.peak >= RETURNED_BYTES_MIN && bytes <= table.peak / 4;
         if is_freed {
             table.peak = bytes;
         }
-        let wakers = table.holdings.next_wakers();
+        let wakers = table.bodies.next_wakers();
         // Unlocked first: a waker may poll at once.
         drop(table);
         wakers.into_iter().flatten().for_each(std::task::Waker::wake);
@@ -142,10 +146,10 @@ impl BodyMemory {
     }
 }
 
-impl BodyHold {
+impl BodyShare {
     /// Makes the share large enough for `wanted` bytes in all. Waits while other bodies use the memory.
     ///
-    /// After 5 seconds a body is given up, which may be this one: it then fails. It also fails after 10 seconds.
+    /// After 5 seconds bodies are given up, of which this one may be: it then fails. It also fails after 10 seconds.
     pub async fn grow_to(&mut self, wanted: usize) -> Result<(), Overloaded> {
         if wanted <= self.bytes {
             return Ok(());
@@ -156,16 +160,16 @@ impl BodyHold {
         let began = clock::now();
         let mut until = began + WAIT_MAX;
         loop {
-            let taken = tokio::time::timeout_at(until, poll_fn(|cx| self.poll_take(more, cx))).await;
-            if let Ok(taken) = taken {
-                taken?;
-                self.bytes = self.bytes.saturating_add(more);
+            let grown = tokio::time::timeout_at(until, poll_fn(|cx| self.poll_grow(more, cx))).await;
+            if let Ok(grown) = grown {
+                let grown = usize::try_from(grown?).unwrap_or(usize::MAX);
+                self.bytes = self.bytes.saturating_add(grown);
                 return Ok(());
             }
             let now = clock::now();
-            let eviction = self.memory.lock().holdings.evict_for(self.id, now);
+            let eviction = self.memory.lock().bodies.evict_for(self.id, now);
             match eviction {
-                Eviction::Other(waker) => waker.wake(),
+                Eviction::Others(wakers) => wakers.into_iter().for_each(std::task::Waker::wake),
                 Eviction::Nobody if now.duration_since(began) < WAIT_IN_ALL_MAX => {}
                 Eviction::Nobody | Eviction::Waiter => return Err(Overloaded::Memory),
             }
@@ -173,14 +177,25 @@ impl BodyHold {
         }
     }
 
+    /// Returns `true` if a buffer of this size should go back to the system as soon as it is freed.
+    ///
+    /// The allocator keeps freed memory for a second, which is fast, and costs little as long as there is little of it.
+    pub fn needs_map(&self, bytes: usize) -> bool {
+        if bytes < MAPPED_BYTES_MIN {
+            return false;
+        }
+        let table = self.memory.lock();
+        table.bodies.bytes().saturating_add(table.bodies.reserved()) > ALLOCATOR_BYTES_MAX
+    }
+
     /// Reserves address space for `bytes` more than the body has. `false` if too much of it is reserved.
     pub fn reserve(&self, bytes: usize) -> bool {
-        self.memory.lock().holdings.reserve(self.id, bytes as u64)
+        self.memory.lock().bodies.reserve(self.id, bytes as u64)
     }
 
     /// Resolves once this body was given up for others.
     pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.memory.lock().holdings.watch(self.id, cx.waker()) {
+        if self.memory.lock().bodies.watch(self.id, cx.waker()) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -207,31 +222,32 @@ impl BodyHold {
     }
 
     /// Returns the bytes of a body as a handle. The share is given back when the last clone is dropped.
-    pub fn into_bytes(self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(HeldBytes { bytes, _hold: self })
+    pub fn into_bytes(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _share: self })
     }
 
-    fn poll_take(&self, more: usize, cx: &mut Context<'_>) -> Poll<Result<(), Overloaded>> {
+    /// Returns the bytes by which the share has grown.
+    fn poll_grow(&self, more: usize, cx: &mut Context<'_>) -> Poll<Result<u64, Overloaded>> {
         let mut table = self.memory.lock();
-        match table.holdings.try_take(self.id, more as u64) {
-            Take::Evicted => Poll::Ready(Err(Overloaded::Memory)),
-            Take::Waiting => {
-                table.holdings.watch(self.id, cx.waker());
+        match table.bodies.try_grow(self.id, more as u64) {
+            GrowOutcome::Evicted => Poll::Ready(Err(Overloaded::Memory)),
+            GrowOutcome::Waiting => {
+                table.bodies.watch(self.id, cx.waker());
                 Poll::Pending
             }
-            Take::Taken => {
-                table.peak = table.peak.max(table.holdings.bytes());
+            GrowOutcome::Grown(bytes) => {
+                table.peak = table.peak.max(table.bodies.bytes());
                 // The next that waits may fit too.
-                let wakers = table.holdings.next_wakers();
+                let wakers = table.bodies.next_wakers();
                 drop(table);
                 wakers.into_iter().flatten().for_each(std::task::Waker::wake);
-                Poll::Ready(Ok(()))
+                Poll::Ready(Ok(bytes))
             }
         }
     }
 }
 
-impl Drop for BodyHold {
+impl Drop for BodyShare {
     fn drop(&mut self) {
         self.memory.change(|table| table.release(self.id));
     }

@@ -3,18 +3,20 @@
 //! Bodies that cost much are handled by a few threads of low priority, so that small ones are never behind them. The
 //! bytes of all bodies in memory have one limit.
 
+mod body_buffer;
 mod body_memory;
+mod body_table;
 mod client;
 mod fair_places;
 mod heavy_work;
-mod holdings;
 mod memory_limit;
 mod memory_return;
 mod relocation;
 
 use std::time::Duration;
 
-pub use body_memory::{BodyHold, BodyMemory, MemoryUse};
+pub use body_buffer::BodyBuffer;
+pub use body_memory::{BodyMemory, BodyShare, MemoryUse};
 pub use client::BudgetClient;
 pub use heavy_work::HeavyWork;
 pub use memory_limit::{default_body_memory, least_body_memory, process_limit};

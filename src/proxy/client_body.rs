@@ -1,9 +1,10 @@
 //! Request bodies: the client's stream with its timeout, collecting it up to a limit, and segments in memory.
 
 use std::{
-    collections::{TryReserveError, VecDeque},
+    collections::VecDeque,
     convert::Infallible,
     future::poll_fn,
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -18,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::upload_timeout::UploadTimeout;
 use crate::{
-    budget::{BodyHold, Overloaded},
+    budget::{BodyBuffer, BodyShare, Overloaded},
     splice::Segments,
     upstream::BoxedBody,
 };
@@ -72,12 +73,12 @@ impl ClientBody {
 
     /// Collects a body of at most `limit` bytes into one buffer. Returns a larger body as a stream.
     ///
-    /// Also returns a stream if the system has no memory. Waits while the bodies of others fill the memory that `hold`
+    /// Also returns a stream if the system has no memory. Waits while the bodies of others fill the memory that `share`
     /// is a share of.
     pub(super) async fn collect_up_to(
         mut self,
         limit: usize,
-        mut hold: BodyHold,
+        mut share: BodyShare,
     ) -> Result<CollectedBody, CollectError> {
         let claimed = self.claimed_len();
         if claimed.is_some_and(|claimed| claimed > limit as u64) {
@@ -85,31 +86,31 @@ impl ClientBody {
             return Ok(CollectedBody::TooLarge(self));
         }
         let claimed = claimed.and_then(|claimed| usize::try_from(claimed).ok());
-        let mut buffer = Vec::new();
-        while let Some(frame) = self.next_frame(&hold).await {
+        let mut buffer = BodyBuffer::default();
+        while let Some(frame) = self.next_frame(&share).await {
             let Ok(data) = frame?.into_data() else { continue };
             let fits = data.len() <= limit.saturating_sub(buffer.len());
             if fits {
                 let wanted = buffer.len().saturating_add(data.len());
-                hold.grow_to(wanted).await.map_err(CollectError::Overloaded)?;
+                share.grow_to(wanted).await.map_err(CollectError::Overloaded)?;
             }
-            if !fits || append_data(&mut buffer, &data, claimed, |more| hold.reserve(more)).is_err() {
+            if !fits || append_data(&mut buffer, &data, claimed, &share).is_err() {
                 // What was collected comes first out of the stream. An empty piece would be an empty frame.
-                self.prefix = [end_collecting(buffer, hold)?, data].into();
+                self.prefix = [end_collecting(buffer, share)?, data].into();
                 self.prefix.retain(|piece| !piece.is_empty());
                 return Ok(CollectedBody::TooLarge(self));
             }
         }
-        Ok(CollectedBody::Whole(end_collecting(buffer, hold)?))
+        Ok(CollectedBody::Whole(end_collecting(buffer, share)?))
     }
 
     /// Returns the next frame, or an error once the body is given up for others.
-    async fn next_frame(&mut self, hold: &BodyHold) -> Option<Result<Frame<Bytes>, CollectError>> {
+    async fn next_frame(&mut self, share: &BodyShare) -> Option<Result<Frame<Bytes>, CollectError>> {
         poll_fn(|cx| {
             if let Poll::Ready(frame) = Pin::new(&mut *self).poll_frame(cx) {
                 return Poll::Ready(frame.map(|frame| frame.map_err(CollectError::Client)));
             }
-            ready!(hold.poll_evicted(cx));
+            ready!(share.poll_evicted(cx));
             Poll::Ready(Some(Err(CollectError::Overloaded(Overloaded::Memory))))
         })
         .await
@@ -117,12 +118,12 @@ impl ClientBody {
 }
 
 /// Returns the handle of a collected body, which keeps its share of the memory for as long as it is in use.
-fn end_collecting(buffer: Vec<u8>, mut hold: BodyHold) -> Result<Bytes, CollectError> {
+fn end_collecting(buffer: BodyBuffer, mut share: BodyShare) -> Result<Bytes, CollectError> {
     if buffer.is_empty() {
         return Ok(Bytes::new());
     }
-    hold.end_reading(buffer.len()).map_err(CollectError::Overloaded)?;
-    Ok(hold.into_bytes(buffer))
+    share.end_reading(buffer.len()).map_err(CollectError::Overloaded)?;
+    Ok(share.into_bytes(buffer))
 }
 
 /// Maximum bytes that are reserved at first, whatever length the client claims: 64 KiB.
@@ -131,14 +132,8 @@ const FIRST_RESERVE_MAX: usize = 64 * 1024;
 /// Adds `data` to a body that is being collected. Enlarges the capacity if it does not suffice.
 ///
 /// A claim costs the client nothing, so little is reserved for it at first. When more has come, all of the claimed length
-/// is reserved if `may_reserve` allows it, since each growth copies the body and leaves the old buffer to the allocator.
-/// Else the capacity doubles.
-fn append_data(
-    buffer: &mut Vec<u8>,
-    data: &[u8],
-    claimed: Option<usize>,
-    may_reserve: impl FnOnce(usize) -> bool,
-) -> Result<(), TryReserveError> {
+/// is reserved unless the bodies together have reserved too much: each growth copies the body. Else the capacity doubles.
+fn append_data(buffer: &mut BodyBuffer, data: &[u8], claimed: Option<usize>, share: &BodyShare) -> io::Result<()> {
     let wanted = buffer.len().saturating_add(data.len());
     if wanted > buffer.capacity() {
         let capacity = buffer.capacity();
@@ -146,15 +141,14 @@ fn append_data(
         // Never beyond the claim, so that a body of the claimed length wastes no memory.
         let room = match claimed {
             Some(claimed) if capacity == 0 => claimed.min(FIRST_RESERVE_MAX),
-            Some(claimed) if may_reserve(claimed.saturating_sub(capacity)) => claimed,
+            Some(claimed) if share.reserve(claimed.saturating_sub(capacity)) => claimed,
             Some(claimed) => doubled.min(claimed),
             None => doubled,
         };
-        // Reports missing memory as an error: an ordinary reserve would abort the process.
-        buffer.try_reserve_exact(room.max(wanted).saturating_sub(buffer.len()))?;
+        let room = room.max(wanted);
+        buffer.grow(room, share.needs_map(room))?;
     }
-    buffer.extend_from_slice(data);
-    Ok(())
+    buffer.push(data)
 }
 
 /// Result of [`ClientBody::collect_up_to`].
@@ -256,16 +250,20 @@ impl Body for SegmentsBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{BodyMemory, BudgetClient};
 
     const KIB: usize = 1024;
     const MIB: usize = 1024 * 1024;
 
     /// Returns the capacities of a buffer for `claimed` bytes while `pieces` pieces of `piece` bytes are added.
     fn grown(claimed: Option<usize>, piece: usize, pieces: usize, may_reserve: bool) -> Vec<usize> {
-        let mut buffer = Vec::new();
+        // Without memory for bodies nothing may be reserved.
+        let memory = BodyMemory::new(if may_reserve { 1024 * MIB as u64 } else { 0 });
+        let share = memory.open(BudgetClient::Unknown, None);
+        let mut buffer = BodyBuffer::default();
         let mut rooms = vec![buffer.capacity()];
         for _ in 0..pieces {
-            append_data(&mut buffer, &vec![b'x'; piece], claimed, |_| may_reserve).unwrap();
+            append_data(&mut buffer, &vec![b'x'; piece], claimed, &share).unwrap();
             rooms.push(buffer.capacity());
         }
         assert_eq!(buffer.len(), piece * pieces);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::content_coding::ContentCoding;
 use crate::{
-    budget::{BodyHold, BodyMemory, BudgetClient, Overloaded},
+    budget::{BodyMemory, BodyShare, BudgetClient, Overloaded},
     wire::Unreadable,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct DecodedBody {
     /// The bytes, or the reason for not reading them.
     pub(super) plain: Result<Bytes, Unreadable>,
     /// Memory for reading them. `None` if they take little.
-    pub(super) reading: Option<BodyHold>,
+    pub(super) reading: Option<BodyShare>,
 }
 
 impl DecodedBody {
@@ -71,7 +71,7 @@ async fn hold_for_reading(
     memory: &BodyMemory,
     client: BudgetClient,
     plain: &[u8],
-) -> Result<Option<Option<BodyHold>>, Overloaded> {
+) -> Result<Option<Option<BodyShare>>, Overloaded> {
     let is_little = |objects: usize| objects.saturating_mul(OBJECT_BYTES) <= UNCOUNTED_BYTES_MAX;
     // An object has two bytes at least.
     if is_little(plain.len() / 2) {

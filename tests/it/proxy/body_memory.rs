@@ -4,7 +4,7 @@ use std::{io::Write as _, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 
-use crate::support::still::{Client, World, json, secs};
+use crate::support::still::{Client, Step, World, json, secs};
 
 const KIB: usize = 1024;
 
@@ -61,8 +61,8 @@ async fn after_five_seconds_the_youngest_body_of_the_largest_holder_gives_way() 
     // Large bodies may use fifteen sixteenths of it.
     let world = world(4096 * KIB);
     let mut greedy = Vec::new();
-    for _ in 0..4 {
-        let mut client = world.client_from(1);
+    for address in [3, 1, 1, 1] {
+        let mut client = world.client_from(address);
         let last = send_most(&mut client, 900 * KIB).await;
         greedy.push((client, last));
         world.settle().await;
@@ -83,13 +83,40 @@ async fn after_five_seconds_the_youngest_body_of_the_largest_holder_gives_way() 
     assert!(refused.text().contains("server.body_memory_max"), "{}", refused.text());
     let waited = refused.head_at.saturating_sub(began);
     assert!((secs(5)..secs(6)).contains(&waited), "{waited:?}");
-    // The other bodies of the same client are whole.
+    // The other bodies are whole.
     for (mut client, last) in greedy {
         client.send(last).await;
         assert_eq!(client.answer().await.status(), 200);
     }
     world.settle().await;
     assert_eq!(world.body_memory.memory_use().bytes, 0);
+}
+
+/// A provider that is slow to answer keeps the bodies of one client in memory. A quarter of it stays free for others.
+#[tokio::test(start_paused = true)]
+async fn the_bodies_of_one_client_leave_room_for_others() {
+    let world = World::with(|builder| builder.body_memory_max = 4096 * KIB as u64);
+    world.otherwise(|_| {
+        let mut steps = vec![Step::Wait(secs(60))];
+        steps.extend(json(200, ANSWER));
+        steps
+    });
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let mut client = world.client_from(1);
+        client.send(head(700 * KIB, "")).await;
+        client.send(body(700 * KIB)).await;
+        slow.push(client);
+    }
+    world.settle().await;
+    let mut other = world.client_from(2);
+    other.send(head(700 * KIB, "")).await;
+    other.send(body(700 * KIB)).await;
+    let mut statuses = vec![other.answer().await.status()];
+    for mut client in slow {
+        statuses.push(client.answer().await.status());
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 503]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,8 +146,8 @@ async fn a_body_waits_while_others_are_answered() {
 async fn small_bodies_pass_while_large_ones_wait() {
     let world = world(4096 * KIB);
     let mut large = Vec::new();
-    for _ in 0..4 {
-        let mut client = world.client_from(1);
+    for address in 1..5 {
+        let mut client = world.client_from(address);
         let last = send_most(&mut client, 900 * KIB).await;
         large.push((client, last));
     }
@@ -128,7 +155,7 @@ async fn small_bodies_pass_while_large_ones_wait() {
     waits.send(head(900 * KIB, "")).await;
     waits.send(&body(900 * KIB)[..8 * KIB]).await;
     world.settle().await;
-    let mut small = world.client_from(2);
+    let mut small = world.client_from(5);
     small.send(head(100 * KIB, "")).await;
     small.send(body(100 * KIB)).await;
     let answer = small.answer().await;

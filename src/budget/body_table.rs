@@ -1,0 +1,536 @@
+//! The table of bodies in memory: bytes of each, order of those that wait, and the choice of those to give up.
+//!
+//! Pure but for the wakers that it keeps: the caller waits, wakes and reads the clock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    task::Waker,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::BudgetClient;
+
+/// Size up to which a body uses the part that large ones leave free: 256 KiB.
+const SMALL_BYTES_MAX: u64 = 256 * 1024;
+/// The part of the memory that only small bodies use: one sixteenth.
+const SMALL_PART: u64 = 16;
+/// The part of the memory that one client leaves to others: a quarter.
+const OTHERS_PART: u64 = 4;
+/// Shares that one body has at most: its bytes as they came, decoded, and for reading them.
+const SHARES_OF_ONE_BODY: usize = 3;
+/// The most bodies that are given up at once.
+const EVICTED_MAX: usize = 64;
+
+/// Pause before further bodies are given up, if those before were not enough.
+pub(super) const EVICTION_PAUSE: Duration = Duration::from_secs(1);
+
+/// Number of a share, in the order of their first bytes.
+pub(super) type ShareId = u64;
+
+/// Bodies in memory.
+#[derive(Debug)]
+pub(super) struct BodyTable {
+    bytes_max: u64,
+    bytes: u64,
+    next_id: ShareId,
+    shares: BTreeMap<ShareId, Share>,
+    clients: HashMap<BudgetClient, ClientTotal>,
+    /// Small and large bodies that wait, oldest first.
+    waiting_small: BTreeSet<ShareId>,
+    waiting_large: BTreeSet<ShareId>,
+    /// Bodies that were given up, and are not released yet.
+    evicted: usize,
+    /// Time before which no further body is given up.
+    next_eviction_at: Option<Instant>,
+    /// Address space that bodies have reserved.
+    reserved: u64,
+}
+
+/// The share of one body.
+#[derive(Debug)]
+struct Share {
+    client: BudgetClient,
+    bytes: u64,
+    /// The length that the client claims, or 0.
+    claimed: u64,
+    /// Bytes for which it waits.
+    wanted: u64,
+    /// `true` until the whole body has been read. After that it is never given up.
+    is_reading: bool,
+    is_evicted: bool,
+    reserved: u64,
+    waker: Option<Waker>,
+}
+
+/// All shares of one client.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClientTotal {
+    shares: usize,
+    bytes: u64,
+}
+
+/// Outcome of [`BodyTable::try_grow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GrowOutcome {
+    /// The share has so many bytes more: those that were asked for at least.
+    Grown(u64),
+    Waiting,
+    Evicted,
+}
+
+/// Outcome of [`BodyTable::evict_for`].
+#[derive(Debug)]
+pub(super) enum Eviction {
+    /// Other bodies were given up. Their tasks must be woken.
+    Others(Vec<Waker>),
+    /// The body that waits gives up itself.
+    Waiter,
+    /// Nobody for now.
+    Nobody,
+}
+
+impl BodyTable {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            bytes: 0,
+            next_id: 0,
+            shares: BTreeMap::new(),
+            clients: HashMap::new(),
+            waiting_small: BTreeSet::new(),
+            waiting_large: BTreeSet::new(),
+            evicted: 0,
+            next_eviction_at: None,
+            reserved: 0,
+        }
+    }
+
+    /// Adds a body without any bytes. `claimed` is the length that its client claims.
+    pub(super) fn open(&mut self, client: BudgetClient, claimed: Option<u64>) -> ShareId {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        self.clients.entry(client).or_default().shares += 1;
+        self.shares.insert(
+            id,
+            Share {
+                client,
+                bytes: 0,
+                claimed: claimed.unwrap_or(0),
+                wanted: 0,
+                is_reading: true,
+                is_evicted: false,
+                reserved: 0,
+                waker: None,
+            },
+        );
+        id
+    }
+
+    /// Takes `bytes` more for a body that is being read, if they are free and no older body waits for them.
+    ///
+    /// A large body that had to wait takes all the rest of its claimed length at once: so the memory that is freed lets
+    /// one body after the other finish. In equal parts none of them might.
+    pub(super) fn try_grow(&mut self, id: ShareId, bytes: u64) -> GrowOutcome {
+        let Some(share) = self.shares.get(&id).filter(|share| !share.is_evicted) else {
+            return GrowOutcome::Evicted;
+        };
+        let is_small = share.claimed.max(share.bytes.saturating_add(bytes)) <= SMALL_BYTES_MAX;
+        let rest = if is_small {
+            bytes
+        } else {
+            bytes.max(share.claimed.saturating_sub(share.bytes))
+        };
+        let wanted = if share.wanted > 0 { rest } else { bytes };
+        let is_first = self.first_waiting(is_small).is_none_or(|first| first >= id);
+        let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(is_small);
+        if is_first && is_free && !self.is_above_part(share.client, wanted) {
+            self.stop_waiting(id);
+            self.add(id, wanted);
+            return GrowOutcome::Grown(wanted);
+        }
+        if let Some(share) = self.shares.get_mut(&id) {
+            share.wanted = rest;
+        }
+        self.waiting(is_small).insert(id);
+        GrowOutcome::Waiting
+    }
+
+    /// Returns the bytes that bodies of this size may use together. Large ones leave a part free, so that they cannot
+    /// delay small ones of other clients.
+    const fn limit_of(&self, is_small: bool) -> u64 {
+        if is_small {
+            self.bytes_max
+        } else {
+            self.bytes_max - self.bytes_max / SMALL_PART
+        }
+    }
+
+    /// Returns `true` if a client with several bodies would have more than its part with `more` bytes.
+    ///
+    /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
+    fn is_above_part(&self, client: BudgetClient, more: u64) -> bool {
+        let own = self.clients.get(&client).copied().unwrap_or_default();
+        own.shares > SHARES_OF_ONE_BODY && own.bytes.saturating_add(more) > self.client_part()
+    }
+
+    const fn client_part(&self) -> u64 {
+        self.bytes_max - self.bytes_max / OTHERS_PART
+    }
+
+    const fn waiting(&mut self, is_small: bool) -> &mut BTreeSet<ShareId> {
+        if is_small {
+            &mut self.waiting_small
+        } else {
+            &mut self.waiting_large
+        }
+    }
+
+    /// Returns the oldest body that waits, and whose client has not more than its part.
+    fn first_waiting(&self, is_small: bool) -> Option<ShareId> {
+        let waiting = if is_small {
+            &self.waiting_small
+        } else {
+            &self.waiting_large
+        };
+        let may_grow = |id: &&ShareId| {
+            let share = self.shares.get(id);
+            share.is_some_and(|share| !self.is_above_part(share.client, share.wanted))
+        };
+        waiting.iter().find(may_grow).copied()
+    }
+
+    /// Counts `bytes` more of a body, whether or not they are free.
+    pub(super) fn add(&mut self, id: ShareId, bytes: u64) {
+        if let Some(share) = self.shares.get_mut(&id) {
+            share.bytes = share.bytes.saturating_add(bytes);
+            self.bytes = self.bytes.saturating_add(bytes);
+            let own = self.clients.entry(share.client).or_default();
+            own.bytes = own.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Gives back `bytes` of a body.
+    pub(super) fn give_back(&mut self, id: ShareId, bytes: u64) {
+        if let Some(share) = self.shares.get_mut(&id) {
+            let bytes = bytes.min(share.bytes);
+            share.bytes -= bytes;
+            self.bytes = self.bytes.saturating_sub(bytes);
+            let own = self.clients.entry(share.client).or_default();
+            own.bytes = own.bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// Notes that the whole body has been read. Returns `false` if it was given up.
+    pub(super) fn end_reading(&mut self, id: ShareId) -> bool {
+        self.stop_waiting(id);
+        match self.shares.get_mut(&id) {
+            Some(share) if !share.is_evicted => {
+                share.is_reading = false;
+                share.waker = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes a body with its bytes.
+    pub(super) fn release(&mut self, id: ShareId) {
+        self.stop_waiting(id);
+        self.give_back(id, u64::MAX);
+        let Some(share) = self.shares.remove(&id) else { return };
+        self.reserved = self.reserved.saturating_sub(share.reserved);
+        self.evicted = self.evicted.saturating_sub(usize::from(share.is_evicted));
+        match self.clients.get_mut(&share.client) {
+            Some(own) if own.shares > 1 => own.shares -= 1,
+            // Removed with the last share, so that the map does not grow with every client.
+            _ => drop(self.clients.remove(&share.client)),
+        }
+    }
+
+    /// Notes that a body does not wait any more.
+    pub(super) fn stop_waiting(&mut self, id: ShareId) {
+        self.waiting_small.remove(&id);
+        self.waiting_large.remove(&id);
+        if let Some(share) = self.shares.get_mut(&id) {
+            share.wanted = 0;
+        }
+    }
+
+    /// Sets the waker of a body that waits, or that must notice when it is given up. Returns `true` if it was given up.
+    pub(super) fn watch(&mut self, id: ShareId, waker: &Waker) -> bool {
+        let Some(share) = self.shares.get_mut(&id) else {
+            return true;
+        };
+        if !share.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            share.waker = Some(waker.clone());
+        }
+        share.is_evicted
+    }
+
+    /// Returns the wakers of the bodies that may continue now: the oldest small one and the oldest large one.
+    pub(super) fn next_wakers(&self) -> [Option<Waker>; 2] {
+        let waker = |is_small| self.shares.get(&self.first_waiting(is_small)?)?.waker.clone();
+        [waker(true), waker(false)]
+    }
+
+    /// Gives up bodies since `waiter` has waited for too long: as many as the oldest body that waits needs to finish.
+    ///
+    /// Each is the youngest body of the client that holds the most, among those that are still being read. No further
+    /// ones are given up within a second, nor before those are released: their memory may suffice.
+    pub(super) fn evict_for(&mut self, waiter: ShareId, now: Instant) -> Eviction {
+        let is_small = self.waiting_small.contains(&waiter);
+        let oldest = self.first_waiting(is_small);
+        let Some(share) = self.shares.get(&waiter) else {
+            return Eviction::Waiter;
+        };
+        let own = self.clients.get(&share.client).copied().unwrap_or_default();
+        // The memory of others is of no use to a client that has its part.
+        let (owner, target, lacking) = if self.is_above_part(share.client, share.wanted) {
+            let after = own.bytes.saturating_add(share.wanted);
+            (Some(share.client), waiter, after.saturating_sub(self.client_part()))
+        } else {
+            let target = oldest.unwrap_or(waiter);
+            let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
+            let after = self.bytes.saturating_add(wanted);
+            (None, target, after.saturating_sub(self.limit_of(is_small)))
+        };
+        if self.next_evicted(owner).is_none() {
+            // Bodies that were read hold all of it, for as long as their providers take.
+            return Eviction::Waiter;
+        }
+        if self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at) {
+            return Eviction::Nobody;
+        }
+        self.next_eviction_at = Some(now + EVICTION_PAUSE);
+        let (mut freed, mut wakers, mut gives_up) = (0, Vec::new(), false);
+        while let Some(id) = self.next_evicted(owner) {
+            let Some(share) = self.shares.get_mut(&id) else { break };
+            share.is_evicted = true;
+            self.evicted += 1;
+            freed += share.bytes;
+            gives_up |= id == waiter;
+            // Without a waker it is being polled, and will see it.
+            wakers.extend(share.waker.clone());
+            if freed >= lacking || id == target || self.evicted >= EVICTED_MAX {
+                break;
+            }
+        }
+        if gives_up {
+            wakers.into_iter().for_each(Waker::wake);
+            return Eviction::Waiter;
+        }
+        Eviction::Others(wakers)
+    }
+
+    /// Returns the youngest body of the client that holds the most, among those that are still being read; with `owner`
+    /// among those of one client.
+    fn next_evicted(&self, owner: Option<BudgetClient>) -> Option<ShareId> {
+        let held = |client: &BudgetClient| self.clients.get(client).map_or(0, |own| own.bytes);
+        let may_go = |share: &Share| {
+            let is_owned = owner.is_none_or(|owner| owner == share.client);
+            share.is_reading && !share.is_evicted && share.bytes > 0 && is_owned
+        };
+        let candidates = self.shares.iter().filter(|(_, share)| may_go(share));
+        let youngest = candidates.max_by_key(|(id, share)| (held(&share.client), **id));
+        youngest.map(|(id, _)| *id)
+    }
+
+    /// Reserves address space for a body, beside the bytes that it has. Returns `false` if all bodies together reserve
+    /// twice the memory already: a claim costs its client nothing.
+    pub(super) fn reserve(&mut self, id: ShareId, bytes: u64) -> bool {
+        let wanted = self.reserved.saturating_add(bytes);
+        let may_reserve = wanted <= self.bytes_max.saturating_mul(2);
+        let Some(share) = self.shares.get_mut(&id).filter(|_| may_reserve) else {
+            return false;
+        };
+        share.reserved = share.reserved.saturating_add(bytes);
+        self.reserved = wanted;
+        true
+    }
+
+    /// Returns the bytes of all bodies.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the address space that bodies have reserved.
+    pub(super) const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Returns the limit of bytes.
+    pub(super) const fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Returns the number of bodies that wait.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting_small.len().saturating_add(self.waiting_large.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::clock;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn client(last: u8) -> BudgetClient {
+        BudgetClient::Address(IpAddr::from([192, 0, 2, last]))
+    }
+
+    /// Returns the bodies that were given up, in the order of their numbers.
+    fn given_up(table: &BodyTable) -> Vec<ShareId> {
+        let evicted = table.shares.iter().filter(|(_, hold)| hold.is_evicted);
+        evicted.map(|(id, _)| *id).collect()
+    }
+
+    #[tokio::test]
+    async fn the_youngest_body_of_the_largest_holder_is_given_up() {
+        let mut table = BodyTable::new(64 * MIB);
+        let mut read = |owner: u8, bytes: u64| {
+            let id = table.open(client(owner), None);
+            assert_eq!(table.try_grow(id, bytes), GrowOutcome::Grown(bytes));
+            id
+        };
+        let (first, second) = (read(1, 10 * MIB), read(1, 15 * MIB));
+        let large = read(2, 20 * MIB);
+        let young = read(3, MIB);
+        assert_eq!(table.try_grow(young, 15 * MIB), GrowOutcome::Waiting);
+        let now = clock::now();
+        table.evict_for(young, now);
+        assert_eq!(given_up(&table), [second], "client 1 holds 25 MiB");
+        // One at a time: its memory may suffice.
+        table.evict_for(young, now);
+        assert_eq!(given_up(&table), [second]);
+        assert_eq!(table.try_grow(second, 1), GrowOutcome::Evicted);
+        table.release(second);
+        assert_eq!(table.try_grow(young, 10 * MIB), GrowOutcome::Grown(10 * MIB));
+        // And one a second.
+        assert!(matches!(table.evict_for(first, now), Eviction::Nobody));
+        assert!(matches!(
+            table.evict_for(first, now + EVICTION_PAUSE),
+            Eviction::Others(_)
+        ));
+        assert_eq!(given_up(&table), [large]);
+    }
+
+    #[tokio::test]
+    async fn freed_memory_lets_one_body_after_the_other_finish() {
+        let mut table = BodyTable::new(32 * MIB);
+        let bodies: Vec<_> = (0..4).map(|owner| table.open(client(owner), Some(16 * MIB))).collect();
+        for id in &bodies {
+            assert_eq!(table.try_grow(*id, 7 * MIB), GrowOutcome::Grown(7 * MIB));
+        }
+        for id in &bodies {
+            assert_eq!(table.try_grow(*id, 4 * MIB), GrowOutcome::Waiting);
+        }
+        // As many as the oldest needs for the rest of its length.
+        assert!(matches!(table.evict_for(bodies[1], clock::now()), Eviction::Others(_)));
+        assert_eq!(given_up(&table), bodies[3..]);
+        table.release(bodies[3]);
+        // 9 MiB are free. A part of them would help nobody.
+        assert_eq!(table.try_grow(bodies[1], 4 * MIB), GrowOutcome::Waiting);
+        assert_eq!(table.try_grow(bodies[0], 4 * MIB), GrowOutcome::Grown(9 * MIB));
+        table.release(bodies[2]);
+        assert_eq!(table.try_grow(bodies[1], 4 * MIB), GrowOutcome::Waiting);
+        assert!(table.end_reading(bodies[0]));
+        table.release(bodies[0]);
+        assert_eq!(table.try_grow(bodies[1], 4 * MIB), GrowOutcome::Grown(9 * MIB));
+    }
+
+    #[tokio::test]
+    async fn one_client_leaves_a_quarter_to_others() {
+        let mut table = BodyTable::new(64 * MIB);
+        let read: Vec<_> = (0..6).map(|_| table.open(client(1), None)).collect();
+        for id in &read {
+            assert_eq!(table.try_grow(*id, 8 * MIB), GrowOutcome::Grown(8 * MIB));
+            assert!(table.end_reading(*id));
+        }
+        let seventh = table.open(client(1), None);
+        assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Waiting);
+        let other = table.open(client(2), None);
+        assert_eq!(table.try_grow(other, 8 * MIB), GrowOutcome::Grown(8 * MIB));
+        // Nothing that another client gives up would help.
+        assert!(matches!(table.evict_for(seventh, clock::now()), Eviction::Waiter));
+        table.release(read[0]);
+        assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Grown(MIB));
+        // A single body, decoded, may have all of it.
+        let mut table = BodyTable::new(64 * MIB);
+        for _ in 0..3 {
+            let id = table.open(client(1), None);
+            assert_eq!(table.try_grow(id, 20 * MIB), GrowOutcome::Grown(20 * MIB));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_read_is_never_given_up() {
+        let mut table = BodyTable::new(10 * MIB);
+        let (read, reading) = (table.open(client(1), None), table.open(client(2), None));
+        assert_eq!(table.try_grow(read, 9 * MIB), GrowOutcome::Grown(9 * MIB));
+        assert!(table.end_reading(read));
+        assert_eq!(table.try_grow(reading, 1024), GrowOutcome::Grown(1024));
+        assert_eq!(table.try_grow(reading, MIB), GrowOutcome::Waiting);
+        assert!(matches!(table.evict_for(reading, clock::now()), Eviction::Waiter));
+        table.release(reading);
+        let new = table.open(client(2), None);
+        assert_eq!(table.try_grow(new, 2 * MIB), GrowOutcome::Waiting);
+        // It has no bytes yet, and nobody else can be given up.
+        assert!(matches!(table.evict_for(new, clock::now()), Eviction::Waiter));
+    }
+
+    #[test]
+    fn address_space_is_reserved_up_to_twice_the_memory() {
+        let mut table = BodyTable::new(10 * MIB);
+        let (first, second) = (table.open(client(1), None), table.open(client(2), None));
+        assert!(table.reserve(first, 16 * MIB));
+        assert!(!table.reserve(second, 5 * MIB));
+        assert!(table.reserve(second, 4 * MIB));
+        table.release(first);
+        assert!(table.reserve(second, 16 * MIB));
+    }
+
+    #[test]
+    fn large_bodies_leave_a_part_to_small_ones() {
+        let mut table = BodyTable::new(32 * MIB);
+        let (large, small) = (table.open(client(1), None), table.open(client(2), None));
+        assert_eq!(table.try_grow(large, 30 * MIB), GrowOutcome::Grown(30 * MIB));
+        assert_eq!(table.try_grow(large, MIB), GrowOutcome::Waiting);
+        let begun = table.open(client(1), Some(MIB));
+        assert_eq!(table.try_grow(begun, 64 * 1024), GrowOutcome::Waiting);
+        assert_eq!(table.try_grow(small, 64 * 1024), GrowOutcome::Grown(64 * 1024));
+        assert_eq!(table.waiting_count(), 2);
+    }
+
+    #[test]
+    fn the_oldest_that_waits_comes_first() {
+        let mut table = BodyTable::new(32 * MIB);
+        let bodies: Vec<_> = (0..3).map(|owner| table.open(client(owner), None)).collect();
+        assert_eq!(table.try_grow(bodies[0], 29 * MIB), GrowOutcome::Grown(29 * MIB));
+        assert_eq!(table.try_grow(bodies[1], 2 * MIB), GrowOutcome::Waiting);
+        // It would fit, but then the older one might never.
+        assert_eq!(table.try_grow(bodies[2], MIB), GrowOutcome::Waiting);
+        table.release(bodies[0]);
+        assert_eq!(table.try_grow(bodies[2], MIB), GrowOutcome::Waiting);
+        assert_eq!(table.try_grow(bodies[1], 2 * MIB), GrowOutcome::Grown(2 * MIB));
+        assert_eq!(table.try_grow(bodies[2], MIB), GrowOutcome::Grown(MIB));
+    }
+
+    #[test]
+    fn every_byte_is_given_back() {
+        let mut table = BodyTable::new(32 * MIB);
+        let body = table.open(client(1), None);
+        assert_eq!(table.try_grow(body, 5 * MIB), GrowOutcome::Grown(5 * MIB));
+        table.add(body, 40 * MIB);
+        table.give_back(body, MIB);
+        assert_eq!(table.bytes(), 44 * MIB);
+        table.release(body);
+        assert_eq!((table.bytes(), table.shares.len(), table.waiting_count()), (0, 0, 0));
+        assert!(table.clients.is_empty());
+    }
+}
