@@ -196,8 +196,9 @@ impl JobQueue {
             if !is_free || !is_due {
                 continue;
             }
+            let is_full = round.len() >= side_by_side;
             let shared = round.iter_mut().find(|other| other.can_share(pending));
-            if shared.is_none() && round.len() >= side_by_side {
+            if shared.is_none() && is_full {
                 continue;
             }
             let Some(pending) = self.waiting.remove(&place) else {
