@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    LateError, LateStore,
+    LateError,
     job_queue::{JobQueue, NoRoom, PendingJob, RETRY_PAUSE, RoundJob},
     jobs::LateJob,
     worker::LateWriter,
@@ -122,36 +122,6 @@ impl JobSender {
     fn wake_worker(&self) {
         // A full channel has a signal that the worker has not taken yet.
         let _ = self.wake.try_send(());
-    }
-}
-
-impl LateStore {
-    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
-    pub(super) fn queue_job(&self, job: LateJob) -> Option<QueuedJob> {
-        if !self.is_used() {
-            return None;
-        }
-        self.0.jobs.queue_job(job).map_err(|job| self.note_lost(&job)).ok()
-    }
-
-    /// Counts a lost job.
-    pub(super) fn note_lost(&self, job: &LateJob) {
-        let (kind, records) = job.lost_records();
-        self.0.telemetry.record_late_event("lost");
-        for _ in 0..records {
-            self.0.telemetry.record_lost_write(kind.label());
-        }
-        match job {
-            // The next request that shows these calls must record them.
-            LateJob::Record(new_records) => {
-                for new in new_records {
-                    self.0.recorded.invalidate(&new.observed);
-                }
-            }
-            // The next compaction must note its calls.
-            LateJob::Compacted(principal, lane, _) => self.0.compacted.invalidate(&(*principal, *lane)),
-            _ => {}
-        }
     }
 }
 

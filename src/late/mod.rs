@@ -458,6 +458,18 @@ impl LateStore {
         queries::look_up_calls(self, caller, &names).await
     }
 
+    /// Queues a job for the worker. If the queue is full the job is lost, and counted.
+    fn queue_job(&self, job: LateJob) -> Option<QueuedJob> {
+        if !self.is_used() {
+            return None;
+        }
+        self.0
+            .jobs
+            .queue_job(job)
+            .map_err(|job| worker::note_lost(self, &job))
+            .ok()
+    }
+
     /// Builds the step that writes a changed call.
     fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
         retention::replace_step(record, call, self.0.settings.ttl)

@@ -51,8 +51,28 @@ impl LateWriter {
     /// Counts a lost job.
     pub(super) fn note_lost(&self, job: &LateJob) {
         if let Some(inner) = self.0.upgrade() {
-            LateStore(inner).note_lost(job);
+            note_lost(&LateStore(inner), job);
         }
+    }
+}
+
+/// Counts a lost job.
+pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
+    let (kind, records) = job.lost_records();
+    late.0.telemetry.record_late_event("lost");
+    for _ in 0..records {
+        late.0.telemetry.record_lost_write(kind.label());
+    }
+    match job {
+        // The next request that shows these calls must record them.
+        LateJob::Record(new_records) => {
+            for new in new_records {
+                late.0.recorded.invalidate(&new.observed);
+            }
+        }
+        // The next compaction must note its calls.
+        LateJob::Compacted(principal, lane, _) => late.0.compacted.invalidate(&(*principal, *lane)),
+        _ => {}
     }
 }
 
