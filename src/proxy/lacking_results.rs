@@ -1,6 +1,9 @@
 //! Posted results that a body lacks: of its own calls, and of calls that a compaction has removed from it.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::OnceLock,
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -22,6 +25,8 @@ pub(super) struct BodyCalls<'v> {
     plain: &'v Bytes,
     calls: &'v [BodyCall],
     by_name: HashMap<RecordName, &'v BodyCall>,
+    /// The calls by the letters and digits of their ids. Made for the first result that the body may lack.
+    by_letters: OnceLock<HashMap<Vec<u8>, Vec<&'v BodyCall>>>,
     /// Calls that a compaction has removed from the body, in the order of their history.
     compacted: Vec<RecordName>,
 }
@@ -62,6 +67,7 @@ impl<'v> BodyCalls<'v> {
             calls,
             compacted: removed.map(|call| call.name).collect(),
             by_name,
+            by_letters: OnceLock::new(),
         }
     }
 
@@ -123,6 +129,28 @@ impl<'v> BodyCalls<'v> {
         Ok(brought.collect())
     }
 
+    /// Finds a recorded call in the body: by its exact id first, else by the id's letters and digits.
+    fn find_call(&self, recorded: &RecordedCall) -> Option<&'v BodyCall> {
+        let by_letters = self.by_letters.get_or_init(|| {
+            let mut by_letters: HashMap<Vec<u8>, Vec<&BodyCall>> = HashMap::new();
+            for call in self.calls {
+                by_letters.entry(id_letters(&call.id)).or_default().push(call);
+            }
+            by_letters
+        });
+        // Clients may change the other characters of an id.
+        let alike = by_letters.get(&id_letters(&recorded.id))?;
+        let fits = |call: &&&BodyCall| {
+            call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash)
+        };
+        // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
+        let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
+            let mut found = alike.iter().filter(fits).filter(|call| is_it(call));
+            found.next().copied().filter(|_| found.next().is_none())
+        };
+        only(&|call| call.id == recorded.id).or_else(|| only(&|_| true))
+    }
+
     /// Returns the place of the call that a posted result is to be appended for. `None` if the body contains the result.
     pub(super) fn place_lacking(
         &self,
@@ -135,7 +163,7 @@ impl<'v> BodyCalls<'v> {
             return (recorded.lane.is_some() && recorded.lane == lane).then_some(LateCall::Compacted);
         }
         // Of two calls whose ids have the same letters and digits, only one owns the result, and may have it.
-        let call = find_in_body(self.calls, recorded)?;
+        let call = self.find_call(recorded)?;
         let is_it = |(of, lacking): &(RecordName, &BodyCall)| of == name && lacking.key == call.key;
         if !lacking.in_body.iter().any(is_it) || !is_call_of_body(recorded, &self.results.query_of(call)) {
             return None;
@@ -178,18 +206,4 @@ fn real_answer<'b>(call: &BodyCall, body: &'b Bytes) -> Option<(&'b str, u64)> {
 /// Returns `true` if the client's answer of a call is known to contain the result.
 fn is_contained_in(known: Option<u64>, call: &BodyCall, body: &Bytes) -> bool {
     known.is_some() && real_answer(call, body).map(|(_, hash)| hash) == known
-}
-
-/// Finds a recorded call in a body: by its exact id first, else by the id's letters and digits.
-fn find_in_body<'v>(calls: &'v [BodyCall], recorded: &RecordedCall) -> Option<&'v BodyCall> {
-    let fits =
-        |call: &&BodyCall| call.tool == recorded.tool && recorded.input.is_none_or(|input| input == call.input_hash);
-    // Of several matches none is chosen: a result under the wrong call is worse than a placeholder.
-    let only = |is_it: &dyn Fn(&BodyCall) -> bool| {
-        let mut found = calls.iter().filter(fits).filter(|call| is_it(call));
-        found.next().filter(|_| found.next().is_none())
-    };
-    // Clients may change the other characters of an id.
-    let own = id_letters(&recorded.id);
-    only(&|call| call.id == recorded.id).or_else(|| only(&|call| id_letters(&call.id) == own))
 }
