@@ -82,6 +82,10 @@ def packed(content):
     return gzip.compress(content, 9, mtime=0)
 
 
+# Installed, and neither enabled nor started.
+UNITS = ["antiphon.service", "antiphon.socket", "antiphon-admin.socket"]
+
+
 def files(release):
     """The files below the root: {path: (content, mode)}."""
     share = f"usr/share/doc/{PROGRAM}"
@@ -89,7 +93,7 @@ def files(release):
     if not release.names["maintainer"]:
         overrides += LOCAL_OVERRIDES
     plain = {
-        "usr/lib/systemd/system/antiphon.service": (ROOT / "deploy/systemd/antiphon.service").read_bytes(),
+        **{f"usr/lib/systemd/system/{unit}": (ROOT / "deploy/systemd" / unit).read_bytes() for unit in UNITS},
         f"{share}/copyright": copyright_file(release).encode(),
         f"{share}/changelog.gz": packed(debian_changelog(release).encode()),
         f"{share}/CHANGELOG.md.gz": packed(document("CHANGELOG.md")),
