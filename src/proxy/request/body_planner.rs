@@ -14,7 +14,7 @@ use super::{
     thinking_lookup,
 };
 use crate::{
-    budget::yield_if_heavy,
+    budget::{BodyShare, yield_if_heavy},
     conversation::Outline,
     proxy::{
         catch_core_panic::catch_read,
@@ -25,12 +25,20 @@ use crate::{
     },
     recall::LedgerBudget,
     repair::{Action, DisputedShape, LearnedRules, Paired, RepairReport, parse},
+    splice::Segments,
     wire::Unreadable,
 };
+
+/// Memory of each piece of a repaired body: its handle, and what is noted about the call that it answers.
+const PIECE_BYTES: usize = 128;
+/// What a repair adds below this size is not counted: 256 KiB.
+const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// Body after its plan, with the answers that were known for its calls.
 pub(super) struct PreparedBody {
     pub(super) sent: SentBody,
+    /// Memory that the repair takes beside the client's bytes. `None` if it is little.
+    pub(super) memory: Option<BodyShare>,
     pub(super) report: RepairReport,
     /// Number of late results at the end of its messages.
     pub(super) appended: usize,
@@ -155,6 +163,17 @@ impl BodyPlanner<'_> {
         self.plan_filled(filled, context, results, deadline).await
     }
 
+    /// Counts what a repair has added to a body in the memory of request bodies. `None` if it is little.
+    fn hold_repair(&self, plain: &Bytes, repaired: &Segments) -> Option<BodyShare> {
+        let pieces = repaired.parts().len().saturating_mul(PIECE_BYTES);
+        let added = repaired.len().saturating_sub(plain.len()).saturating_add(pieces);
+        (added > UNCOUNTED_BYTES_MAX).then(|| {
+            let mut share = self.reader.path.budgets.memory.open(self.reader.client, None);
+            share.add(added);
+            share
+        })
+    }
+
     /// Counts a copy of the body in the memory of request bodies.
     fn hold_copy(&self, body: Bytes) -> Bytes {
         let reader = self.reader;
@@ -233,6 +252,7 @@ impl BodyPlanner<'_> {
             outline,
             repeat_watch,
         });
+        let memory = self.hold_repair(&plain, &repaired);
         let sent = SentBody {
             plain,
             unfilled,
@@ -247,6 +267,7 @@ impl BodyPlanner<'_> {
         };
         Ok(PreparedBody {
             is_unread: is_unread || !sent.lookup.unread.is_empty(),
+            memory,
             sent,
             report: plan.report,
             appended: texts.count,

@@ -378,6 +378,7 @@ impl BodyRepair<'_> {
         results.late.note_in_request(results.caller, posted.copied());
         let PreparedBody {
             sent,
+            memory,
             mut report,
             appended,
             mut pins,
@@ -413,6 +414,7 @@ impl BodyRepair<'_> {
             is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
+            _memory: memory,
             pins,
             last_text: last_text.map(Box::new),
             late_results: results.late.is_used().then_some(results),

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     auth::{Profile, principal::decode_query},
+    budget::BodyShare,
     clock,
     provider::Upstream,
     proxy::{
@@ -49,6 +50,8 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) renamed_ids: Vec<(String, String)>,
     /// Data for a resend. `None` if the provider's first answer is final.
     pub(in crate::proxy) sent_body: Option<Box<SentBody>>,
+    /// Memory that the repair takes beside the client's bytes. `None` if it is little.
+    pub(super) _memory: Option<BodyShare>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// The late text of the last message. `None` if it has none.
@@ -88,6 +91,7 @@ impl OutgoingBody {
             is_decoded: false,
             renamed_ids: Vec::new(),
             sent_body: None,
+            _memory: None,
             pins: None,
             last_text: None,
             late_results: None,

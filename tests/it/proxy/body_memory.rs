@@ -183,3 +183,34 @@ async fn the_plain_text_of_a_compressed_body_counts_too() {
     let bytes = is_asked.await.unwrap();
     assert_eq!(bytes, (1000 * KIB + packed.len()) as u64);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_repair_adds_counts_too() {
+    const CALLS: usize = 4000;
+    let call = |i| {
+        format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t{i}","name":"x","input":{{}}}}]}},{{"role":"user","content":"go"}}"#
+        )
+    };
+    let calls: Vec<String> = (0..CALLS).map(call).collect();
+    let sent = format!(r#"{{"model":"m","max_tokens":1,"messages":[{}]}}"#, calls.join(","));
+    let world = World::with(|builder| builder.body_memory_max = 64 * 1024 * KIB as u64);
+    let (asked, is_asked) = tokio::sync::oneshot::channel();
+    let mut asked = Some(asked);
+    let memory = world.body_memory.clone();
+    world.otherwise(move |_| {
+        asked.take().map(|asked| asked.send(memory.memory_use().bytes));
+        json(200, ANSWER)
+    });
+    let mut client = world.client();
+    client.send(head(sent.len(), "")).await;
+    client.send(sent.clone()).await;
+    let answer = client.answer().await;
+    assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=4000, opened=1"));
+    // Each call gets a result of more than a hundred bytes.
+    let (used, least) = (is_asked.await.unwrap(), (sent.len() + 100 * CALLS) as u64);
+    assert!(used > least, "{used} bytes, {least} at least");
+    world.settle().await;
+    // The dashboard's queue may still have the client's body.
+    assert!(world.body_memory.memory_use().bytes <= sent.len() as u64);
+}
