@@ -1,8 +1,8 @@
 //! The steps of a body grow no faster than its bytes: every kind of block with every fault, in every wire.
 //!
 //! Steps are counted (`src/work.rs`), so nothing here depends on the machine. The default walk takes some of the
-//! histories of each wire, and small ones, since debug builds are slow. `ANTIPHON_WALK=1` takes all of them, at a
-//! mebibyte each. `SEED=` chooses others.
+//! histories of each wire, and small ones, since debug builds are slow. `ANTIPHON_WALK=1` takes the same at a mebibyte
+//! each, `ANTIPHON_WALK=all` every history of that size. `SEED=` chooses others.
 #![cfg(debug_assertions)]
 #![expect(clippy::disallowed_methods, reason = "the environment asks for the larger walk")]
 
@@ -45,17 +45,12 @@ struct Walk {
 
 impl Walk {
     fn chosen() -> Self {
-        if env::var_os("ANTIPHON_WALK").is_some() {
-            return Self {
-                bytes: 1024 * 1024,
-                histories: usize::MAX,
-                used: 1,
-            };
-        }
+        let walk = env::var("ANTIPHON_WALK").unwrap_or_default();
+        let is_whole = walk == "all";
         Self {
-            bytes: 32 * 1024,
-            histories: 84,
-            used: 21,
+            bytes: if walk.is_empty() { 32 * 1024 } else { 1024 * 1024 },
+            histories: if is_whole { usize::MAX } else { 84 },
+            used: if is_whole { 1 } else { 21 },
         }
     }
 }
