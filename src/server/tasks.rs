@@ -58,6 +58,23 @@ impl StopSignal {
         })
         .await
     }
+
+    /// Runs `task` until one of its polls finds that the signal is given. Returns `None` if the signal came first.
+    ///
+    /// It registers no waker, which would take a lock that all tasks share. So it ends at once only within a task that
+    /// [`Tasks`] wakes: all of them are woken by [`Tasks::closing_signal`].
+    pub async fn run_until_noticed<F: Future + Unpin>(&self, mut task: F) -> Option<F::Output> {
+        if self.is_given() {
+            return None;
+        }
+        poll_fn(|cx| match Pin::new(&mut task).poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // Checked only after a poll: an output that is ready comes before the signal.
+            Poll::Pending if self.is_given() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
 }
 
 /// Time for answers to end after they were asked to, before their connections are cut.
@@ -126,15 +143,15 @@ impl Tasks {
         self.stop.clone()
     }
 
-    /// Returns the signal that the drain timeout is over: an answer that still runs should end now.
+    /// Returns the signal that the drain timeout is over: an exchange or an answer that still runs should end now.
     pub fn closing_signal(&self) -> StopSignal {
         self.closing.clone()
     }
 
     /// Stops accepting, waits up to `timeout` for running connections, then ends the rest.
     ///
-    /// Their answers may say why they end. What has not ended half a second later is cut. Returns the number of
-    /// connections that the drain has ended.
+    /// Their answers say why they end. What has not ended half a second later is cut. Returns the number of connections
+    /// that the drain has ended.
     pub async fn drain(&self, timeout: Duration) -> usize {
         self.stop.give_signal();
         self.connections.close();
@@ -180,5 +197,17 @@ mod tests {
         });
         assert_eq!(ended, None);
         assert_eq!(signal.run_until(pin!(async { 1 })).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_signal_is_noticed_behind_an_output_that_is_ready() {
+        let signal = StopSignal::default();
+        let given = signal.clone();
+        let last = pin!(async move {
+            given.give_signal();
+            1
+        });
+        assert_eq!(signal.run_until_noticed(last).await, Some(1));
+        assert_eq!(signal.run_until_noticed(pin!(async { 1 })).await, None);
     }
 }

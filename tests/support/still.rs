@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
-    budget::{BodyMemory, Budgets},
+    budget::{BodyMemory, Budgets, HeavyWork},
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
@@ -119,6 +119,8 @@ pub struct World {
     pub shared: ProxyServices,
     /// The memory of request bodies.
     pub body_memory: BodyMemory,
+    /// The places for heavy work.
+    pub work: HeavyWork,
     provider: Provider,
     proxy: InProcessProxy,
     routes: Routes,
@@ -140,6 +142,7 @@ impl World {
         Self {
             shared: parts.shared.clone(),
             body_memory: parts.body_memory.clone(),
+            work: parts.runtimes.heavy.clone(),
             routes: parts.routes.clone(),
             settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),
@@ -199,6 +202,11 @@ impl World {
             }
         });
         address
+    }
+
+    /// Drains the proxy: exchanges that still run after `timeout` are ended. Returns the number of their connections.
+    pub async fn drain(&self, timeout: Duration) -> usize {
+        self.proxy.tasks.drain(timeout).await
     }
 
     /// Sends one request over its own connection and returns the whole answer.
