@@ -282,6 +282,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         },
         stopping: tasks.stop_signal(),
         closing: tasks.closing_signal(),
+        exchanges: tasks.exchange_tracker(),
     };
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);

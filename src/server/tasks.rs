@@ -79,6 +79,8 @@ impl StopSignal {
 
 /// Time for answers to end after they were asked to, before their connections are cut.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for exchanges on other threads to end after their connections were cut: one step of their work.
+const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
 async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: Pin<Box<impl Future<Output = ()>>>) {
@@ -94,6 +96,8 @@ pub struct Tasks {
     runtime: Handle,
     // Client connections and their exchanges: the drain waits for these.
     connections: TaskTracker,
+    // Exchanges, wherever they run: one on a thread for heavy work outlives its connection by a step.
+    exchanges: TaskTracker,
     // Accept loops and connection pools: cut once the connections are done.
     background: TaskTracker,
     stop: StopSignal,
@@ -107,6 +111,7 @@ impl Tasks {
         Self {
             runtime,
             connections: TaskTracker::new(),
+            exchanges: TaskTracker::new(),
             background: TaskTracker::new(),
             stop: StopSignal::default(),
             closing: StopSignal::default(),
@@ -143,6 +148,11 @@ impl Tasks {
         self.stop.clone()
     }
 
+    /// Returns the tracker of exchanges. The drain waits until everything that it tracks has ended and was dropped.
+    pub fn exchange_tracker(&self) -> TaskTracker {
+        self.exchanges.clone()
+    }
+
     /// Returns the signal that the drain timeout is over: an exchange or an answer that still runs should end now.
     pub fn closing_signal(&self) -> StopSignal {
         self.closing.clone()
@@ -155,6 +165,7 @@ impl Tasks {
     pub async fn drain(&self, timeout: Duration) -> usize {
         self.stop.give_signal();
         self.connections.close();
+        self.exchanges.close();
         self.background.close();
         // Background work continues meanwhile: running exchanges need the connection pools.
         let finished = tokio::time::timeout(timeout, self.connections.wait()).await;
@@ -168,6 +179,17 @@ impl Tasks {
         // A cut task still drops its state: wait for that too, so that logs and counters are complete.
         self.connections.wait().await;
         self.background.wait().await;
+        // Bounded, because a step on another thread cannot be cut.
+        if tokio::time::timeout(LAST_STEP_TIMEOUT, self.exchanges.wait())
+            .await
+            .is_err()
+        {
+            let exchanges = self.exchanges.len();
+            tracing::warn!(
+                exchanges,
+                "timeout: heavy work has not ended: its log lines and late writes are lost"
+            );
+        }
         left
     }
 }

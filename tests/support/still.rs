@@ -91,6 +91,7 @@ impl InProcessProxy {
             },
             stopping: tasks.stop_signal(),
             closing: tasks.closing_signal(),
+            exchanges: tasks.exchange_tracker(),
         };
         Self {
             proxy: Proxy::new(parts.routes, parts.proxy, shared, network),

@@ -160,6 +160,61 @@ async fn an_exchange_on_a_thread_for_heavy_work_notices_the_end_of_the_drain() {
     runtimes.shut_down(Duration::ZERO);
 }
 
+/// A state whose drop takes until it is told to end.
+struct SlowState {
+    dropping: Option<oneshot::Sender<()>>,
+    end: mpsc::Receiver<()>,
+}
+
+impl Drop for SlowState {
+    fn drop(&mut self) {
+        let _ = self.dropping.take().unwrap().send(());
+        let _ = self.end.recv();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drain_waits_for_the_state_of_an_exchange_on_another_thread() {
+    let (runtimes, held) = (Runtimes::start(|| {}).unwrap(), HeldTime::hold());
+    let (tasks, heavy) = (Tasks::on_current_runtime(), runtimes.handles().heavy);
+    let (started, is_started) = oneshot::channel();
+    let (dropping, is_dropping) = oneshot::channel();
+    let (end, ended) = mpsc::channel();
+    let (state, work) = (
+        SlowState {
+            dropping: Some(dropping),
+            end: ended,
+        },
+        heavy.clone(),
+    );
+    let exchange = heavy.relocatable(tasks.exchange_tracker().track_future(async move {
+        let _state = state;
+        let waiting = work.run(BudgetClient::Unknown, async {
+            started.send(()).unwrap();
+            pending::<()>().await;
+        });
+        waiting.await.ok();
+    }));
+    tasks.spawn_connection(exchange);
+    is_started.await.unwrap();
+    let mut drained = pin!(tasks.drain(Duration::ZERO));
+    // Up to the cut of the connection, and not up to the last moment of the exchange.
+    pass_drain(&mut drained, secs(1)).await;
+    tokio::select! {
+        biased;
+        _ = &mut drained => panic!("the drain does not wait"),
+        dropped = is_dropping => dropped.unwrap(),
+    }
+    for _ in 0..100 {
+        assert!(poll_immediate(&mut drained).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    end.send(()).unwrap();
+    assert_eq!(drained.await, 1);
+    drop(held);
+    runtimes.shut_down(Duration::ZERO);
+}
+
 /// A wait of an exchange before the head of its answer.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
