@@ -138,3 +138,32 @@ async fn each_change_of_health_is_logged_once() {
     assert_eq!(told.matches("the ledger works again").count(), 2, "{told}");
     assert_eq!(told.lines().count(), 4, "{told}");
 }
+
+/// Each fault needs another action, so a change from one to another is told, once.
+#[tokio::test(start_paused = true)]
+async fn a_change_from_one_fault_to_another_is_logged_once() {
+    let (lines, _listening) = Lines::listen();
+    let switched = SwitchableLedger::new();
+    drop(spawn(watch_health(
+        Arc::<SwitchableLedger>::clone(&switched),
+        Telemetry::default(),
+    )));
+    for stalls in [false, true, false] {
+        switched.fails.store(!stalls, Ordering::Relaxed);
+        switched.stalls.store(stalls, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    let told: Vec<String> = lines.text().lines().map(ToOwned::to_owned).collect();
+    let words = [
+        "its last write failed",
+        "it does not answer in time",
+        "its last write failed",
+    ];
+    assert_eq!(told.len(), words.len(), "{told:#?}");
+    for (line, words) in told.iter().zip(words) {
+        assert!(
+            line.contains("the ledger is degraded") && line.contains(words),
+            "{line}"
+        );
+    }
+}
