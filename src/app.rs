@@ -287,7 +287,7 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
-    let tls = parts.server.tls.clone();
+    let (tls, timeouts) = (parts.server.tls.clone(), parts.server.clone());
     if let Some(tls) = tls.clone() {
         tasks.spawn_background(watch_files(tls, telemetry.clone()));
     }
@@ -302,14 +302,10 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     ));
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
-    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, parts.admin);
+    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, timeouts, parts.admin);
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
-    tasks.spawn_background_on(&admin_runtime, async move {
-        if let Err(error) = operators.await {
-            tracing::error!(%error, "the admin listener failed");
-        }
-    });
+    tasks.spawn_background_on(&admin_runtime, operators);
     Ok(RunningProxy {
         data,
         admin,
