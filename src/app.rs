@@ -247,7 +247,7 @@ fn open_listeners(
 }
 
 /// Binds both listeners and starts serving: clients on the data path's runtime, operators on the current one.
-pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
+pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
     let tasks = Tasks::on_runtime(data_runtime.clone());
     // Both before anything is started, so that a port in use leaves nothing behind.
@@ -261,6 +261,9 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let renewals = RenewalTasks::start(&parts.shared.profiles, &endpoint_client, &tasks, None);
     let telemetry = parts.shared.telemetry.clone();
     record_connects(&sender, &telemetry);
+    for tls in [&mut parts.server.tls, &mut parts.admin_tls] {
+        *tls = tls.take().map(|tls| tls.counting_failures(&telemetry));
+    }
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let background_tasks = Tasks::on_runtime(data_runtime);
     let background_work = parts.background_work.start(background_tasks, telemetry.clone());
