@@ -247,7 +247,7 @@ fn open_listeners(
 }
 
 /// Binds both listeners and starts serving: clients on the data path's runtime, operators on the current one.
-pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
+pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_runtime, admin_runtime) = (parts.runtimes.data, Handle::current());
     let tasks = Tasks::on_runtime(data_runtime.clone());
     // Both before anything is started, so that a port in use leaves nothing behind.
@@ -261,6 +261,9 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     let renewals = RenewalTasks::start(&parts.shared.profiles, &endpoint_client, &tasks, None);
     let telemetry = parts.shared.telemetry.clone();
     record_connects(&sender, &telemetry);
+    for tls in [&mut parts.server.tls, &mut parts.admin_tls] {
+        *tls = tls.take().map(|tls| tls.counting_failures(&telemetry));
+    }
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let background_tasks = Tasks::on_runtime(data_runtime);
     let background_work = parts.background_work.start(background_tasks, telemetry.clone());
@@ -282,11 +285,12 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
         },
         stopping: tasks.stop_signal(),
         closing: tasks.closing_signal(),
+        exchanges: tasks.exchange_tracker(),
     };
     report_body_load(&telemetry, &network.budgets);
     let proxy = Proxy::new(parts.routes, parts.proxy, parts.shared, network);
     let (drain_delay, drain_timeout) = (parts.server.drain_delay, parts.server.drain_timeout);
-    let tls = parts.server.tls.clone();
+    let (tls, timeouts) = (parts.server.tls.clone(), parts.server.clone());
     if let Some(tls) = tls.clone() {
         tasks.spawn_background(watch_files(tls, telemetry.clone()));
     }
@@ -301,14 +305,10 @@ pub async fn start(parts: AppParts) -> Result<RunningProxy, StartError> {
     ));
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
-    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, parts.admin);
+    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, timeouts, parts.admin);
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
-    tasks.spawn_background_on(&admin_runtime, async move {
-        if let Err(error) = operators.await {
-            tracing::error!(%error, "the admin listener failed");
-        }
-    });
+    tasks.spawn_background_on(&admin_runtime, operators);
     Ok(RunningProxy {
         data,
         admin,

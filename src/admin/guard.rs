@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use axum::{
-    extract::{ConnectInfo, Request, State},
+    extract::{Request, State},
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN},
@@ -15,11 +15,10 @@ use axum::{
 
 use super::{
     AdminState,
-    listener::PeerAddress,
     problem::AdminProblem,
     token_attempts::{TokenAttempt, TokenAttempts},
 };
-use crate::{auth::TokenHash, provider};
+use crate::{auth::TokenHash, provider, server::ClientAddress};
 
 /// The content security policy: the page may load only what this listener serves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -108,8 +107,8 @@ fn unauthorized() -> AdminProblem {
 
 /// Returns the address of the client; `None` if the router is not behind a listener.
 fn peer_address(request: &Request) -> Option<IpAddr> {
-    let peer = request.extensions().get::<ConnectInfo<PeerAddress>>();
-    peer.map(|ConnectInfo(PeerAddress(address))| *address)
+    let peer = request.extensions().get::<ClientAddress>();
+    peer.map(|ClientAddress(address)| *address)
 }
 
 /// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.

@@ -3,16 +3,12 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use axum::{
-    extract::connect_info::Connected,
-    serve::{IncomingStream, Listener},
-};
 use futures_util::FutureExt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -30,16 +26,6 @@ use crate::{
 
 /// Longest time for which a connection may have the reserved descriptor: a health check takes milliseconds.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The address of a client.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeerAddress(pub(super) IpAddr);
-
-impl Connected<IncomingStream<'_, AdminListener>> for PeerAddress {
-    fn connect_info(stream: IncomingStream<'_, AdminListener>) -> Self {
-        Self(stream.remote_addr().ip())
-    }
-}
 
 /// The listener. Never fails: it waits for as long as it cannot accept.
 #[derive(Debug)]
@@ -73,13 +59,9 @@ impl AdminListener {
         };
         Some((stream, address))
     }
-}
 
-impl Listener for AdminListener {
-    type Io = AdminStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (AdminStream, SocketAddr) {
+    /// Accepts the next connection.
+    pub(super) async fn accept_connection(&mut self) -> (AdminStream, SocketAddr) {
         loop {
             // At the start, and if a send to a provider was faster when the reserve was free.
             self.reserve.fill();
@@ -101,10 +83,6 @@ impl Listener for AdminListener {
                 }
             }
         }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 }
 

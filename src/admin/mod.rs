@@ -15,29 +15,27 @@ mod problem;
 mod token_attempts;
 mod views;
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
 use crate::{
     auth::TokenHash,
     late::LateStore,
     ledger::Ledger,
-    server::{DescriptorReserve, tls::ListenerTls},
+    server::{ClientAddress, DescriptorReserve, ServerSettings, Tasks, serve_connection, tls::ListenerTls},
     session_table::SessionTable,
     telemetry::Telemetry,
 };
 use control::AdminControl;
 use events::AdminSubscribers;
 use guard::AccessGuard;
-use listener::{AdminListener, PeerAddress};
+use listener::AdminListener;
 use problem::AdminProblem;
 
 /// The endpoints, for error messages.
@@ -115,14 +113,25 @@ pub fn admin_router(parts: AdminState) -> Router {
 }
 
 /// Serves the router on a listener for as long as the process lives.
+///
+/// `timeouts` are the settings of the data listener, whose timeouts hold here too.
 pub async fn serve_router(
     listener: TcpListener,
     reserve: DescriptorReserve,
     tls: Option<ListenerTls>,
+    timeouts: ServerSettings,
     router: Router,
-) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<PeerAddress>();
-    axum::serve(AdminListener::new(listener, reserve, tls.as_ref()), service).await
+) {
+    let mut listener = AdminListener::new(listener, reserve, tls.as_ref());
+    // Tasks of their own: operators watch the drain, which must not wait for their connections, and must not end them.
+    let tasks = Tasks::on_current_runtime();
+    loop {
+        let (stream, address) = listener.accept_connection().await;
+        let peer = ClientAddress(address.ip().to_canonical());
+        let service = TowerToHyperService::new(router.clone());
+        let connection = serve_connection(stream, Some(peer), timeouts.clone(), tasks.clone(), service);
+        tasks.spawn_connection(connection);
+    }
 }
 
 async fn unknown_path() -> AdminProblem {

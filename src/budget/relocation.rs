@@ -8,9 +8,11 @@ use std::{
     cell::Cell,
     future::{Future, poll_fn},
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::Arc,
+    task::{Context, Poll},
 };
 
+use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -83,7 +85,8 @@ pub struct Relocatable<T> {
 
 enum State<T> {
     Here(BoxedFuture<T>),
-    Heavy(AbortOnDropHandle<Stay<T>>),
+    /// On a heavy thread, with the waker of its task there.
+    Heavy(AbortOnDropHandle<Stay<T>>, Arc<AtomicWaker>),
     Ended,
 }
 
@@ -94,12 +97,14 @@ enum Stay<T> {
 }
 
 /// Task of a future on the heavy threads. It ends when the future ends or asks to go back.
-struct StayTask<T>(Option<BoxedFuture<T>>);
+struct StayTask<T>(Option<BoxedFuture<T>>, Arc<AtomicWaker>);
 
 impl<T> Future for StayTask<T> {
     type Output = Stay<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Stay<T>> {
+        // Before the poll, so that a wake-up during it is not lost.
+        self.1.register(cx.waker());
         let Some(future) = &mut self.0 else {
             return Poll::Pending;
         };
@@ -149,17 +154,23 @@ impl<T: Send + 'static> Future for Relocatable<T> {
                         return Poll::Pending;
                     };
                     if let State::Here(future) = std::mem::replace(&mut self.state, State::Ended) {
-                        let stay = heavy.spawn(StayTask(Some(future)));
-                        self.state = State::Heavy(AbortOnDropHandle::new(stay));
+                        let waker = Arc::default();
+                        let stay = heavy.spawn(StayTask(Some(future), Arc::clone(&waker)));
+                        self.state = State::Heavy(AbortOnDropHandle::new(stay), waker);
                     }
                 }
-                State::Heavy(stay) => match ready!(Pin::new(stay).poll(cx)) {
-                    Ok(Stay::Done(output)) => {
+                State::Heavy(stay, waker) => match Pin::new(stay).poll(cx) {
+                    Poll::Pending => {
+                        // The owner may be polled because the drain ends, and the future looks at that in its own poll.
+                        waker.wake();
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(Stay::Done(output))) => {
                         self.state = State::Ended;
                         return Poll::Ready(output);
                     }
-                    Ok(Stay::Back(future)) => self.state = State::Here(future),
-                    Err(error) => {
+                    Poll::Ready(Ok(Stay::Back(future))) => self.state = State::Here(future),
+                    Poll::Ready(Err(error)) => {
                         self.state = State::Ended;
                         match error.try_into_panic() {
                             // It ends the task that owns the future, as it would without the move.

@@ -39,7 +39,8 @@ Keys that have a variable but no flag: ANTIPHON_ALLOW_HOSTS (server.allow_hosts,
 ANTIPHON_LEDGER_STORE (ledger.store: sqlite or memory), ANTIPHON_LEDGER_PATH (ledger.path), ANTIPHON_LEDGER_BYTES_MAX
 (ledger.bytes_max).
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
-OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces.
+OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces, and LISTEN_FDS: listening sockets that systemd passes
+are used in place of new ones, at the addresses of the configuration.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
 SIGTERM or Ctrl-C lets running exchanges finish first; a second one stops at once.
 A configuration file at a default path is refused if other users may write it or its folder; a file named with -c may

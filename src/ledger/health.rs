@@ -58,7 +58,8 @@ pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
         let fault = check_health(&*ledger, CHECK_TIMEOUT).await;
         telemetry.set_ledger_health(fault.is_none());
         match (fault, known) {
-            (Some(fault), None) => tracing::warn!("the ledger is degraded: {fault}"),
+            // Another fault needs another action of the operator, so it is told too.
+            (Some(fault), known) if known != Some(fault) => tracing::warn!("the ledger is degraded: {fault}"),
             (None, Some(_)) => tracing::info!("the ledger works again"),
             _ => {}
         }

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use tokio_util::task::TaskTracker;
+
 use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings},
@@ -88,8 +90,10 @@ pub(super) struct DataPath {
     pub(super) scheme: &'static str,
     pub(super) sender: Sender,
     pub(super) budgets: Budgets,
-    /// Given when answers that still run should end.
+    /// Given when exchanges that still run should end.
     pub(super) closing: StopSignal,
+    /// Tracker of exchanges, which the drain waits for.
+    pub(super) exchanges: TaskTracker,
     pub(super) profiles: Profiles,
     pub(super) sessions: Arc<SessionTable>,
     pub(super) recall: AnswerStore,

@@ -36,6 +36,9 @@ const BUDGET_RETRY_AFTER: u64 = 5;
 /// The `retry-after` of a request for which no file descriptor was left, in seconds.
 const DESCRIPTORS_RETRY_AFTER: u64 = 1;
 
+/// The `retry-after` of a request that the end of the drain has met, in seconds.
+const DRAINED_RETRY_AFTER: u64 = 1;
+
 /// The `retry-after` of a request whose client token has no place left, in seconds.
 const PLACE_RETRY_AFTER: u64 = 1;
 
@@ -112,6 +115,12 @@ pub enum ProxyError {
     /// The ledger did not answer, and the body may contradict what was sent before.
     #[error("the ledger did not answer in time")]
     LedgerAway,
+    /// The proxy stops, and the exchange has no answer yet.
+    #[error("the drain timeout is over")]
+    Drained {
+        /// The phase of the exchange.
+        phase: &'static str,
+    },
     /// The exchange reached its total time limit.
     #[error("timeout: the exchange reached its total time limit")]
     Deadline,
@@ -167,6 +176,7 @@ impl ProxyError {
             Self::Unsigned { .. } => Verdict::with_code(Class::Unavailable, "unsigned"),
             Self::Rejected(_) => refused("rejected"),
             Self::LedgerAway => Verdict::with_code(Class::Unavailable, "ledger_away"),
+            Self::Drained { .. } => Verdict::with_code(Class::Unavailable, "drained"),
             Self::Overloaded(Overloaded::Work) => Verdict::with_code(Class::Unavailable, "work_full"),
             Self::Overloaded(Overloaded::Memory) => Verdict::with_code(Class::Unavailable, "memory_full"),
             Self::Upstream { error, .. } => error.verdict(),
@@ -197,6 +207,7 @@ impl ProxyError {
             },
             Self::NotBegun(_) => "body",
             Self::Deadline => "headers",
+            Self::Drained { phase } => phase,
             Self::Exhausted(_) | Self::NoCredential { .. } | Self::TooManyExchanges { .. } => "queue",
             _ => "request",
         }
@@ -233,9 +244,11 @@ impl ProxyError {
             Self::NotBegun(_) | Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Exhausted(pool) => pool.status(),
             // The credential expired after it was chosen.
-            Self::NoCredential { .. } | Self::Unsigned { .. } | Self::LedgerAway | Self::Overloaded(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NoCredential { .. }
+            | Self::Unsigned { .. }
+            | Self::LedgerAway
+            | Self::Overloaded(_)
+            | Self::Drained { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -289,6 +302,7 @@ impl ProxyError {
                                  before; try again"
                     .to_owned()
             }
+            Self::Drained { .. } => "the proxy restarts; try again".to_owned(),
             Self::Overloaded(Overloaded::Work) => {
                 "the proxy is busy with other large request bodies; try again in some seconds".to_owned()
             }
@@ -314,7 +328,7 @@ impl ProxyError {
             Self::NotBegun(_) => return "connection_read_timeout",
             Self::Deadline => return "http_response_timeout",
             Self::Exhausted(_) | Self::NoCredential { .. } => return "destination_unavailable",
-            Self::LedgerAway => return "proxy_internal_error",
+            Self::LedgerAway | Self::Drained { .. } => return "proxy_internal_error",
             Self::Overloaded(_) => return "connection_limit_reached",
             _ => {
                 return match self.status() {
@@ -372,6 +386,9 @@ impl ProxyError {
         }
         if matches!(self, Self::LedgerAway) {
             fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
+        }
+        if matches!(self, Self::Drained { .. }) {
+            fields.insert(RETRY_AFTER, DRAINED_RETRY_AFTER.into());
         }
         if matches!(self, Self::Overloaded(_)) {
             fields.insert(RETRY_AFTER, BUDGET_RETRY_AFTER.into());

@@ -34,6 +34,8 @@ mod service;
 mod signature;
 mod upload_timeout;
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header::ALLOW};
 use http_body::Body as _;
@@ -50,7 +52,7 @@ pub use response::{AnswerBody, RelayError};
 pub use service::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices};
 
 use crate::{
-    ledger_api,
+    ledger_api::{self, LedgerBody},
     policy::{Class, Verdict},
     upstream::BoxedBody,
     wire::ErrorShape,
@@ -69,25 +71,49 @@ async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<
     // Even an error before routing should have a form that the client's SDK can read.
     let mut shape = guess_shape(request.uri().path(), request.headers());
     tracing::trace!(headers = ?headers::RedactedHeaders(request.headers()), "request");
-    // The ledger API shares the port: tool services reach it under the clients' address.
-    let forwarded = if ledger_api::is_ledger_path(request.uri().path()) {
-        match ledger_exchange::answer_ledger_request(path, request).await {
-            Ok(Some(answer)) => {
-                let answer = answer.map(AnswerBody::from_ledger);
-                return own_answer(answer, Verdict::from_class(Class::Success), "done", log);
-            }
-            // A preflight.
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        }
-    } else {
-        forward_request(path, request, &mut log, &mut shape).await
+    let found = {
+        let searching = pin!(find_answer(path, request, &mut log, &mut shape));
+        // Here alone, so that it holds for every wait before the head. Afterwards the relay looks at the signal.
+        path.closing.run_until_noticed(searching).await
     };
-    match forwarded {
-        Ok(Some(answer)) => answer.relay_to_client(log, shape, path.closing.clone()),
-        Ok(None) => preflight_answer(log),
-        Err(error) => error_answer(&error, log, shape),
+    match found {
+        Some(Ok(FoundAnswer::Provider(answer))) => answer.relay_to_client(log, shape, path.closing.clone()),
+        Some(Ok(FoundAnswer::Ledger(answer))) => {
+            let answer = answer.map(AnswerBody::from_ledger);
+            own_answer(answer, Verdict::from_class(Class::Success), "done", log)
+        }
+        Some(Ok(FoundAnswer::Preflight)) => preflight_answer(log),
+        Some(Err(error)) => error_answer(&error, log, shape),
+        None => error_answer(&ProxyError::Drained { phase: log.phase }, log, shape),
     }
+}
+
+/// The answer of an exchange, before the proxy adds its own headers.
+enum FoundAnswer {
+    /// The provider's.
+    Provider(ProviderAnswer),
+    /// That of the ledger API.
+    Ledger(Response<LedgerBody>),
+    /// The one to a preflight, which the proxy answers itself.
+    Preflight,
+}
+
+/// Asks the ledger API or a provider for the answer.
+async fn find_answer(
+    path: &DataPath,
+    request: Request<BoxedBody>,
+    log: &mut ExchangeLog,
+    shape: &mut ErrorShape,
+) -> Result<FoundAnswer, ProxyError> {
+    // The ledger API shares the port: tool services reach it under the clients' address.
+    let found = if ledger_api::is_ledger_path(request.uri().path()) {
+        let answered = ledger_exchange::answer_ledger_request(path, request).await?;
+        answered.map(FoundAnswer::Ledger)
+    } else {
+        let forwarded = forward_request(path, request, log, shape).await?;
+        forwarded.map(FoundAnswer::Provider)
+    };
+    Ok(found.unwrap_or(FoundAnswer::Preflight))
 }
 
 /// Admits, routes and identifies a request, repairs its body, and sends it until there is an answer for the client.

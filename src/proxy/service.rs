@@ -8,6 +8,7 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::service::Service;
+use tokio_util::task::TaskTracker;
 
 use super::{
     ProxySettings, client_places::ClientPlaces, data_path::DataPath, provider_facts::ProviderFacts,
@@ -71,6 +72,8 @@ pub struct ProxyNetwork {
     pub stopping: StopSignal,
     /// Fires once the drain timeout is over.
     pub closing: StopSignal,
+    /// Tracker of exchanges, which the drain waits for.
+    pub exchanges: TaskTracker,
 }
 
 /// Parts of the data path that a reload replaces.
@@ -109,6 +112,7 @@ impl Proxy {
             sender: network.sender,
             budgets: network.budgets,
             closing: network.closing,
+            exchanges: network.exchanges,
             profiles: shared.profiles,
             sessions: shared.sessions,
             recall: shared.recall,
@@ -165,6 +169,7 @@ where
 
 /// Returns one exchange on the given configuration, whatever a reload does meanwhile.
 fn exchange(path: Arc<DataPath>, request: Request<BoxedBody>) -> Relocatable<Result<Response<AnswerBody>, Infallible>> {
-    let work = path.budgets.work.clone();
-    work.relocatable(async move { Ok(run_exchange(&path, request).await) })
+    let (work, exchanges) = (path.budgets.work.clone(), path.exchanges.clone());
+    // Tracked on its own: on a thread for heavy work it is dropped later than the connection that has begun it.
+    work.relocatable(exchanges.track_future(async move { Ok(run_exchange(&path, request).await) }))
 }

@@ -16,6 +16,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Bits of an IPv6 address that name the network of one client, who may use all addresses of it.
 const CLIENT_NETWORK_BITS: u32 = 64;
 
+/// Bits in front of an IPv4 address that is written as IPv6: `::ffff:192.0.2.0`.
+const MAPPED_BITS: u32 = u128::BITS - u32::BITS;
+
 /// An address, or all addresses with the same first bits: `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
@@ -25,8 +28,17 @@ pub struct AddressRange {
 
 /// The error for a text that is no address and no range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected an address, or a range such as 10.0.0.0/8")]
-pub struct AddressRangeParseError;
+pub enum AddressRangeParseError {
+    /// No address, or more bits than an address has.
+    #[error("expected an address, or a range such as 10.0.0.0/8")]
+    Malformed,
+    /// Something else than digits behind the slash.
+    #[error("expected digits alone behind the slash, as in 10.0.0.0/8")]
+    PrefixLength,
+    /// An IPv4 address as IPv6, with a prefix that is no range of IPv4.
+    #[error("expected an IPv4 range such as 192.0.2.0/24 for addresses that begin with ::ffff:")]
+    Mapped,
+}
 
 impl AddressRange {
     /// Returns `true` if the range contains an address.
@@ -52,15 +64,31 @@ impl FromStr for AddressRange {
         let (first, bits) = text
             .split_once('/')
             .map_or((text, None), |(first, bits)| (first, Some(bits)));
-        let first: IpAddr = first.parse().map_err(|_| AddressRangeParseError)?;
-        let bits_max = if first.is_ipv4() { u32::BITS } else { u128::BITS };
+        let written: IpAddr = first.parse().map_err(|_| AddressRangeParseError::Malformed)?;
+        let bits_max = if written.is_ipv4() { u32::BITS } else { u128::BITS };
         let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= bits_max),
-            None => Some(bits_max),
+            Some(bits) => parse_bits(bits, bits_max)?,
+            None => bits_max,
         };
-        let bits = bits.ok_or(AddressRangeParseError)?;
+        // Clients' addresses are compared as IPv4, so a range of mapped ones would contain none.
+        let first = written.to_canonical();
+        let bits = if first.is_ipv4() == written.is_ipv4() {
+            bits
+        } else {
+            bits.checked_sub(MAPPED_BITS).ok_or(AddressRangeParseError::Mapped)?
+        };
         Ok(Self { first, bits })
     }
+}
+
+/// Parses the length of a prefix.
+fn parse_bits(text: &str, bits_max: u32) -> Result<u32, AddressRangeParseError> {
+    // The parser of numbers also takes a sign.
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(AddressRangeParseError::PrefixLength);
+    }
+    let bits = text.parse().ok().filter(|bits| *bits <= bits_max);
+    bits.ok_or(AddressRangeParseError::Malformed)
 }
 
 /// Returns the address by which a client is counted: for IPv6 that of its network.
@@ -138,6 +166,10 @@ mod tests {
             ("192.168.1.9/30", "192.168.1.11", "192.168.1.12"),
             ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
             ("10.0.0.0/8", "::ffff:10.1.2.3", "::ffff:11.1.2.3"),
+            ("::ffff:192.0.2.0/120", "192.0.2.9", "192.0.3.0"),
+            ("::ffff:192.0.2.0/120", "::ffff:192.0.2.9", "2001:db8::1"),
+            ("::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("::ffff:0.0.0.0/96", "203.0.113.9", "2001:db8::1"),
             ("fd00::/8", "fdff::1", "fe00::1"),
             ("2001:db8::1", "2001:db8::1", "2001:db8::2"),
             ("::/0", "2001:db8::1", "10.0.0.1"),
@@ -146,17 +178,22 @@ mod tests {
             assert!(parsed.contains(address(inside)), "{range} {inside}");
             assert!(!parsed.contains(address(outside)), "{range} {outside}");
         }
-        for bad in [
-            "",
-            "10.0.0.0/33",
-            "::/129",
-            "10.0.0.0/",
-            "10.0.0.0/-1",
-            "10.0.0.0/8/8",
-            "localhost",
-            "10.0.0/8",
+        for (bad, error) in [
+            ("", AddressRangeParseError::Malformed),
+            ("10.0.0.0/33", AddressRangeParseError::Malformed),
+            ("10.0.0.0/99999999999", AddressRangeParseError::Malformed),
+            ("::/129", AddressRangeParseError::Malformed),
+            ("localhost", AddressRangeParseError::Malformed),
+            ("10.0.0/8", AddressRangeParseError::Malformed),
+            ("10.0.0.0/", AddressRangeParseError::PrefixLength),
+            ("10.0.0.0/-1", AddressRangeParseError::PrefixLength),
+            ("10.0.0.0/+8", AddressRangeParseError::PrefixLength),
+            ("fd00::/+8", AddressRangeParseError::PrefixLength),
+            ("10.0.0.0/8/8", AddressRangeParseError::PrefixLength),
+            ("::ffff:192.0.2.0/95", AddressRangeParseError::Mapped),
+            ("::ffff:192.0.2.0/24", AddressRangeParseError::Mapped),
         ] {
-            assert_eq!(bad.parse::<AddressRange>(), Err(AddressRangeParseError), "{bad:?}");
+            assert_eq!(bad.parse::<AddressRange>(), Err(error), "{bad:?}");
         }
     }
 

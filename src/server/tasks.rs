@@ -58,10 +58,29 @@ impl StopSignal {
         })
         .await
     }
+
+    /// Runs `task` until one of its polls finds that the signal is given. Returns `None` if the signal came first.
+    ///
+    /// It registers no waker, which would take a lock that all tasks share. So it ends at once only within a task that
+    /// [`Tasks`] wakes: all of them are woken by [`Tasks::closing_signal`].
+    pub async fn run_until_noticed<F: Future + Unpin>(&self, mut task: F) -> Option<F::Output> {
+        if self.is_given() {
+            return None;
+        }
+        poll_fn(|cx| match Pin::new(&mut task).poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // Checked only after a poll: an output that is ready comes before the signal.
+            Poll::Pending if self.is_given() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
 }
 
 /// Time for answers to end after they were asked to, before their connections are cut.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for exchanges on other threads to end after their connections were cut: one step of their work.
+const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
 async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: Pin<Box<impl Future<Output = ()>>>) {
@@ -77,6 +96,8 @@ pub struct Tasks {
     runtime: Handle,
     // Client connections and their exchanges: the drain waits for these.
     connections: TaskTracker,
+    // Exchanges, wherever they run: one on a thread for heavy work outlives its connection by a step.
+    exchanges: TaskTracker,
     // Accept loops and connection pools: cut once the connections are done.
     background: TaskTracker,
     stop: StopSignal,
@@ -90,6 +111,7 @@ impl Tasks {
         Self {
             runtime,
             connections: TaskTracker::new(),
+            exchanges: TaskTracker::new(),
             background: TaskTracker::new(),
             stop: StopSignal::default(),
             closing: StopSignal::default(),
@@ -126,18 +148,24 @@ impl Tasks {
         self.stop.clone()
     }
 
-    /// Returns the signal that the drain timeout is over: an answer that still runs should end now.
+    /// Returns the tracker of exchanges. The drain waits until everything that it tracks has ended and was dropped.
+    pub fn exchange_tracker(&self) -> TaskTracker {
+        self.exchanges.clone()
+    }
+
+    /// Returns the signal that the drain timeout is over: an exchange or an answer that still runs should end now.
     pub fn closing_signal(&self) -> StopSignal {
         self.closing.clone()
     }
 
     /// Stops accepting, waits up to `timeout` for running connections, then ends the rest.
     ///
-    /// Their answers may say why they end. What has not ended half a second later is cut. Returns the number of
-    /// connections that the drain has ended.
+    /// Their answers say why they end. What has not ended half a second later is cut. Returns the number of connections
+    /// that the drain has ended.
     pub async fn drain(&self, timeout: Duration) -> usize {
         self.stop.give_signal();
         self.connections.close();
+        self.exchanges.close();
         self.background.close();
         // Background work continues meanwhile: running exchanges need the connection pools.
         let finished = tokio::time::timeout(timeout, self.connections.wait()).await;
@@ -151,6 +179,17 @@ impl Tasks {
         // A cut task still drops its state: wait for that too, so that logs and counters are complete.
         self.connections.wait().await;
         self.background.wait().await;
+        // Bounded, because a step on another thread cannot be cut.
+        if tokio::time::timeout(LAST_STEP_TIMEOUT, self.exchanges.wait())
+            .await
+            .is_err()
+        {
+            let exchanges = self.exchanges.len();
+            tracing::warn!(
+                exchanges,
+                "timeout: heavy work has not ended: its log lines and late writes are lost"
+            );
+        }
         left
     }
 }
@@ -180,5 +219,17 @@ mod tests {
         });
         assert_eq!(ended, None);
         assert_eq!(signal.run_until(pin!(async { 1 })).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_signal_is_noticed_behind_an_output_that_is_ready() {
+        let signal = StopSignal::default();
+        let given = signal.clone();
+        let last = pin!(async move {
+            given.give_signal();
+            1
+        });
+        assert_eq!(signal.run_until_noticed(last).await, Some(1));
+        assert_eq!(signal.run_until_noticed(pin!(async { 1 })).await, None);
     }
 }

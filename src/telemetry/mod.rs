@@ -31,7 +31,7 @@ pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSa
 
 use crate::session_table::{DetachReason, EnteredLane, RepeatedCall};
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
-use events::{ExchangeEnded, ExchangeTrace, ResultPosted};
+use events::{ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted};
 use metrics::Metrics;
 use totals::TotalsTable;
 use traces::Tracer;
@@ -104,6 +104,11 @@ impl Telemetry {
     /// Records a client connection that was closed at once, because its address had too many.
     pub fn record_refused_connection(&self) {
         self.metrics.instance.record_refused_connection();
+    }
+
+    /// Records a TLS handshake with a client that failed.
+    pub fn record_failed_handshake(&self, fault: HandshakeFault) {
+        self.metrics.instance.record_failed_handshake(fault);
     }
 
     /// Records a new connection to a provider, TLS included, and the time it took.

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
-    budget::{BodyMemory, Budgets},
+    budget::{BodyMemory, Budgets, HeavyWork},
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
@@ -91,6 +91,7 @@ impl InProcessProxy {
             },
             stopping: tasks.stop_signal(),
             closing: tasks.closing_signal(),
+            exchanges: tasks.exchange_tracker(),
         };
         Self {
             proxy: Proxy::new(parts.routes, parts.proxy, shared, network),
@@ -119,6 +120,8 @@ pub struct World {
     pub shared: ProxyServices,
     /// The memory of request bodies.
     pub body_memory: BodyMemory,
+    /// The places for heavy work.
+    pub work: HeavyWork,
     provider: Provider,
     proxy: InProcessProxy,
     routes: Routes,
@@ -140,6 +143,7 @@ impl World {
         Self {
             shared: parts.shared.clone(),
             body_memory: parts.body_memory.clone(),
+            work: parts.runtimes.heavy.clone(),
             routes: parts.routes.clone(),
             settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),
@@ -199,6 +203,11 @@ impl World {
             }
         });
         address
+    }
+
+    /// Drains the proxy: exchanges that still run after `timeout` are ended. Returns the number of their connections.
+    pub async fn drain(&self, timeout: Duration) -> usize {
+        self.proxy.tasks.drain(timeout).await
     }
 
     /// Sends one request over its own connection and returns the whole answer.

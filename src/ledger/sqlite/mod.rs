@@ -133,6 +133,13 @@ impl SqliteLedger {
         Box::pin(send_request(self.read_requests.as_ref(), request))
     }
 
+    /// Returns the fault that the last write has shown, or that the folder shows.
+    fn noted_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        let (health, path) = (Arc::clone(&self.health), self.path.clone());
+        // A reader looks at the folder: on a disk that does not answer, no task of the runtime may block.
+        self.ask_reader(move |_| Ok(health.find_fault(&path)))
+    }
+
     fn remove_in_scope(&self, scope: GcScope, now: Moment) -> LedgerReply<'_, u64> {
         let clear = move |reply| WriteRequest::Clear { scope, now, reply };
         Box::pin(send_request(self.write_requests.as_ref(), clear))
@@ -236,9 +243,19 @@ impl Ledger for SqliteLedger {
     }
 
     fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
-        let (health, path) = (Arc::clone(&self.health), self.path.clone());
-        // A reader looks at the folder: on a disk that does not answer, no task of the runtime may block.
-        self.ask_reader(move |_| Ok(health.find_fault(&path)))
+        Box::pin(async move {
+            let fault = self.noted_fault().await?;
+            // Without a failed write there is nothing to try: the check writes nothing to a good store.
+            let trial = if fault == Some(LedgerFault::WriteFailed) {
+                self.health.begin_trial()
+            } else {
+                None
+            };
+            let Some(trial) = trial else { return Ok(fault) };
+            let request = |reply| WriteRequest::Trial { trial, reply };
+            send_request(self.write_requests.as_ref(), request).await?;
+            self.noted_fault().await
+        })
     }
 
     fn secret(&self) -> [u8; 32] {

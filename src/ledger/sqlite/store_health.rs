@@ -1,12 +1,24 @@
 //! The health of a store: the outcome of its last write, and the identity of its file.
+//!
+//! A store that has failed is tried again when its health is asked for: otherwise a mended disk would look failed until
+//! the next write of an exchange.
 
 use std::{
     io,
     path::Path,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
 };
 
-use crate::ledger::LedgerFault;
+use tokio::time::Instant;
+
+use crate::{clock, ledger::LedgerFault};
+
+/// Time from a failed write to a trial. A fault is told for that long at least, even if the next write would succeed.
+const TRIAL_DELAY: Duration = Duration::from_secs(5);
 
 const GOOD: u8 = 0;
 const FAILED: u8 = 1;
@@ -29,6 +41,26 @@ pub(super) struct StoreHealth {
     /// The file that was opened. `None` if the system does not tell.
     opened: Option<FileIdentity>,
     last_write: AtomicU8,
+    trials: Mutex<Trials>,
+}
+
+/// The trial writes to a store that has failed.
+#[derive(Debug, Default)]
+struct Trials {
+    /// Set while one is under way: on a disk that does not answer, they must not pile up.
+    is_running: bool,
+    /// The time of the last failed write, also of a trial. `None` if none has failed.
+    failed_at: Option<Instant>,
+}
+
+/// A trial write that is under way. Its drop ends it, whoever drops it.
+#[derive(Debug)]
+pub(super) struct RunningTrial(Arc<StoreHealth>);
+
+impl Drop for RunningTrial {
+    fn drop(&mut self) {
+        self.0.lock_trials().is_running = false;
+    }
 }
 
 impl StoreHealth {
@@ -37,11 +69,30 @@ impl StoreHealth {
         Self {
             opened: FileIdentity::of_path(path).ok(),
             last_write: AtomicU8::new(GOOD),
+            trials: Mutex::default(),
         }
+    }
+
+    /// Begins a trial write. `None` if another one is under way, or if a write has just failed.
+    pub(super) fn begin_trial(self: &Arc<Self>) -> Option<RunningTrial> {
+        let mut trials = self.lock_trials();
+        let is_early = |failed_at| clock::now().duration_since(failed_at) < TRIAL_DELAY;
+        if trials.is_running || trials.failed_at.is_some_and(is_early) {
+            return None;
+        }
+        trials.is_running = true;
+        Some(RunningTrial(Arc::clone(self)))
+    }
+
+    fn lock_trials(&self) -> MutexGuard<'_, Trials> {
+        self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the outcome of a transaction.
     pub(super) fn note_write(&self, health: WriteHealth) {
+        if health == WriteHealth::Failed {
+            self.lock_trials().failed_at = Some(clock::now());
+        }
         let state = match health {
             WriteHealth::Stored => GOOD,
             WriteHealth::Full => FULL,

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::{
+    files::SCHEMA_VERSION,
     index_check,
     rows::{self, StoredRow, cell_blob, cell_number, row_checksum, select, to_nanoseconds},
     schema::INDEXES,
@@ -118,6 +119,15 @@ impl RecordTable {
         self.connection.execute_batch("COMMIT")?;
         self.tally.forget_changes();
         Ok(())
+    }
+
+    /// Writes the version of the schema again, which changes nothing: one page, on disk when this returns.
+    ///
+    /// SQLite does not write a row whose bytes stay the same, but it always writes this field.
+    pub(super) fn rewrite_version(&mut self) -> rusqlite::Result<()> {
+        self.begin_transaction()?;
+        self.connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        self.commit_transaction()
     }
 
     /// Rolls the transaction back to [`RecordTable::begin_transaction`].

@@ -19,7 +19,7 @@ use http::Request;
 use hyper::service::Service;
 use rustls::{ServerConfig, pki_types::CertificateDer};
 
-use crate::auth::CertificateNames;
+use crate::{auth::CertificateNames, telemetry::Telemetry};
 use material::TlsMaterial;
 pub use material::{ReadTlsFile, TlsFault, TlsFileRole, TlsFiles, read_tls_file};
 pub use stream::ClientStream;
@@ -34,6 +34,8 @@ pub struct ListenerTls {
     asks_clients: bool,
     /// Turns of the handshakes of this listener.
     turns: HandshakeTurns,
+    /// The counters of handshakes that fail. `None` if nobody counts them.
+    telemetry: Option<Telemetry>,
 }
 
 /// State that both listeners share.
@@ -61,7 +63,15 @@ impl ListenerTls {
                 material: ArcSwap::from_pointee(material),
             }),
             turns: HandshakeTurns::for_this_machine(),
+            telemetry: None,
         })
+    }
+
+    /// Returns the same TLS, whose handshakes are counted if they fail.
+    #[must_use]
+    pub fn counting_failures(mut self, telemetry: &Telemetry) -> Self {
+        self.telemetry = Some(telemetry.clone());
+        self
     }
 
     /// Returns the same TLS for the admin listener, which asks nobody for a certificate. A storm of clients' handshakes
@@ -72,6 +82,7 @@ impl ListenerTls {
             shared: Arc::clone(&self.shared),
             asks_clients: false,
             turns: HandshakeTurns::for_operators(),
+            telemetry: self.telemetry.clone(),
         }
     }
 

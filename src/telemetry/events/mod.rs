@@ -1,9 +1,11 @@
 //! The events that other rooms report, one struct each. They never contain content, secrets or query strings.
 
 mod exchange;
+mod handshake;
 mod trace;
 
 pub use exchange::{AnswerSummary, ExchangeEnded};
+pub use handshake::HandshakeFault;
 pub(super) use trace::TraceTarget;
 pub use trace::{ExchangeTrace, ModelRequest};
 

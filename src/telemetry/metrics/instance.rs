@@ -1,4 +1,5 @@
-//! Metrics of this instance: its version, its configuration, refused connections, and the metrics page itself.
+//! Metrics of this instance: its version, its configuration, refused connections and handshakes, and the metrics page
+//! itself.
 
 use std::{
     sync::{
@@ -10,8 +11,8 @@ use std::{
 
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
-use super::page::metric_table;
-use crate::clock;
+use super::{family::CounterFamily, label_sets::LabelSpace, page::metric_table};
+use crate::{clock, telemetry::events::HandshakeFault};
 
 /// The revision of the source. A build script could not find it in a published crate, so the build sets a variable.
 const REVISION: &str = match option_env!("SOURCE_REVISION") {
@@ -40,6 +41,11 @@ metric_table! {
             "connections_refused",
             "Client connections that were closed at once: their address had server.connections_per_address_max",
         );
+        failed_handshakes: CounterFamily<1> = page.counters(
+            "tls_handshakes_failed",
+            "TLS handshakes with clients that failed, by reason",
+            LabelSpace::closed([("reason", &HandshakeFault::ALL.map(HandshakeFault::label))]),
+        );
         certificate_expires: Arc<AtomicU64> = page.optional_timestamp(
             "tls_certificate_expires",
             "Time when the certificate of the listeners expires, in seconds since 1970",
@@ -55,6 +61,11 @@ impl InstanceMetrics {
     /// Counts a connection that was refused because of its address.
     pub(in crate::telemetry) fn record_refused_connection(&self) {
         self.connections_refused.inc();
+    }
+
+    /// Counts a handshake that failed.
+    pub(in crate::telemetry) fn record_failed_handshake(&self, fault: HandshakeFault) {
+        self.failed_handshakes.count([fault.label()]);
     }
 
     /// Records the end of the certificate's validity, since 1970.

@@ -10,7 +10,7 @@
 //! | `ledger` | the ledger and late results |
 //! | `bodies` | the budgets of request bodies |
 //! | `spans` | the trace export |
-//! | `instance` | version, configuration, refused connections, the page itself |
+//! | `instance` | version, configuration, refused connections and handshakes, the page itself |
 //! | `process` | CPU time, memory and files of the process |
 //!
 //! `text_format` converts the page for tools that do not read OpenMetrics.

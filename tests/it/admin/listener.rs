@@ -1,11 +1,16 @@
 //! The admin listener over a socket.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use antiphon::admin::{Readiness, admin_router};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+};
+
+use crate::support::{
+    app::{before, get_with},
+    wire::Client,
 };
 
 /// Serves the router, sends each request once, and returns the heads and bodies of the answers.
@@ -161,4 +166,27 @@ async fn health_and_metrics_paths_accept_no_writes() {
     for (head, _) in answers {
         assert!(head.starts_with("http/1.1 405 "), "{head}");
     }
+}
+
+/// The timeout of the data listener's heads holds here too: each connection costs a descriptor.
+#[tokio::test]
+async fn a_connection_without_a_whole_head_is_closed() {
+    let mut parts = before(([127, 0, 0, 1], 9).into())
+        .with(|builder| builder.server.header_timeout = Duration::from_millis(50))
+        .parts();
+    parts.admin = axum::Router::new().route("/livez", axum::routing::get(async || "ok"));
+    let running = antiphon::app::start(parts).await.unwrap();
+    let mut silent = Client::connect(running.admin).await;
+    assert_eq!(silent.rest().await, b"");
+    let mut slow = Client::connect(running.admin).await;
+    slow.send("GET /livez HTTP/1.1\r\nHost: loc").await;
+    assert_eq!(slow.response().await.status(), 408);
+    assert!(slow.is_closed().await);
+    let mut whole = Client::connect(running.admin).await;
+    for _ in 0..2 {
+        whole.send(get_with("/livez", &[])).await;
+        assert_eq!(whole.response().await.status(), 200);
+    }
+    whole.send("GET").await;
+    assert_eq!(whole.response().await.status(), 408);
 }

@@ -78,6 +78,7 @@ fn errors() -> Vec<(String, ProxyError)> {
         add(&format!("unsigned {name}"), ProxyError::Unsigned { error, limit: 9 });
     }
     add("deadline", ProxyError::Deadline);
+    add("drained", ProxyError::Drained { phase: "headers" });
     add("ledger away", ProxyError::LedgerAway);
     add("work full", ProxyError::Overloaded(Overloaded::Work));
     add("memory full", ProxyError::Overloaded(Overloaded::Memory));

@@ -93,8 +93,53 @@ async fn a_full_ledger_is_reported_until_a_write_has_room() {
         "{text}"
     );
     assert_eq!(ledger.remove_expired(LATER).await.unwrap(), 2);
+    assert_eq!(check_health(&*ledger, secs(5)).await, None, "there is room again");
     ledger.commit(vec![insert(call(2), "x")], NOW).await.unwrap();
     assert_eq!(check_health(&*ledger, secs(5)).await, None);
+}
+
+/// The disk works again, and no exchange writes anything.
+#[tokio::test]
+async fn a_mended_store_is_healthy_without_a_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let ledger = open(&path, LedgerSettings::default());
+    // Another program that holds the file makes every write fail.
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = ledger.commit(vec![insert(call(1), "x")], NOW).await;
+    assert!(matches!(refused, Err(LedgerError::Store(_))), "{refused:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    // A fault is told for a while, or nobody would see one that passes.
+    let fault = check_health(&*ledger, secs(5)).await;
+    assert_eq!(fault, Some(LedgerFault::WriteFailed));
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    pass(secs(6)).await;
+    let fault = check_health(&*ledger, secs(5)).await;
+    assert_eq!(fault, Some(LedgerFault::WriteFailed), "the trial fails too");
+    other.execute_batch("ROLLBACK").unwrap();
+    pass(secs(6)).await;
+    assert_eq!(check_health(&*ledger, secs(5)).await, None);
+    // A good store is not written to.
+    let version = || -> i64 {
+        let version = other.query_row("PRAGMA data_version", [], |row| row.get(0));
+        version.unwrap()
+    };
+    let before = version();
+    for _ in 0..3 {
+        pass(secs(6)).await;
+        assert_eq!(check_health(&*ledger, secs(5)).await, None);
+    }
+    assert_eq!(version(), before);
+    ledger.commit(vec![insert(call(1), "x")], NOW).await.unwrap();
+    assert_ne!(version(), before, "a commit shows");
+}
+
+/// Moves the clock of the runtime. The threads of the ledger have another.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// One log line when the ledger fails, and one when it works again. The gauge follows within ten seconds.
@@ -137,4 +182,33 @@ async fn each_change_of_health_is_logged_once() {
     }
     assert_eq!(told.matches("the ledger works again").count(), 2, "{told}");
     assert_eq!(told.lines().count(), 4, "{told}");
+}
+
+/// Each fault needs another action, so a change from one to another is told, once.
+#[tokio::test(start_paused = true)]
+async fn a_change_from_one_fault_to_another_is_logged_once() {
+    let (lines, _listening) = Lines::listen();
+    let switched = SwitchableLedger::new();
+    drop(spawn(watch_health(
+        Arc::<SwitchableLedger>::clone(&switched),
+        Telemetry::default(),
+    )));
+    for stalls in [false, true, false] {
+        switched.fails.store(!stalls, Ordering::Relaxed);
+        switched.stalls.store(stalls, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    let told: Vec<String> = lines.text().lines().map(ToOwned::to_owned).collect();
+    let words = [
+        "its last write failed",
+        "it does not answer in time",
+        "its last write failed",
+    ];
+    assert_eq!(told.len(), words.len(), "{told:#?}");
+    for (line, words) in told.iter().zip(words) {
+        assert!(
+            line.contains("the ledger is degraded") && line.contains(words),
+            "{line}"
+        );
+    }
 }

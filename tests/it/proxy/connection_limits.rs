@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use antiphon::server::AddressRange;
 use tokio::net::TcpSocket;
 
 use crate::support::{
@@ -51,6 +52,15 @@ fn refused(app: &App) -> String {
         .lines()
         .find(|line| line.starts_with("antiphon_connections_refused_total "));
     line.unwrap().rsplit(' ').next().unwrap().to_owned()
+}
+
+/// The address of a connection is compared as IPv4 if it can be, so a range that is written as IPv6 means the same.
+#[test]
+fn a_range_of_mapped_addresses_is_one_of_ipv4() {
+    let range: AddressRange = "::ffff:192.0.2.0/120".parse().unwrap();
+    assert_eq!(range, "192.0.2.0/24".parse().unwrap());
+    assert!(range.contains("192.0.2.9".parse().unwrap()));
+    assert!("10.0.0.0/+8".parse::<AddressRange>().is_err());
 }
 
 #[tokio::test]

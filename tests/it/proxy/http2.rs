@@ -23,13 +23,15 @@ async fn connect(address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
     sender
 }
 
-fn request(authority: &str, path: &str, body: &'static str) -> Request<Full<Bytes>> {
+/// Returns a POST to the proxy.
+pub(crate) fn request(authority: &str, path: &str, body: &'static str) -> Request<Full<Bytes>> {
     Request::post(format!("http://{authority}{path}"))
         .body(Full::from(body))
         .unwrap()
 }
 
-async fn ask(address: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
+/// Sends a request over a connection of its own.
+pub(crate) async fn ask(address: SocketAddr, request: Request<Full<Bytes>>) -> Response<Incoming> {
     connect(address).await.send_request(request).await.unwrap()
 }
 

@@ -448,6 +448,70 @@ async fn a_client_that_does_not_complete_its_handshake_is_cut_after_ten_seconds(
         tokio::time::resume();
         assert!(client.is_closed().await);
     }
+    failed_handshakes(&app, "timeout", 2).await;
+}
+
+/// Waits until the counter of failed handshakes has this value for a reason.
+async fn failed_handshakes(app: &App, reason: &str, wanted: usize) {
+    let sample = format!("antiphon_tls_handshakes_failed_total{{reason=\"{reason}\"}} {wanted}\n");
+    let counted = async {
+        // A client learns of the end before the proxy, if it ends the handshake itself.
+        while !app.telemetry.encode_metrics().contains(&sample) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let counted = tokio::time::timeout(PATIENCE, counted).await;
+    assert!(counted.is_ok(), "{sample}: {}", app.telemetry.encode_metrics());
+}
+
+#[tokio::test]
+async fn each_failed_handshake_is_counted_by_its_reason() {
+    let clients = Authority::new("clients");
+    let (upstream, folder) = (Upstream::ok().await, TlsFolder::new().with_client_ca(&clients, true));
+    let app = start(&upstream, &folder).await;
+    for (begin, reason) in [
+        (message().as_bytes(), "no_tls"),
+        (&b"\0\0\0"[..], "no_tls"),
+        (b"\x16\x03\x01\x02\0\x01", "closed"),
+        (b"\x16\x03\x01\xff\xff nonsense", "protocol"),
+    ] {
+        let mut client = app.client().await;
+        client.send(begin).await;
+        client.finish().await;
+        client.rest().await;
+        let wanted = if begin == b"\0\0\0" { 2 } else { 1 };
+        failed_handshakes(&app, reason, wanted).await;
+    }
+    let stranger = TlsFolder::new();
+    assert!(stranger.client().connect(app.running.data).await.is_err());
+    failed_handshakes(&app, "client_alert", 1).await;
+    // Without a certificate, and with one of another CA.
+    assert_eq!(folder.client().status(app.running.data, message()).await, 0);
+    let foreign = stranger.authority.issue(&[dns("ci")], 2120);
+    let foreign = folder.client().presenting(&foreign);
+    assert_eq!(foreign.status(app.running.data, message()).await, 0);
+    failed_handshakes(&app, "client_certificate", 2).await;
+    // A look at the port, and a handshake that ends well.
+    let mut look = app.client().await;
+    look.finish().await;
+    look.rest().await;
+    let own = clients.issue(&[dns("ci")], 2120);
+    assert_eq!(
+        folder
+            .client()
+            .presenting(&own)
+            .status(app.running.data, message())
+            .await,
+        200
+    );
+    let page = app.telemetry.encode_metrics();
+    let samples = page
+        .lines()
+        .filter(|line| line.starts_with("antiphon_tls_handshakes_failed_total"));
+    let counts: usize = samples
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(counts, 7, "{page}");
 }
 
 #[tokio::test]

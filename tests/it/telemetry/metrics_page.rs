@@ -109,7 +109,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 57] = [
+const OURS: [&str; 58] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -160,6 +160,7 @@ const OURS: [&str; 57] = [
     "antiphon_config_last_reload_successful",
     "antiphon_config_last_reload_success_timestamp_seconds",
     "antiphon_connections_refused",
+    "antiphon_tls_handshakes_failed",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
     "antiphon_body_memory_bytes",
