@@ -166,13 +166,13 @@ impl Attempts<'_> {
     fn use_profile(
         &mut self,
         id: ProfileId,
-        place: Option<ProfilePlace>,
+        profile_place: Option<ProfilePlace>,
         moved: Option<ProfileChange>,
         log: &mut ExchangeLog,
     ) {
         self.profile = Some(id);
         // Until the end of the answer. The place in the former profile becomes free.
-        log.profile_place = place;
+        log.profile_place = profile_place;
         // Retries are counted per credential.
         self.retries_on_key = 0;
         let profiles = &self.path.profiles;

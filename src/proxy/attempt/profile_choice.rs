@@ -54,7 +54,7 @@ pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut 
 pub(super) async fn wait_for_own(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> bool {
     let (own, retries) = (attempts.profile, attempts.retries_on_key);
     attempts.is_cold = false;
-    // The place is for others while this request waits.
+    // The profile serves others while this request waits.
     log.profile_place = None;
     let is_chosen = choose_when_ready(attempts, own, log).await.is_ok();
     if attempts.profile == own {
@@ -147,7 +147,7 @@ fn reserve_slot(reserved: &mut Option<ReservedSlot>, next: Option<ReservedSlot>)
 
 /// Waits until `until`, or until the profiles have changed.
 async fn wait_for_change(changed: Pin<&mut Notified<'_>>, until: std::time::Instant) {
-    // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
+    // Asked again in both cases: other exchanges may have extended a cooldown, or use the profile.
     tokio::select! {
         () = sleep_until(Instant::from_std(until)) => {}
         () = changed => {}
@@ -189,7 +189,7 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
         .path
         .profiles
         .select_profile(attempts.upstream_name(), &ask, now);
-    let Some((Selection::Use { id, moved, .. }, place)) = selected.map(|one| (one.selection, one.place)) else {
+    let Some((Selection::Use { id, moved, .. }, profile_place)) = selected.map(|one| (one.selection, one.place)) else {
         return false;
     };
     // The fault of an endpoint moves one exchange. The conversation keeps its profile and its cache.
@@ -201,7 +201,7 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
         },
         _ => moved,
     });
-    attempts.use_profile(id, place, moved, log);
+    attempts.use_profile(id, profile_place, moved, log);
     attempts.rotations += u32::from(verdict.rotation_limit() != RotationLimit::Freely);
     true
 }
@@ -222,8 +222,8 @@ pub(super) fn return_to_former(attempts: &mut Attempts<'_>, class: Class, log: &
     let former = profiles.former_profile(attempts.upstream_name(), left, &ask, clock::std_now());
     let Some(former) = former else { return false };
     attempts.tried_profiles.extend(attempts.profile);
-    let place = profiles.take_place(attempts.upstream_name(), former);
-    attempts.use_profile(former, place, None, log);
+    let profile_place = profiles.take_place(attempts.upstream_name(), former);
+    attempts.use_profile(former, profile_place, None, log);
     true
 }
 

@@ -54,7 +54,7 @@ async fn resend_while_refused(
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {
-                // The text that would contain the client's result could not be stored. The result stays in its place.
+                // The text that would contain the client's result could not be stored. The result stays where it is.
                 attempts
                     .recovery
                     .iter_mut()

@@ -40,7 +40,7 @@ const BETA: &str = "anthropic-beta";
 /// Beta with the setting for bound thinking (Anthropic, "Preserved thinking", 2026-11).
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Body that is sent in place of the client's.
+/// Body that is sent instead of the client's.
 pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) payload: Payload,
     /// `true` if a compressed body is sent decompressed.
@@ -106,7 +106,7 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) plain: Bytes,
     /// The same without the values that it got back. `None` if it got none.
     pub(in crate::proxy) unfilled: Option<Bytes>,
-    /// `true` if the last place for late results has some.
+    /// `true` if the last message that may contain late results has some.
     pub(in crate::proxy) ends_with_late: bool,
     /// Bytes that were sent.
     pub(in crate::proxy) body: Segments,
