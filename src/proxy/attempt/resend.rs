@@ -96,6 +96,7 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
     let path = attempts.path;
     let body = &attempts.outgoing.body;
     let (client, size) = (body.context.budget_client, body.payload.byte_len());
+    let deadline = log.start_time() + path.settings.timeouts.total;
     let plan = async {
         if continuity_recovery::missing_kind(refusal.kind).is_some() {
             continuity_recovery::next_resend(attempts, refusal.kind, log).await
@@ -107,7 +108,8 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
         }
     };
     if size.is_some_and(|size| size > HEAVY_BYTES_MIN) {
-        path.budgets.work.run_admitted(client, plan).await
+        // If heavy work has no place in time, the client gets the refusal.
+        path.budgets.work.run_admitted(client, deadline, plan).await.flatten()
     } else {
         plan.await
     }
