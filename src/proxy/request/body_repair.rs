@@ -136,7 +136,16 @@ impl BodyRepair<'_> {
                     let found = self.owners.find_objects(body_caller, plain, &mut ledger_budget);
                     let asker = (body_caller, Box::pin(found).await);
                     let received = ReceivedBody { raw: &raw, coding };
-                    self.apply_mode(asker, received, read, ledger_budget, log).await
+                    let has_many_calls = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
+                    // Boxed, because the future of an exchange would be very large otherwise.
+                    let applied = Box::pin(self.apply_mode(asker, received, read, ledger_budget, log));
+                    if has_many_calls {
+                        // Around the entry into the lane: a request that finds no place must leave nothing there.
+                        let done = self.path.budgets.work.run(self.client, applied).await;
+                        done.unwrap_or_else(|overloaded| Err(ProxyError::Overloaded(overloaded)))
+                    } else {
+                        applied.await
+                    }
                 }
                 // The provider judges what the proxy cannot read.
                 Err(reason) => {
@@ -224,14 +233,7 @@ impl BodyRepair<'_> {
             &read.paired,
         );
         if mode == Mode::Repair {
-            let is_heavy = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
-            // Boxed, because the future of an exchange would be very large otherwise.
-            let repaired = Box::pin(self.repair_body(received, read, context, ledger_budget, log));
-            if is_heavy {
-                let done = self.path.budgets.work.run(self.client, repaired).await;
-                return done.map_err(ProxyError::Overloaded)?;
-            }
-            return repaired.await;
+            return self.repair_body(received, read, context, ledger_budget, log).await;
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
