@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use antiphon::{
     app::AppParts,
-    budget::{BodyMemory, Budgets},
+    budget::{BodyMemory, Budgets, HeavyWork},
     policy::ExchangeTimeouts,
     profiles::Profiles,
     provider::Routes,
@@ -119,6 +119,8 @@ pub struct World {
     pub shared: ProxyServices,
     /// The memory of request bodies.
     pub body_memory: BodyMemory,
+    /// The places in heavy work, which tests may take.
+    pub heavy_work: HeavyWork,
     provider: Provider,
     proxy: InProcessProxy,
     routes: Routes,
@@ -140,6 +142,7 @@ impl World {
         Self {
             shared: parts.shared.clone(),
             body_memory: parts.body_memory.clone(),
+            heavy_work: parts.runtimes.heavy.clone(),
             routes: parts.routes.clone(),
             settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::Attempts;
+use super::{Attempts, large_body};
 use crate::{
     auth::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     clock,
@@ -43,7 +43,7 @@ const CACHE_LIFETIMES: [(Duration, &str); 2] = [
 ///
 /// Chooses none if the upstream has no profiles: the client's own credential is sent.
 pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
-    attempts.is_cold = is_cold_lane(attempts);
+    attempts.is_cold = is_cold_lane(attempts, log).await;
     let chosen = choose_when_ready(attempts, None, log).await;
     // A conversation comes home before its first send, and not after a failure there.
     attempts.is_cold = false;
@@ -256,20 +256,21 @@ pub(super) fn lane_key(outgoing: &OutgoingRequest, route: &Route<'_>, request_id
 }
 
 /// Returns `true` if the provider's prompt cache of the lane has expired or is of no use.
-fn is_cold_lane(attempts: &Attempts<'_>) -> bool {
+async fn is_cold_lane(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> bool {
     let context = &attempts.outgoing.body.context;
     if context.pinned_profile.is_none() || context.is_compaction {
         return false;
     }
     let Some(idle) = context.lane_idle else { return true };
     // The body is searched only if the shortest lifetime is over.
-    let lifetime = || {
-        let limit = attempts.path.settings.inspect_bytes_max;
-        let asks_for =
-            |(lifetime, words): &(Duration, &str)| attempts.outgoing.may_contain(&[words], limit).then_some(*lifetime);
-        CACHE_LIFETIMES.iter().find_map(asks_for).unwrap_or(CACHE_LIFETIME_MIN)
-    };
-    idle > CACHE_LIFETIME_MIN && idle > lifetime()
+    if idle <= CACHE_LIFETIME_MIN {
+        return false;
+    }
+    let words = CACHE_LIFETIMES.map(|(_, words)| words);
+    // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+    let found = Box::pin(large_body::find_phrase(attempts, &words, log)).await;
+    let longer = CACHE_LIFETIMES.iter().find(|(_, words)| found == Some(*words));
+    idle > longer.map_or(CACHE_LIFETIME_MIN, |(lifetime, _)| *lifetime)
 }
 
 /// Replaces the wait that a rate limit of one key names, if another key of the pool can serve the client sooner.
