@@ -1,58 +1,67 @@
 //! A limited number of places, shared fairly by clients. Pure: the caller waits and wakes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use super::BudgetClient;
 
-/// Places, and the clients that wait for one. `W` is the handle by which a waiting client is told.
+/// Turn of a body that waits: a number in the order of arrival.
+pub(super) type QueueTurn = u64;
+
+/// Places, and the bodies that wait for one. `W` is the handle by which a waiting body gets its place.
 #[derive(Debug)]
 pub(super) struct FairPlaces<W> {
     places_max: usize,
-    waiting_max: usize,
+    queue_max: usize,
     taken: usize,
     taken_by: HashMap<BudgetClient, usize>,
-    waiting: VecDeque<(BudgetClient, W)>,
+    queue: BTreeMap<QueueTurn, (BudgetClient, W)>,
+    next_turn: QueueTurn,
 }
 
 /// Outcome of [`FairPlaces::take_or_wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// The client has a place.
-    Place,
-    /// The client waits, and is told when it has a place.
-    Waiting,
-    /// Too many clients wait already.
+pub(super) enum PlaceOutcome {
+    /// The body has a place.
+    Taken,
+    /// The body waits for its turn.
+    Waiting(QueueTurn),
+    /// Too many bodies wait already.
     Full,
 }
 
 impl<W> FairPlaces<W> {
-    /// Creates the places. At most `waiting_max` wait for one.
-    pub(super) fn new(places_max: usize, waiting_max: usize) -> Self {
+    /// Creates the places. At most `queue_max` bodies wait for one, and any number of those that were admitted before.
+    pub(super) fn new(places_max: usize, queue_max: usize) -> Self {
         Self {
             places_max: places_max.max(1),
-            waiting_max,
+            queue_max,
             taken: 0,
             taken_by: HashMap::new(),
-            waiting: VecDeque::new(),
+            queue: BTreeMap::new(),
+            next_turn: 0,
         }
     }
 
-    /// Takes a place for `client`, or lets it wait with `waiter`.
-    pub(super) fn take_or_wait(&mut self, client: BudgetClient, waiter: W) -> Taken {
+    /// Takes a place for a body of `client`, or lets it wait with `waiter`.
+    ///
+    /// A full queue does not refuse a body that was admitted before: its bytes are in memory, which bounds their number.
+    pub(super) fn take_or_wait(&mut self, client: BudgetClient, waiter: W, is_admitted: bool) -> PlaceOutcome {
         if self.is_free_for(client) {
             self.count_taken(client);
-            return Taken::Place;
+            return PlaceOutcome::Taken;
         }
-        if self.waiting.len() >= self.waiting_max {
-            return Taken::Full;
+        if self.queue.len() >= self.queue_max && !is_admitted {
+            return PlaceOutcome::Full;
         }
-        self.waiting.push_back((client, waiter));
-        Taken::Waiting
+        let turn = self.next_turn;
+        self.next_turn = turn.saturating_add(1);
+        self.queue.insert(turn, (client, waiter));
+        PlaceOutcome::Waiting(turn)
     }
 
-    /// Frees a place of `client`. Returns the waiting client that has it now, already counted.
+    /// Frees a place of `client`. Returns the client of the next body, which has the place now, and its handle.
     ///
-    /// If that client has given up, the caller frees the place again.
+    /// If that body does not take it any more, the caller frees the place again.
     pub(super) fn free_place(&mut self, client: BudgetClient) -> Option<(BudgetClient, W)> {
         self.taken = self.taken.saturating_sub(1);
         match self.taken_by.get_mut(&client) {
@@ -60,31 +69,31 @@ impl<W> FairPlaces<W> {
             // Removed at zero, so that the map does not grow with every client.
             _ => drop(self.taken_by.remove(&client)),
         }
-        let next = self.next_waiting()?;
-        let (client, waiter) = self.waiting.remove(next)?;
+        let turn = self.due_turn()?;
+        let (client, waiter) = self.queue.remove(&turn)?;
         self.count_taken(client);
         Some((client, waiter))
     }
 
-    /// Removes the waiters for which `has_left` returns `true`.
-    pub(super) fn remove_left(&mut self, has_left: impl Fn(&W) -> bool) {
-        self.waiting.retain(|(_, waiter)| !has_left(waiter));
+    /// Ends the wait of a body. Returns its handle, or `None` if it has had its turn.
+    pub(super) fn leave_queue(&mut self, turn: QueueTurn) -> Option<W> {
+        self.queue.remove(&turn).map(|(_, waiter)| waiter)
     }
 
-    /// Returns the number of clients that wait.
+    /// Returns the number of bodies that wait.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
-    /// Returns the first in the queue among the clients with the fewest places, if one of them may take one more.
-    fn next_waiting(&self) -> Option<usize> {
-        let places = |client: &BudgetClient| self.taken_by.get(client).copied().unwrap_or_default();
-        let candidates = self.waiting.iter().enumerate();
+    /// Returns the first turn among the clients with the fewest places, if one of them may take one more.
+    fn due_turn(&self) -> Option<QueueTurn> {
+        let own_places = |client: &BudgetClient| self.taken_by.get(client).copied().unwrap_or_default();
+        let candidates = self.queue.iter();
         candidates
             .filter(|(_, (client, _))| self.is_free_for(*client))
             // The first of several equal ones.
-            .min_by_key(|(_, (client, _))| places(client))
-            .map(|(index, _)| index)
+            .min_by_key(|(_, (client, _))| own_places(client))
+            .map(|(turn, _)| *turn)
     }
 
     /// Returns `true` if `client` may take one more place. No client takes more than half of them.
@@ -113,13 +122,14 @@ mod tests {
     #[test]
     fn a_client_takes_half_of_the_places_and_others_come_before_its_queue() {
         let mut places = FairPlaces::new(4, 8);
-        assert_eq!(places.take_or_wait(client(1), 10), Taken::Place);
-        assert_eq!(places.take_or_wait(client(1), 11), Taken::Place);
-        assert_eq!(places.take_or_wait(client(1), 12), Taken::Waiting);
-        assert_eq!(places.take_or_wait(client(1), 13), Taken::Waiting);
-        assert_eq!(places.take_or_wait(client(2), 20), Taken::Place);
-        assert_eq!(places.take_or_wait(client(3), 30), Taken::Place);
-        assert_eq!(places.take_or_wait(client(4), 40), Taken::Waiting);
+        let mut ask = |last, waiter| places.take_or_wait(client(last), waiter, false);
+        assert_eq!(ask(1, 10), PlaceOutcome::Taken);
+        assert_eq!(ask(1, 11), PlaceOutcome::Taken);
+        assert_eq!(ask(1, 12), PlaceOutcome::Waiting(0));
+        assert_eq!(ask(1, 13), PlaceOutcome::Waiting(1));
+        assert_eq!(ask(2, 20), PlaceOutcome::Taken);
+        assert_eq!(ask(3, 30), PlaceOutcome::Taken);
+        assert_eq!(ask(4, 40), PlaceOutcome::Waiting(2));
         // The queue of the first client is older, but client 4 has no place yet.
         assert_eq!(places.free_place(client(2)), Some((client(4), 40)));
         assert_eq!(places.free_place(client(1)), Some((client(1), 12)));
@@ -130,22 +140,30 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_bounded_and_forgets_those_who_left() {
+    fn the_queue_is_bounded_but_for_admitted_bodies() {
         let mut places = FairPlaces::new(1, 2);
-        assert_eq!(places.take_or_wait(client(1), 0), Taken::Place);
-        assert_eq!(places.take_or_wait(client(1), 1), Taken::Waiting);
-        assert_eq!(places.take_or_wait(client(2), 2), Taken::Waiting);
-        assert_eq!(places.take_or_wait(client(3), 3), Taken::Full);
-        places.remove_left(|waiter| *waiter == 1);
-        assert_eq!(places.take_or_wait(client(3), 3), Taken::Waiting);
-        assert_eq!(places.free_place(client(1)), Some((client(2), 2)));
+        let mut ask = |last: u8, is_admitted| places.take_or_wait(client(last), last, is_admitted);
+        assert_eq!(ask(1, false), PlaceOutcome::Taken);
+        assert_eq!(ask(2, false), PlaceOutcome::Waiting(0));
+        assert_eq!(ask(3, false), PlaceOutcome::Waiting(1));
+        assert_eq!(ask(4, false), PlaceOutcome::Full);
+        assert_eq!(ask(4, true), PlaceOutcome::Waiting(2));
+        assert_eq!(places.leave_queue(0), Some(2));
+        assert_eq!((places.leave_queue(0), places.waiting()), (None, 2), "it has left");
+        assert_eq!(places.free_place(client(1)), Some((client(3), 3)));
+        assert_eq!(places.take_or_wait(client(1), 1, false), PlaceOutcome::Waiting(3));
+        assert_eq!(
+            places.free_place(client(3)),
+            Some((client(4), 4)),
+            "in the order of arrival"
+        );
     }
 
     #[test]
     fn nothing_of_a_client_remains_behind_its_last_place() {
         let mut places = FairPlaces::<u8>::new(2, 2);
         for _ in 0..2 {
-            assert_eq!(places.take_or_wait(client(1), 0), Taken::Place);
+            assert_eq!(places.take_or_wait(client(1), 0, false), PlaceOutcome::Taken);
             assert_eq!(places.free_place(client(1)), None);
         }
         assert_eq!((places.taken, places.taken_by.len()), (0, 0));

@@ -2,24 +2,28 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    task::{Context, Poll},
 };
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     BudgetClient, Overloaded, Relocatable, WAIT_MAX,
-    fair_places::{FairPlaces, Taken},
+    fair_places::{FairPlaces, PlaceOutcome, QueueTurn},
     relocation::{is_heavy_thread, move_to_heavy, move_to_owner},
 };
+use crate::clock;
 
 /// Bodies in work at the same time, for each thread. More than one, since a body may wait for the ledger meanwhile.
 const PLACES_PER_THREAD: usize = 4;
-/// Most bodies that wait for a place.
-const WAITING_MAX: usize = 1024;
-/// Pause before a body that was admitted before asks for a place again.
-const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(100);
+/// Most bodies that wait for their first place.
+const QUEUE_MAX: usize = 1024;
 
 /// Places for heavy work, and the threads that do it. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -29,7 +33,7 @@ pub struct HeavyWork {
     threads: Option<Handle>,
 }
 
-/// The places, and the channels of those who wait for one.
+/// The places, and the channels of the bodies that wait for one.
 #[derive(Clone, Debug)]
 struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
 
@@ -38,6 +42,14 @@ struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
 struct HeavyPlace {
     places: Places,
     client: BudgetClient,
+}
+
+/// The wait of a body for its place. Dropping it ends the wait.
+#[derive(Debug)]
+struct PlaceWait {
+    places: Places,
+    turn: QueueTurn,
+    receiver: oneshot::Receiver<HeavyPlace>,
 }
 
 impl Places {
@@ -59,14 +71,30 @@ impl Drop for HeavyPlace {
         let mut freed = self.client;
         loop {
             let next = self.places.lock().free_place(freed);
-            let Some((client, waiter)) = next else { return };
+            let Some((client, sender)) = next else { return };
             freed = client;
-            // The client may have left. A place that it does not take any more is dropped, and frees itself.
-            if !waiter.is_closed() {
-                drop(waiter.send(self.places.counted_place(client)));
+            // The body may leave just now. A place that it does not take any more is dropped, and frees itself.
+            if !sender.is_closed() {
+                drop(sender.send(self.places.counted_place(client)));
                 return;
             }
         }
+    }
+}
+
+impl Future for PlaceWait {
+    type Output = Option<HeavyPlace>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
+    }
+}
+
+impl Drop for PlaceWait {
+    fn drop(&mut self) {
+        let sender = self.places.lock().leave_queue(self.turn);
+        // Unlocked first: dropping the sender wakes the receiver.
+        drop(sender);
     }
 }
 
@@ -83,7 +111,7 @@ impl HeavyWork {
 
     fn with_places(places: usize, threads: Option<Handle>) -> Self {
         Self {
-            places: Places(Arc::new(Mutex::new(FairPlaces::new(places, WAITING_MAX)))),
+            places: Places(Arc::new(Mutex::new(FairPlaces::new(places, QUEUE_MAX)))),
             threads,
         }
     }
@@ -101,13 +129,31 @@ impl HeavyWork {
     /// The caller must poll the returned future to its end or drop the whole exchange: one that is cancelled in between,
     /// for example by a timeout around it, would leave the exchange on the heavy threads.
     ///
-    /// Fails after 5 seconds without a place. Work inside of other heavy work has a place already.
+    /// Fails after 5 seconds without a place, and at once if too many bodies wait. Work inside of other heavy work has a
+    /// place already.
     pub async fn run<T>(&self, client: BudgetClient, work: impl Future<Output = T>) -> Result<T, Overloaded> {
         if is_heavy_thread() {
             return Ok(work.await);
         }
-        let place = self.take_place(client).await?;
+        let place = self.take_place(client, false, clock::now() + WAIT_MAX).await;
+        let place = place.ok_or(Overloaded::Work)?;
         Ok(self.run_at(place, work).await)
+    }
+
+    /// Does `work` for a body that was admitted before, as [`HeavyWork::run`] does, but waits until `deadline`.
+    ///
+    /// Returns `None` if there was no place until then. A full queue does not refuse it.
+    pub async fn run_admitted<T>(
+        &self,
+        client: BudgetClient,
+        deadline: Instant,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        if is_heavy_thread() {
+            return Some(work.await);
+        }
+        let place = self.take_place(client, true, deadline).await?;
+        Some(self.run_at(place, work).await)
     }
 
     async fn run_at<T>(&self, place: HeavyPlace, work: impl Future<Output = T>) -> T {
@@ -122,65 +168,52 @@ impl HeavyWork {
         done
     }
 
-    /// Does `work` for a body that was admitted before, as soon as there is a place for it. Waits as long as its client.
-    pub async fn run_admitted<T>(&self, client: BudgetClient, work: impl Future<Output = T>) -> T {
-        if is_heavy_thread() {
-            return work.await;
-        }
-        let place = loop {
-            match self.take_place(client).await {
-                Ok(place) => break place,
-                // The queue may be full, which ends the wait at once.
-                Err(_) => tokio::time::sleep(FULL_QUEUE_PAUSE).await,
-            }
-        };
-        self.run_at(place, work).await
-    }
-
     /// Returns the number of bodies that wait for a place.
     pub fn waiting(&self) -> usize {
         self.places.lock().waiting()
     }
 
-    /// Waits for a place.
-    async fn take_place(&self, client: BudgetClient) -> Result<HeavyPlace, Overloaded> {
-        let (told, is_told) = oneshot::channel();
-        let taken = {
-            let mut places = self.places.lock();
-            if places.waiting() >= WAITING_MAX {
-                places.remove_left(oneshot::Sender::is_closed);
+    /// Waits for a place. `None` if there is none until `deadline`, or too many bodies wait for their first one.
+    async fn take_place(&self, client: BudgetClient, is_admitted: bool, deadline: Instant) -> Option<HeavyPlace> {
+        let (sender, receiver) = oneshot::channel();
+        let outcome = self.places.lock().take_or_wait(client, sender, is_admitted);
+        match outcome {
+            PlaceOutcome::Taken => Some(self.places.counted_place(client)),
+            PlaceOutcome::Full => None,
+            PlaceOutcome::Waiting(turn) => {
+                let wait = PlaceWait {
+                    places: self.places.clone(),
+                    turn,
+                    receiver,
+                };
+                timeout_at(deadline, wait).await.ok().flatten()
             }
-            places.take_or_wait(client, told)
-        };
-        match taken {
-            Taken::Place => Ok(self.places.counted_place(client)),
-            Taken::Full => Err(Overloaded::Work),
-            Taken::Waiting => match tokio::time::timeout(WAIT_MAX, is_told).await {
-                Ok(Ok(place)) => Ok(place),
-                _ => Err(Overloaded::Work),
-            },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        net::IpAddr,
-        task::{Context, Waker},
-    };
+    use std::{net::IpAddr, task::Waker, time::Duration};
 
     use super::*;
-    use crate::clock;
+
+    /// Time limit of an exchange.
+    const TOTAL: Duration = Duration::from_secs(60);
 
     fn client(last: u8) -> BudgetClient {
         BudgetClient::Address(IpAddr::from([192, 0, 2, last]))
     }
 
+    /// Takes a place that is free.
+    async fn held_place(work: &HeavyWork) -> HeavyPlace {
+        work.take_place(client(1), false, clock::now()).await.unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_waits_five_seconds_for_a_place() {
         let work = HeavyWork::with_places(1, None);
-        let held = work.take_place(client(1)).await.unwrap();
+        let held = held_place(&work).await;
         let began = clock::now();
         assert_eq!(work.run(client(2), async { 1 }).await, Err(Overloaded::Work));
         assert_eq!(clock::now() - began, Duration::from_secs(5));
@@ -191,7 +224,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_freed_place_goes_to_the_next_that_still_waits() {
         let work = HeavyWork::with_places(1, None);
-        let held = work.take_place(client(1)).await.unwrap();
+        let held = held_place(&work).await;
         let mut context = Context::from_waker(Waker::noop());
         let mut left = Box::pin(work.run(client(2), async {}));
         assert!(left.as_mut().poll(&mut context).is_pending());
@@ -199,6 +232,7 @@ mod tests {
         assert!(waits.as_mut().poll(&mut context).is_pending());
         assert_eq!(work.waiting(), 2);
         drop(left);
+        assert_eq!(work.waiting(), 1, "it left while no place was free");
         drop(held);
         assert_eq!(waits.await, Ok("done"));
         assert_eq!(work.run(client(1), async { "free again" }).await, Ok("free again"));
@@ -207,13 +241,66 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_place_that_was_given_to_a_client_that_left_is_free_again() {
         let work = HeavyWork::with_places(1, None);
-        let held = work.take_place(client(1)).await.unwrap();
-        let mut waits = Box::pin(work.take_place(client(2)));
+        let held = held_place(&work).await;
+        let mut waits = Box::pin(work.take_place(client(2), false, clock::now() + TOTAL));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         // The place is sent, and never received.
         drop(held);
         drop(waits);
-        assert!(work.take_place(client(3)).await.is_ok());
+        assert!(work.take_place(client(3), false, clock::now()).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_admitted_body_keeps_its_turn_for_longer_than_five_seconds() {
+        let work = HeavyWork::with_places(1, None);
+        let held = held_place(&work).await;
+        let order = Mutex::new(Vec::new());
+        let note = |name| order.lock().unwrap().push(name);
+        let admitted = work.run_admitted(client(2), clock::now() + TOTAL, async { note("admitted") });
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            work.run(client(3), async { note("later") }).await.unwrap();
+        };
+        let free = async {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            drop(held);
+        };
+        let (admitted, (), ()) = tokio::join!(admitted, later, free);
+        assert_eq!(admitted, Some(()));
+        assert_eq!(*order.lock().unwrap(), ["admitted", "later"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_refuses_no_admitted_body() {
+        let work = HeavyWork::with_places(1, None);
+        let held = held_place(&work).await;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut queue = Vec::new();
+        for _ in 0..QUEUE_MAX {
+            queue.push(Box::pin(work.run(client(2), async {})));
+            assert!(queue.last_mut().unwrap().as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(work.run(client(3), async {}).await, Err(Overloaded::Work));
+        let mut admitted = Box::pin(work.run_admitted(client(3), clock::now() + TOTAL, async { "done" }));
+        assert!(admitted.as_mut().poll(&mut context).is_pending());
+        assert_eq!(work.waiting(), QUEUE_MAX + 1);
+        drop((queue, held));
+        assert_eq!(work.waiting(), 0, "it has the place");
+        assert_eq!(admitted.await, Some("done"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_admitted_body_waits_until_the_end_of_its_exchange() {
+        let work = HeavyWork::with_places(1, None);
+        let held = held_place(&work).await;
+        let deadline = clock::now() + TOTAL;
+        assert_eq!(work.run_admitted(client(2), deadline, async {}).await, None);
+        assert_eq!((clock::now(), work.waiting()), (deadline, 0));
+        drop(held);
+        assert_eq!(
+            work.run_admitted(client(2), deadline, async { "free" }).await,
+            Some("free")
+        );
     }
 }

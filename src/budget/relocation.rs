@@ -18,13 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
     // Set by a future in its poll, taken by its `Relocatable` behind the same poll.
-    static REQUESTED: Cell<Option<PollPlace>> = const { Cell::new(None) };
+    static REQUESTED: Cell<Option<Poller>> = const { Cell::new(None) };
     static IS_HEAVY_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Threads that poll a future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PollPlace {
+enum Poller {
     /// The task that owns it, on a worker of the data path.
     Owner,
     /// A thread for heavy work.
@@ -52,21 +52,21 @@ pub async fn yield_if_heavy() {
 
 /// Continues the current future on a heavy thread.
 pub(super) async fn move_to_heavy() {
-    request_move(PollPlace::Heavy).await;
+    request_move(Poller::Heavy).await;
 }
 
 /// Continues the current future in the task that owns it.
 pub(super) async fn move_to_owner() {
-    request_move(PollPlace::Owner).await;
+    request_move(Poller::Owner).await;
 }
 
-async fn request_move(place: PollPlace) {
+async fn request_move(to: Poller) {
     let mut is_requested = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut is_requested, true) {
             return Poll::Ready(());
         }
-        REQUESTED.set(Some(place));
+        REQUESTED.set(Some(to));
         // A future that no `Relocatable` owns continues where it is.
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -110,7 +110,7 @@ impl<T> Future for StayTask<T> {
         };
         REQUESTED.set(None);
         let polled = future.as_mut().poll(cx);
-        let is_asked_back = REQUESTED.take() == Some(PollPlace::Owner);
+        let is_asked_back = REQUESTED.take() == Some(Poller::Owner);
         match polled {
             Poll::Ready(output) => {
                 self.0 = None;
@@ -145,7 +145,7 @@ impl<T: Send + 'static> Future for Relocatable<T> {
                     // A future that nobody moves, polled on this thread before, may have asked in vain.
                     REQUESTED.set(None);
                     let polled = future.as_mut().poll(cx);
-                    let is_asked_away = REQUESTED.take() == Some(PollPlace::Heavy);
+                    let is_asked_away = REQUESTED.take() == Some(Poller::Heavy);
                     if polled.is_ready() {
                         self.state = State::Ended;
                         return polled;

@@ -17,6 +17,7 @@ mod exchange_log;
 mod exhausted_pool;
 mod guard;
 pub mod headers;
+mod heavy_body;
 mod identity;
 mod lacking_results;
 mod late_delivery;

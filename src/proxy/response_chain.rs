@@ -1,8 +1,8 @@
 //! The chain of one exchange in Responses: the items that its answer will stand for, and the removal of a dead id.
 //!
 //! The cost for a healthy request: one scan of its body for the top-level members, and one parse and hash of the items in
-//! `input`, once the provider has accepted it. Nothing is done before the send. A caller that has never continued from a
-//! response pays the hash only for inputs up to 64 KiB.
+//! `input`, once the provider has accepted it. Nothing is done before the send. For a large body both are heavy work. A
+//! caller that has never continued from a response pays the hash only for inputs up to 64 KiB.
 
 use std::fmt;
 

@@ -120,8 +120,8 @@ pub struct World {
     pub shared: ProxyServices,
     /// The memory of request bodies.
     pub body_memory: BodyMemory,
-    /// The places for heavy work.
-    pub work: HeavyWork,
+    /// The places in heavy work, which tests may take.
+    pub heavy_work: HeavyWork,
     provider: Provider,
     proxy: InProcessProxy,
     routes: Routes,
@@ -143,7 +143,7 @@ impl World {
         Self {
             shared: parts.shared.clone(),
             body_memory: parts.body_memory.clone(),
-            work: parts.runtimes.heavy.clone(),
+            heavy_work: parts.runtimes.heavy.clone(),
             routes: parts.routes.clone(),
             settings: parts.proxy.clone(),
             proxy: InProcessProxy::start(parts, provider.dial()),

@@ -2,13 +2,17 @@
 
 use super::{
     Attempts,
+    large_body::resend_steps,
     resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
 };
 use crate::{
     clock,
     policy::retry::SENDS_MAX,
-    proxy::{catch_core_panic::catch_core_panic, continuity::RequestContinuity, exchange_log::ExchangeLog, request},
+    proxy::{
+        catch_core_panic::catch_core_panic, continuity::RequestContinuity, error::ProxyError,
+        exchange_log::ExchangeLog, request,
+    },
     repair::ContinuityKind,
     splice::Segments,
     wire::RefusalKind,
@@ -78,12 +82,13 @@ pub(super) fn has_foreign_values(attempts: &Attempts<'_>) -> bool {
     continuity.is_some_and(|known| !known.fits_profile(attempts.profile))
 }
 
-/// Takes the values of another organisation out of the body again.
+/// Takes the values of another organisation out of the body again. A large body is planned as heavy work.
 ///
 /// The profile is chosen after the repair, and rotation may change it. Reasoning and signatures of one account must not
-/// reach another one, which could not use them either.
-pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) {
+/// reach another one, which could not use them either. Fails if there was no time left to take them out.
+pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
     let path = attempts.path;
+    let (steps, is_heavy) = resend_steps(attempts, log);
     let body = &mut attempts.outgoing.body;
     body.continuity.iter_mut().for_each(RequestContinuity::cancel);
     // A fact about these values is proven only by a body that has them.
@@ -95,12 +100,13 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
         policy: &path.settings.policy,
     };
     let Some(recovery) = attempts.recovery.as_mut() else {
-        return;
+        return Ok(());
     };
     let Some(unfilled) = recovery.take_unfilled() else {
-        return;
+        return Ok(());
     };
-    let planned = catch_core_panic(|| recovery.resend_as(unfilled.clone(), context, "continuity"));
+    let plan = async { catch_core_panic(|| recovery.resend_as(unfilled.clone(), context, "continuity")) };
+    let planned = steps.take_step(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
     // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
     let mut resend = planned.unwrap_or_else(|| Resend::fallback(Segments::whole(unfilled)));
     body.add_to_report(&mut resend.report);
@@ -112,4 +118,5 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
     body.renamed_ids.clone_from(&resend.report.renamed);
     log.event.report = Some(resend.report);
     attempts.outgoing.replace_body(resend.body, false);
+    Ok(())
 }

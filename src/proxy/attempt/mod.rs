@@ -5,6 +5,7 @@
 mod continuity_recovery;
 mod dead_response_recovery;
 mod foreign_thinking_recovery;
+mod large_body;
 mod posted_result_recovery;
 mod profile_choice;
 mod rejection_recovery;
@@ -166,13 +167,13 @@ impl Attempts<'_> {
     fn use_profile(
         &mut self,
         id: ProfileId,
-        place: Option<ProfilePlace>,
+        profile_place: Option<ProfilePlace>,
         moved: Option<ProfileChange>,
         log: &mut ExchangeLog,
     ) {
         self.profile = Some(id);
         // Until the end of the answer. The place in the former profile becomes free.
-        log.profile_place = place;
+        log.profile_place = profile_place;
         // Retries are counted per credential.
         self.retries_on_key = 0;
         let profiles = &self.path.profiles;
@@ -192,10 +193,6 @@ impl Attempts<'_> {
 
     /// Sends the request, resends it after refusals of its pairing, and judges the result.
     async fn run_attempt(&mut self, log: &mut ExchangeLog) -> AttemptResult {
-        if continuity_recovery::has_foreign_values(self) {
-            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-            Box::pin(continuity_recovery::take_values_out(self, log)).await;
-        }
         let sent = match self.send_request(log).await {
             Ok(answer) => resend::recover_from_refusal(self, answer, log).await,
             Err(error) => Err(error),
@@ -205,7 +202,7 @@ impl Attempts<'_> {
             Err(error) => AttemptResult::failed(error.verdict(), error),
         };
         AttemptResult {
-            verdict: self.limit_scope(tried.verdict, log),
+            verdict: self.limit_scope(tried.verdict, log).await,
             ..tried
         }
     }
@@ -214,30 +211,34 @@ impl Attempts<'_> {
     ///
     /// That holds for paths that use no model, and for an error text that the client may have written itself. Such an
     /// exchange may still try one other profile, which may have a permission that the first one lacks.
-    fn limit_scope(&self, verdict: Verdict, log: &ExchangeLog) -> Verdict {
+    async fn limit_scope(&mut self, verdict: Verdict, log: &mut ExchangeLog) -> Verdict {
         // The client's own timeout has ended the wait, so the endpoint is not at fault.
         if verdict.class == Class::Headless && self.head_timeout(log).is_hurried {
             return verdict.with_scope(VerdictScope::Client);
         }
-        let limit = self.path.settings.inspect_bytes_max;
-        // A provider may echo the request in its error: a client could disable a profile with such a text.
-        let is_echo = || verdict.scope == VerdictScope::Text && self.outgoing.may_contain(&ACCOUNT_PHRASES, limit);
-        if verdict.scope == VerdictScope::Client || (self.route.asks_model && !is_echo()) {
-            return verdict;
+        let is_limited = match verdict.scope {
+            VerdictScope::Client => return verdict,
+            // A provider may echo the request in its error: a client could disable a profile with such a text.
+            VerdictScope::Text if self.route.asks_model => {
+                // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+                let echo = Box::pin(large_body::find_phrase(self, &ACCOUNT_PHRASES, log));
+                echo.await.is_some()
+            }
+            _ => !self.route.asks_model,
+        };
+        if is_limited {
+            return verdict.with_scope(VerdictScope::Exchange);
         }
-        verdict.with_scope(VerdictScope::Exchange)
+        verdict
     }
 
     /// Sends the request once, with the present profile, and waits for the response head.
     async fn send_request(&mut self, log: &mut ExchangeLog) -> Result<ProviderAnswer, ProxyError> {
-        let profile = self
-            .profile
-            .and_then(|id| self.path.profiles.profile(self.upstream_name(), id));
-        let limit = self.path.settings.inspect_bytes_max;
-        let request = self
-            .outgoing
-            .build_http_request(self.route.upstream, profile.as_deref());
-        let request = request.map_err(|error| ProxyError::Unsigned { error, limit })?;
+        if continuity_recovery::has_foreign_values(self) {
+            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+            Box::pin(continuity_recovery::take_values_out(self, log)).await?;
+        }
+        let request = large_body::build_request(self, log).await?;
         // Set before the send: a client that leaves meanwhile drops the exchange, which reports this outcome.
         log.outcome = Some(self.describe_attempt(log));
         let timeout = self.head_timeout(log);
@@ -408,7 +409,7 @@ impl Attempts<'_> {
     ) -> Result<ProviderAnswer, ProxyError> {
         let mut hold = None;
         if tried.verdict.class == Class::Success {
-            hold = success::settle_success(self, log);
+            hold = success::settle_success(self, log).await;
         } else {
             // The text of an unread error may name another class. It is reported when it was relayed.
             if !tried.result.as_ref().is_ok_and(ProviderAnswer::is_unread_error) {

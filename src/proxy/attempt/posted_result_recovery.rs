@@ -13,6 +13,17 @@ use crate::{
     repair::{CallKey, PinnedAnswer},
 };
 
+/// Posted results that a provider may have refused.
+pub(super) struct RefusedResults {
+    class: Class,
+    /// Text of the error.
+    message: Box<str>,
+    /// Calls whose results the request is the first to contain in their places.
+    restored: Vec<(CallKey, RecordName)>,
+    /// Late text of the last message. `None` if it has none.
+    text: Option<LastText>,
+}
+
 /// A resend without posted results.
 pub(super) struct ResendWithout {
     pub(super) resend: Resend,
@@ -33,12 +44,12 @@ impl ResendWithout {
     }
 }
 
-/// Plans the resend without the posted results of the refused body. `None` if the refusal is about something else.
-pub(super) fn plan_resend(
-    attempts: &mut Attempts<'_>,
+/// Finds the posted results that an answer may refuse. `None` if there are none, or the answer is about something else.
+pub(super) fn find_refused(
+    attempts: &Attempts<'_>,
     answer: &ProviderAnswer,
     log: &ExchangeLog,
-) -> Option<ResendWithout> {
+) -> Option<RefusedResults> {
     if log.event.sends >= SENDS_MAX || !answer.status().is_client_error() {
         return None;
     }
@@ -57,19 +68,32 @@ pub(super) fn plan_resend(
     if restored.is_empty() && text.is_none() {
         return None;
     }
+    Some(RefusedResults {
+        class: verdict.class,
+        message: error.message,
+        restored,
+        text,
+    })
+}
+
+/// Plans the resend without these results. `None` if the refusal is about something else.
+pub(super) fn plan_resend(attempts: &mut Attempts<'_>, refused: RefusedResults) -> Option<ResendWithout> {
+    let RefusedResults {
+        class,
+        message,
+        restored,
+        text,
+    } = refused;
     let context = RecoveryContext {
         path: attempts.path,
         policy: &attempts.path.settings.policy,
     };
     let recovery = attempts.recovery.as_mut()?;
     let calls: Vec<CallKey> = restored.iter().map(|(call, _)| *call).collect();
-    let is_about = |message: &str| {
-        let named = named_message(message);
-        verdict.class == Class::TooLarge
-            || names_media(message)
-            || named.is_some_and(|at| recovery.holds_at(at, &calls, text.is_some()))
-    };
-    if !is_about(&error.message) {
+    let is_about = class == Class::TooLarge
+        || names_media(&message)
+        || named_message(&message).is_some_and(|at| recovery.holds_at(at, &calls, text.is_some()));
+    if !is_about {
         return None;
     }
     let resend = catch_core_panic(|| recovery.resend_without(&calls, text.as_ref(), context))?;

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::Attempts;
+use super::{Attempts, large_body};
 use crate::{
     auth::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     clock,
@@ -43,7 +43,7 @@ const CACHE_LIFETIMES: [(Duration, &str); 2] = [
 ///
 /// Chooses none if the upstream has no profiles: the client's own credential is sent.
 pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
-    attempts.is_cold = is_cold_lane(attempts);
+    attempts.is_cold = is_cold_lane(attempts, log).await;
     let chosen = choose_when_ready(attempts, None, log).await;
     // A conversation comes home before its first send, and not after a failure there.
     attempts.is_cold = false;
@@ -54,7 +54,7 @@ pub(super) async fn choose_first_profile(attempts: &mut Attempts<'_>, log: &mut 
 pub(super) async fn wait_for_own(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> bool {
     let (own, retries) = (attempts.profile, attempts.retries_on_key);
     attempts.is_cold = false;
-    // The place is for others while this request waits.
+    // The profile serves others while this request waits.
     log.profile_place = None;
     let is_chosen = choose_when_ready(attempts, own, log).await.is_ok();
     if attempts.profile == own {
@@ -147,7 +147,7 @@ fn reserve_slot(reserved: &mut Option<ReservedSlot>, next: Option<ReservedSlot>)
 
 /// Waits until `until`, or until the profiles have changed.
 async fn wait_for_change(changed: Pin<&mut Notified<'_>>, until: std::time::Instant) {
-    // Asked again in both cases: other exchanges may have extended a cooldown, or taken the place.
+    // Asked again in both cases: other exchanges may have extended a cooldown, or use the profile.
     tokio::select! {
         () = sleep_until(Instant::from_std(until)) => {}
         () = changed => {}
@@ -189,7 +189,7 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
         .path
         .profiles
         .select_profile(attempts.upstream_name(), &ask, now);
-    let Some((Selection::Use { id, moved, .. }, place)) = selected.map(|one| (one.selection, one.place)) else {
+    let Some((Selection::Use { id, moved, .. }, profile_place)) = selected.map(|one| (one.selection, one.place)) else {
         return false;
     };
     // The fault of an endpoint moves one exchange. The conversation keeps its profile and its cache.
@@ -201,7 +201,7 @@ pub(super) fn rotate(attempts: &mut Attempts<'_>, verdict: Verdict, other_quota:
         },
         _ => moved,
     });
-    attempts.use_profile(id, place, moved, log);
+    attempts.use_profile(id, profile_place, moved, log);
     attempts.rotations += u32::from(verdict.rotation_limit() != RotationLimit::Freely);
     true
 }
@@ -222,8 +222,8 @@ pub(super) fn return_to_former(attempts: &mut Attempts<'_>, class: Class, log: &
     let former = profiles.former_profile(attempts.upstream_name(), left, &ask, clock::std_now());
     let Some(former) = former else { return false };
     attempts.tried_profiles.extend(attempts.profile);
-    let place = profiles.take_place(attempts.upstream_name(), former);
-    attempts.use_profile(former, place, None, log);
+    let profile_place = profiles.take_place(attempts.upstream_name(), former);
+    attempts.use_profile(former, profile_place, None, log);
     true
 }
 
@@ -256,20 +256,21 @@ pub(super) fn lane_key(outgoing: &OutgoingRequest, route: &Route<'_>, request_id
 }
 
 /// Returns `true` if the provider's prompt cache of the lane has expired or is of no use.
-fn is_cold_lane(attempts: &Attempts<'_>) -> bool {
+async fn is_cold_lane(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> bool {
     let context = &attempts.outgoing.body.context;
     if context.pinned_profile.is_none() || context.is_compaction {
         return false;
     }
     let Some(idle) = context.lane_idle else { return true };
     // The body is searched only if the shortest lifetime is over.
-    let lifetime = || {
-        let limit = attempts.path.settings.inspect_bytes_max;
-        let asks_for =
-            |(lifetime, words): &(Duration, &str)| attempts.outgoing.may_contain(&[words], limit).then_some(*lifetime);
-        CACHE_LIFETIMES.iter().find_map(asks_for).unwrap_or(CACHE_LIFETIME_MIN)
-    };
-    idle > CACHE_LIFETIME_MIN && idle > lifetime()
+    if idle <= CACHE_LIFETIME_MIN {
+        return false;
+    }
+    let words = CACHE_LIFETIMES.map(|(_, words)| words);
+    // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+    let found = Box::pin(large_body::find_phrase(attempts, &words, log)).await;
+    let longer = CACHE_LIFETIMES.iter().find(|(_, words)| found == Some(*words));
+    idle > longer.map_or(CACHE_LIFETIME_MIN, |(lifetime, _)| *lifetime)
 }
 
 /// Replaces the wait that a rate limit of one key names, if another key of the pool can serve the client sooner.

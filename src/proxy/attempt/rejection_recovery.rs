@@ -172,6 +172,11 @@ impl RejectionRecovery {
         self.resend_as(changed, context, reason)
     }
 
+    /// Returns the size of the body that resends are planned from.
+    pub(super) const fn body_len(&self) -> usize {
+        self.base.body.len()
+    }
+
     /// Notes the present body as the one without values, before it gets the first one back.
     pub(super) fn note_unfilled(&mut self) {
         self.base.note_unfilled();

@@ -3,7 +3,7 @@
 //! All resends of an attempt use the same credential.
 
 use super::{
-    Attempts, continuity_recovery, dead_response_recovery, posted_result_recovery,
+    Attempts, continuity_recovery, dead_response_recovery, large_body, posted_result_recovery,
     resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
     send::{self, to_proxy_error},
@@ -19,9 +19,6 @@ use crate::{
     upstream::SendError,
     wire::{Refusal, RefusalKind},
 };
-
-/// Size above which the plan of a resend is heavy work: 64 KiB. Less than for a first plan, since refusals are rare.
-const HEAVY_BYTES_MIN: u64 = 64 * 1024;
 
 /// Reads an answer that may refuse the request's pairing, and resends the request as long as that helps.
 pub(super) async fn recover_from_refusal(
@@ -54,7 +51,7 @@ async fn resend_while_refused(
         if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
             let (answers, late_text) = (std::mem::take(&mut resend.answers), resend.late_text.take());
             if !pins.replace_pins(answers, late_text).await {
-                // The text that would contain the client's result could not be stored. The result stays in its place.
+                // The text that would contain the client's result could not be stored. The result stays where it is.
                 attempts
                     .recovery
                     .iter_mut()
@@ -93,9 +90,7 @@ async fn resend_while_refused(
 
 /// Returns the resend after a refusal. `None` if the provider's answer is final. A large body is planned as heavy work.
 async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
-    let path = attempts.path;
-    let body = &attempts.outgoing.body;
-    let (client, size) = (body.context.budget_client, body.payload.byte_len());
+    let (steps, is_heavy) = large_body::resend_steps(attempts, log);
     let plan = async {
         if continuity_recovery::missing_kind(refusal.kind).is_some() {
             continuity_recovery::next_resend(attempts, refusal.kind, log).await
@@ -106,11 +101,8 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
             next_resend(attempts, refusal, log)
         }
     };
-    if size.is_some_and(|size| size > HEAVY_BYTES_MIN) {
-        path.budgets.work.run_admitted(client, plan).await
-    } else {
-        plan.await
-    }
+    // If heavy work has no place in time, the client gets the refusal.
+    steps.take_step(is_heavy, plan).await.flatten()
 }
 
 /// Resends the request without its posted results, if the provider refuses one of them.
@@ -123,7 +115,12 @@ async fn resend_without_posted(
 ) -> Result<ProviderAnswer, SendError> {
     // The faults of a result come with other statuses than those of the pairing: 413, too.
     let answer = answer.with_error_read(attempts.path.settings.timeouts.idle).await?;
-    let Some(mut without) = posted_result_recovery::plan_resend(attempts, &answer, log) else {
+    let Some(refused) = posted_result_recovery::find_refused(attempts, &answer, log) else {
+        return Ok(answer);
+    };
+    let (steps, is_heavy) = large_body::resend_steps(attempts, log);
+    let plan = async { posted_result_recovery::plan_resend(attempts, refused) };
+    let Some(mut without) = steps.take_step(is_heavy, plan).await.flatten() else {
         return Ok(answer);
     };
     let resend = &mut without.resend;
@@ -148,13 +145,7 @@ async fn resend_without_posted(
 /// Sends the present body on the same credential. `None` if there is no answer.
 async fn send_again(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<ProviderAnswer> {
     let (path, route) = (attempts.path, attempts.route);
-    let profile = attempts
-        .profile
-        .and_then(|id| path.profiles.profile(&route.upstream.name, id));
-    let request = attempts
-        .outgoing
-        .build_http_request(route.upstream, profile.as_deref())
-        .ok()?;
+    let request = large_body::build_request(attempts, log).await.ok()?;
     let timeout = attempts.head_timeout(log);
     let context = &attempts.outgoing.body.context;
     let answer = send::send_once(path, route, context, request, timeout, log)

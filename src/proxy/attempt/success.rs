@@ -1,11 +1,15 @@
 //! Everything that a successful answer settles: the caller, pins, learned facts, and the lane's profile.
 
-use super::Attempts;
+use super::{Attempts, large_body::body_steps};
 use crate::{
     auth::Caller,
     clock,
     proxy::{
-        exchange_log::ExchangeLog, owned_ids::ObjectNote, provider_facts::FactScope, request::HeadHold,
+        exchange_log::ExchangeLog,
+        heavy_body::is_heavy_pass,
+        owned_ids::ObjectNote,
+        provider_facts::FactScope,
+        request::{HeadHold, PendingPins},
         response_chain::ChainRequest,
     },
     session,
@@ -15,12 +19,12 @@ use crate::{
 /// Makes permanent what the accepted request assumed, and notes what its acceptance proves.
 ///
 /// Returns what the answer's head must wait for.
-pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<HeadHold> {
+pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<HeadHold> {
     let callers = attempts.path.late.callers();
     // Only a provider can confirm a credential, so a success verifies the caller.
     callers.mark_verified(attempts.outgoing.body.context.caller);
-    let pins = attempts.outgoing.body.pins.take();
-    let hold = pins.map(|pins| {
+    let mut pins = attempts.outgoing.body.pins.take();
+    let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();
         if let Some(outcome) = &mut log.outcome {
             outcome.restored = restored;
@@ -34,27 +38,53 @@ pub(super) fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog)
     if attempts.route.asks_for_turn() {
         store_learned_facts(attempts);
     }
-    note_objects(attempts, log);
-    if let (Some(chain), Some(outcome)) = (attempts.outgoing.body.chain.take(), &mut log.outcome) {
-        outcome.chain = chain.begin_chain();
-    }
     bind_lane(attempts, log);
     let context = &attempts.outgoing.body.context;
     if let Some(lane) = context.lane.filter(|_| context.is_compaction) {
         attempts.path.sessions.note_compaction(lane.id, clock::now());
     }
+    note_accepted_body(attempts, pins, log).await;
     hold
 }
 
+/// Notes what else the accepted body shows: its last turn, and the items that its answer continues.
+///
+/// Last, because a large body waits for its turn: a client that leaves meanwhile loses nothing but these notes.
+async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<PendingPins>, log: &mut ExchangeLog) {
+    let steps = body_steps(attempts, log);
+    let body = &mut attempts.outgoing.body;
+    let chain = body.chain.take();
+    let shown_bytes = pins.as_ref().map_or(0, PendingPins::shown_bytes);
+    let is_heavy = is_heavy_pass(shown_bytes) || (body.is_heavy && chain.is_some());
+    let has_profile = log.event.profile.is_some();
+    let read = move || {
+        if let Some(pins) = pins {
+            pins.record_shown();
+        }
+        // Without its items nothing is known of the request, and providers store answers by default.
+        let stores_answer = !has_profile || chain.as_ref().is_none_or(ChainRequest::stores_answer);
+        (stores_answer, chain.and_then(ChainRequest::begin_chain))
+    };
+    let read = if is_heavy {
+        // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+        Box::pin(steps.take_step(true, async move { read() })).await
+    } else {
+        Some(read())
+    };
+    let (stores_answer, chain) = read.unwrap_or((true, None));
+    note_objects(attempts, stores_answer, log);
+    if let Some(outcome) = &mut log.outcome {
+        outcome.chain = chain;
+    }
+}
+
 /// Stores the objects that this success shows to be the profile's, and has those noted that the answer names.
-fn note_objects(attempts: &Attempts<'_>, log: &mut ExchangeLog) {
+fn note_objects(attempts: &Attempts<'_>, stores_answer: bool, log: &mut ExchangeLog) {
     let (Some(profile), Some(outcome)) = (log.event.profile.as_deref(), &mut log.outcome) else {
         return;
     };
     let (path, route, body) = (attempts.path, attempts.route, &attempts.outgoing.body);
     let context = &body.context;
-    // Without its items nothing is known of the request, and providers store answers by default.
-    let stores_answer = body.chain.as_ref().is_none_or(ChainRequest::stores_answer);
     let caller = context.caller;
     // Later requests without a body cannot name a user of the account that only bodies name.
     let account = Caller::of_account(caller.account()).with_shared_credential(caller.is_shared());

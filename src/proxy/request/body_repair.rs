@@ -30,6 +30,7 @@ use crate::{
         error::ProxyError,
         exchange_log::ExchangeLog,
         headers::is_signed,
+        heavy_body::{HEAVY_CALLS_MIN, is_heavy_pass},
         late_delivery::LedgerWait,
         late_results::LateResults,
         owned_ids::NamedObjects,
@@ -55,11 +56,6 @@ pub(super) struct BodyRepair<'x> {
     pub(super) dead_ids: DeadIdRemoval<'x>,
 }
 
-/// Size above which a body is heavy work: 256 KiB. At most some milliseconds below it, whatever the body contains.
-const HEAVY_BYTES_MIN: usize = 256 * 1024;
-/// Number of unanswered calls above which the repair of any body is heavy work: each is looked up, planned and pinned.
-const HEAVY_CALLS_MIN: usize = 128;
-
 /// Body as the client sent it.
 #[derive(Clone, Copy, Debug)]
 struct ReceivedBody<'b> {
@@ -67,8 +63,15 @@ struct ReceivedBody<'b> {
     coding: ContentCoding,
 }
 
+impl ReceivedBody<'_> {
+    /// Returns `true` if even reading the body is heavy work: a compressed one may be a thousand times as long.
+    fn is_heavy(&self) -> bool {
+        self.coding != ContentCoding::Identity || is_heavy_pass(self.raw.len())
+    }
+}
+
 impl BodyRepair<'_> {
-    /// Collects the body, and returns what is sent in its place.
+    /// Collects the body, and returns the body that is sent instead.
     pub(super) async fn run(
         &self,
         caller: Caller,
@@ -97,8 +100,7 @@ impl BodyRepair<'_> {
         };
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
-        // A compressed body may be a thousand times as long.
-        let is_heavy = coding != ContentCoding::Identity || raw.len() > HEAVY_BYTES_MIN;
+        let is_heavy = ReceivedBody { raw: &raw, coding }.is_heavy();
         let repaired = self.repair_collected(caller, ledger_budget, (raw, coding), log);
         let outgoing = if is_heavy {
             // Boxed, because the future of every exchange would be larger otherwise.
@@ -125,6 +127,7 @@ impl BodyRepair<'_> {
         let (_reading, decoded) = (decoded.reading, decoded.plain);
         yield_if_heavy().await;
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
+        let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
         let outgoing = match &decoded {
             Ok(plain) => match self.reader().read_body(caller, plain) {
                 Ok((body_caller, read)) => {
@@ -136,7 +139,17 @@ impl BodyRepair<'_> {
                     let found = self.owners.find_objects(body_caller, plain, &mut ledger_budget);
                     let asker = (body_caller, Box::pin(found).await);
                     let received = ReceivedBody { raw: &raw, coding };
-                    self.apply_mode(asker, received, read, ledger_budget, log).await
+                    let has_many_calls = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
+                    is_heavy |= has_many_calls;
+                    // Boxed, because the future of an exchange would be very large otherwise.
+                    let applied = Box::pin(self.apply_mode(asker, received, read, ledger_budget, log));
+                    if has_many_calls && !received.is_heavy() {
+                        // Around the entry into the lane: a request that finds no place must leave nothing there.
+                        let done = self.path.budgets.work.run(self.client, applied).await;
+                        done.unwrap_or_else(|overloaded| Err(ProxyError::Overloaded(overloaded)))
+                    } else {
+                        applied.await
+                    }
                 }
                 // The provider judges what the proxy cannot read.
                 Err(reason) => {
@@ -150,7 +163,9 @@ impl BodyRepair<'_> {
                 Ok(self.unread_body(caller, ledger_budget, log, *reason, payload).await)
             }
         };
-        self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)
+        let mut outgoing = self.dead_ids.finish_body(dead.as_ref(), &decoded, outgoing, log)?;
+        outgoing.is_heavy |= is_heavy;
+        Ok(outgoing)
     }
 
     fn inspect_bytes_max(&self) -> usize {
@@ -224,14 +239,7 @@ impl BodyRepair<'_> {
             &read.paired,
         );
         if mode == Mode::Repair {
-            let is_heavy = read.paired.open_calls().nth(HEAVY_CALLS_MIN).is_some();
-            // Boxed, because the future of an exchange would be very large otherwise.
-            let repaired = Box::pin(self.repair_body(received, read, context, ledger_budget, log));
-            if is_heavy {
-                let done = self.path.budgets.work.run(self.client, repaired).await;
-                return done.map_err(ProxyError::Overloaded)?;
-            }
-            return repaired.await;
+            return self.repair_body(received, read, context, ledger_budget, log).await;
         }
         // Without known answers: only the findings count, and nothing is edited.
         let report = catch_read(|| plan(&read.paired, &KnownAnswers::default(), self.policy));
@@ -410,7 +418,6 @@ impl BodyRepair<'_> {
             sent.body.clone()
         };
         OutgoingBody {
-            payload: Payload::InMemory(bytes),
             is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
@@ -419,10 +426,9 @@ impl BodyRepair<'_> {
             last_text: last_text.map(Box::new),
             late_results: results.late.is_used().then_some(results),
             continuity,
-            chain: None,
             appended,
             needs_binding_beta: asks_for_binding_controls,
-            context,
+            ..OutgoingBody::from_payload(Payload::InMemory(bytes), context)
         }
     }
 

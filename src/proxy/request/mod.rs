@@ -40,6 +40,7 @@ use super::{
     exchange_log::ExchangeLog,
     guard::RequestRefusal,
     headers,
+    heavy_body::is_heavy_pass,
 };
 use crate::{
     auth::Caller,
@@ -95,7 +96,13 @@ pub(super) async fn prepare_request(
         let mut context = builder.enter_lane(&[], &Outline::default());
         log.record_conversation(context.model.as_deref(), context.lane);
         let (payload, read) = read_or_stream(owners, (caller, client), &parts, body).await?;
-        let objects = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget)).await;
+        let found = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget));
+        let objects = if is_heavy_pass(read.len()) {
+            let found = path.budgets.work.run(client, found).await;
+            found.map_err(ProxyError::Overloaded)?
+        } else {
+            found.await
+        };
         context.follow_owner(objects, &parts.method);
         let body = OutgoingBody::from_payload(payload, context);
         return Ok(build_outgoing(parts, route, body));

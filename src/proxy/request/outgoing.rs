@@ -24,6 +24,7 @@ use crate::{
         continuity::RequestContinuity,
         credential::{self, ApplyError},
         headers::is_signed,
+        heavy_body::is_heavy_pass,
         late_delivery::LastText,
         late_results::LateResults,
         provider_facts::FactKey,
@@ -41,9 +42,11 @@ const BETA: &str = "anthropic-beta";
 /// Beta with the setting for bound thinking (Anthropic, "Preserved thinking", 2026-11).
 const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Body that is sent in place of the client's.
+/// Body that is sent instead of the client's.
 pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) payload: Payload,
+    /// `true` if each later pass over the whole body is heavy work.
+    pub(in crate::proxy) is_heavy: bool,
     /// `true` if a compressed body is sent decompressed.
     pub(in crate::proxy) is_decoded: bool,
     /// Ids that were replaced: (new, old).
@@ -86,8 +89,11 @@ impl OutgoingBody {
 
     /// Creates a body that is sent as it is.
     pub(in crate::proxy) fn from_payload(payload: Payload, context: RequestContext) -> Self {
+        // A streamed body is never in memory as a whole.
+        let is_heavy = matches!(&payload, Payload::InMemory(body) if is_heavy_pass(body.len()));
         Self {
             payload,
+            is_heavy,
             is_decoded: false,
             renamed_ids: Vec::new(),
             sent_body: None,
@@ -110,7 +116,7 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) plain: Bytes,
     /// The same without the values that it got back. `None` if it got none.
     pub(in crate::proxy) unfilled: Option<Bytes>,
-    /// `true` if the last place for late results has some.
+    /// `true` if the last message that may contain late results has some.
     pub(in crate::proxy) ends_with_late: bool,
     /// Bytes that were sent.
     pub(in crate::proxy) body: Segments,
@@ -166,31 +172,33 @@ impl OutgoingRequest {
         matches!(self.body.payload, Payload::InMemory(_))
     }
 
-    /// Returns `true` if the address, a header or the body contains one of `phrases`, or may contain it.
+    /// Returns the first of `phrases` that the address, a header or the body contains, or may contain.
     ///
     /// Decodes up to `limit` bytes of the body, and JSON escapes. A body that cannot be searched may contain anything.
-    pub(in crate::proxy) fn may_contain(&self, phrases: &[&str], limit: usize) -> bool {
-        let is_in = |text: &[u8]| {
-            phrases
-                .iter()
-                .any(|phrase| memmem::find(text, phrase.as_bytes()).is_some())
-        };
-        let address = self.uri.path_and_query().map_or("", |address| address.as_str());
-        let in_headers = || self.headers.values().any(|value| is_in(value.as_bytes()));
-        // In an address a blank is written as `%20` or `+`.
-        if is_in(&decode_query(address)) || in_headers() {
-            return true;
-        }
+    pub(in crate::proxy) fn find_phrase<'p>(&self, phrases: &[&'p str], limit: usize) -> Option<&'p str> {
         let Payload::InMemory(body) = &self.body.payload else {
-            return true;
+            return phrases.first().copied();
         };
+        // In an address a blank is written as `%20` or `+`.
+        let address = self.uri.path_and_query().map_or("", |address| address.as_str());
+        let mut texts = vec![decode_query(address)];
+        texts.extend(self.headers.values().map(|value| Cow::Borrowed(value.as_bytes())));
+        let decoded;
         match (ContentCoding::from_headers(&self.headers), body.parts()) {
+            (Some(ContentCoding::Identity), parts) => texts.extend(parts.iter().map(|part| decode_escapes(part))),
             // Only a body in one piece may be compressed: an edited one is sent decompressed.
-            (Some(coding), [whole]) => coding
-                .decode_body(whole, limit)
-                .map_or(true, |plain| is_in(&decode_escapes(&plain))),
-            (_, parts) => parts.iter().any(|part| is_in(&decode_escapes(part))),
+            (Some(coding), [whole]) => match coding.decode_body(whole, limit) {
+                Ok(plain) => {
+                    decoded = plain;
+                    texts.push(decode_escapes(&decoded));
+                }
+                Err(_) => return phrases.first().copied(),
+            },
+            (Some(_), parts) => texts.extend(parts.iter().map(|part| decode_escapes(part))),
+            (None, _) => return phrases.first().copied(),
         }
+        let is_in = |phrase: &&str| texts.iter().any(|text| memmem::find(text, phrase.as_bytes()).is_some());
+        phrases.iter().copied().find(is_in)
     }
 
     /// Replaces the body that was sent with that of a resend.

@@ -14,6 +14,7 @@ use crate::{
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
     recall::{AnswerStore, AppendedText, AssignedAnswer, LedgerBudget, UnstoredPins},
     repair::{Anchor, Assignment, CallKey, Paired, PinnedAnswer, Plan, client_results},
+    splice::Span,
 };
 
 /// Answers that one request contains for calls to which its client sends no result in place.
@@ -69,7 +70,7 @@ impl PendingPins {
     /// Makes the pins permanent. Call it once the provider has answered the request with success.
     ///
     /// Returns the calls whose posted results stand in their places, and what the answer's head must wait for.
-    pub(in crate::proxy) fn commit(mut self) -> (Vec<RecordName>, HeadHold) {
+    pub(in crate::proxy) fn commit(&mut self) -> (Vec<RecordName>, HeadHold) {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         // Only results count: a resend may have replaced one by a placeholder.
         let real = |(call, answer): &AssignedAnswer| matches!(answer, PinnedAnswer::Result(_)).then_some(*call);
@@ -81,7 +82,7 @@ impl PendingPins {
             .filter_map(real);
         let restored = given.filter_map(|call| self.posted_calls.get(&call)).copied().collect();
         let mut used = std::mem::take(&mut self.answers.pinned_before);
-        // `append` empties the list, so that the drop at the end rolls nothing back.
+        // `append` empties the list, so that the drop rolls nothing back.
         used.append(&mut self.answers.assigned);
         let hold = HeadHold {
             unstored: recall.commit_answers(scope, &used),
@@ -95,14 +96,31 @@ impl PendingPins {
         if let Some(watch) = self.repeat_watch.take() {
             watch.note_calls();
         }
-        // Read only now: a request that no provider accepts must leave no records.
+        (restored, hold)
+    }
+
+    /// Returns the number of bytes that [`PendingPins::record_shown`] reads.
+    pub(in crate::proxy) fn shown_bytes(&self) -> usize {
+        let (calls, results) = (&self.outline.last_calls, &self.outline.last_results);
+        // Calls of one turn mostly share the message before them.
+        let before = calls.iter().map(|call| call.before.len()).max().unwrap_or_default();
+        let turn = calls
+            .iter()
+            .map(|call| call.at)
+            .chain(results.iter().map(|result| result.at));
+        turn.map(Span::len).fold(before, usize::saturating_add)
+    }
+
+    /// Records the calls and results of the body's last turn. Only then: a request that no provider accepts must leave no
+    /// records.
+    pub(in crate::proxy) fn record_shown(self) {
+        let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         let brought = catch_core_panic(|| {
             self.late_results.record_shown(&self.plain, &self.outline);
             let in_lane = scope.lane.is_some();
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });
         recall.store_client_results(scope, brought.unwrap_or_default());
-        (restored, hold)
     }
 
     /// Replaces the pins with those of a resend: rolls back those that it does not assign again, and pins the others.

@@ -255,9 +255,10 @@ impl Wait {
                 std::mem::forget(held);
             }
             Self::HeavyWork => {
-                while world.work.waiting() == 0 {
-                    let work = world.work.clone();
-                    spawn(async move { work.run_admitted(BudgetClient::Unknown, pending::<()>()).await });
+                while world.heavy_work.waiting() == 0 {
+                    let work = world.heavy_work.clone();
+                    let until = clock::now() + secs(3600);
+                    spawn(async move { work.run_admitted(BudgetClient::Unknown, until, pending::<()>()).await });
                     tokio::task::yield_now().await;
                 }
                 return (world, whole(&unanswered(200)));

@@ -27,6 +27,7 @@ pub(crate) mod foreign_thinking;
 pub(crate) mod framing;
 pub(crate) mod guard;
 mod heavy_bodies;
+mod heavy_steps;
 pub(crate) mod http2;
 pub(crate) mod last_attempt;
 pub(crate) mod learned_rules;
