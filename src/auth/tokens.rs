@@ -129,7 +129,7 @@ impl ClientTokens {
         self.entries.is_empty() && self.certificates.is_empty()
     }
 
-    /// Returns `true` if a client certificate may stand for a client.
+    /// Returns `true` if a client certificate may identify a client.
     pub fn has_certificates(&self) -> bool {
         !self.certificates.is_empty()
     }

@@ -67,7 +67,7 @@ pub struct ConfigFile {
     /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_tokens: BTreeMap<String, TokenHashText>,
-    /// Client certificates that stand for a client: its name, and the DNS names, URIs or email addresses of its
+    /// Client certificates that identify a client: its name, and the DNS names, URIs or email addresses of its
     /// certificates. The name may be that of a client token too.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub client_certificates: BTreeMap<String, CertificateNameList>,

@@ -91,7 +91,7 @@ impl Collector for BodyLoadGauges {
             ),
             (
                 "bodies_waiting_for_work",
-                "Large or badly broken request bodies that wait to be read and repaired.",
+                "Large or badly broken request bodies that wait to be read, repaired or searched.",
                 None,
                 count(load.waiting_for_work),
             ),
