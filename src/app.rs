@@ -121,9 +121,14 @@ impl RunningBackgroundWork {
     /// Waits until all queued work is done, or a timeout ends the wait.
     async fn drain(self) {
         let flush = async {
-            self.late.finish_jobs().await;
-            self.answers.flush_pins().await;
-            self.write_behind.finish().await;
+            // Side by side, so that none waits for a write of another that goes on failing. What the first two leave to
+            // background writes is flushed after them.
+            tokio::join!(
+                self.late.finish_jobs(),
+                self.answers.flush_pins(),
+                self.write_behind.finish()
+            );
+            self.write_behind.flush().await;
         };
         // Side by side, so that a slow ledger and a slow collector together cost one timeout.
         let (flushed, exported) = tokio::join!(

@@ -99,9 +99,19 @@ impl BodyMemory {
         }
     }
 
+    /// Opens the share of a step of a body that has been read, such as its decoding. It is never given up.
+    pub fn open_step(&self, client: BudgetClient) -> BodyShare {
+        let id = self.lock().bodies.open_step(client);
+        BodyShare {
+            memory: self.clone(),
+            id,
+            bytes: 0,
+        }
+    }
+
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
     pub fn hold_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
-        let mut share = self.open(client, Some(bytes.len() as u64));
+        let mut share = self.open_step(client);
         share.add(bytes.len());
         Bytes::from_owner(HeldBytes { bytes, _share: share })
     }
@@ -170,8 +180,11 @@ impl BodyShare {
             let eviction = self.memory.lock().bodies.evict_for(self.id, now);
             match eviction {
                 Eviction::Others(wakers) => wakers.into_iter().for_each(std::task::Waker::wake),
-                Eviction::Nobody if now.duration_since(began) < WAIT_IN_ALL_MAX => {}
-                Eviction::Nobody | Eviction::Waiter => return Err(Overloaded::Memory),
+                Eviction::Nobody => {}
+                Eviction::Waiter => return Err(Overloaded::Memory),
+            }
+            if now.duration_since(began) >= WAIT_IN_ALL_MAX {
+                return Err(Overloaded::Memory);
             }
             until = now + EVICTION_PAUSE;
         }

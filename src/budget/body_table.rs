@@ -18,15 +18,13 @@ const SMALL_BYTES_MAX: u64 = 256 * 1024;
 const SMALL_PART: u64 = 16;
 /// The part of the memory that one client leaves to others: a quarter.
 const OTHERS_PART: u64 = 4;
-/// Shares that one body has at most: its bytes as they came, decoded, and for reading them.
-const SHARES_OF_ONE_BODY: usize = 3;
 /// The most bodies that are given up at once.
 const EVICTED_MAX: usize = 64;
 
 /// Pause before further bodies are given up, if those before were not enough.
 pub(super) const EVICTION_PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of a share, in the order of their first bytes.
+/// Number of a share, in the order of opening.
 pub(super) type ShareId = u64;
 
 /// Bodies in memory.
@@ -37,7 +35,8 @@ pub(super) struct BodyTable {
     next_id: ShareId,
     shares: BTreeMap<ShareId, Share>,
     clients: HashMap<BudgetClient, ClientTotal>,
-    /// Small and large bodies that wait, oldest first.
+    /// Steps of bodies that have been read, small bodies and large bodies that wait, each oldest first.
+    waiting_steps: BTreeSet<ShareId>,
     waiting_small: BTreeSet<ShareId>,
     waiting_large: BTreeSet<ShareId>,
     /// Bodies that were given up, and are not released yet.
@@ -48,10 +47,20 @@ pub(super) struct BodyTable {
     reserved: u64,
 }
 
-/// The share of one body.
+/// Uses of a share. Each has a queue of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ShareUse {
+    /// A step of a body that has been read, such as its decoding. It comes first, since it lets a body finish.
+    Step,
+    SmallBody,
+    LargeBody,
+}
+
+/// The share of one body, or of a step of it.
 #[derive(Debug)]
 struct Share {
     client: BudgetClient,
+    is_step: bool,
     bytes: u64,
     /// The length that the client claims, or 0.
     claimed: u64,
@@ -68,6 +77,7 @@ struct Share {
 #[derive(Clone, Copy, Debug, Default)]
 struct ClientTotal {
     shares: usize,
+    bodies: usize,
     bytes: u64,
 }
 
@@ -91,6 +101,19 @@ pub(super) enum Eviction {
     Nobody,
 }
 
+impl Share {
+    /// Returns its use with `more` bytes.
+    fn use_with(&self, more: u64) -> ShareUse {
+        if self.is_step {
+            ShareUse::Step
+        } else if self.claimed.max(self.bytes.saturating_add(more)) <= SMALL_BYTES_MAX {
+            ShareUse::SmallBody
+        } else {
+            ShareUse::LargeBody
+        }
+    }
+}
+
 impl BodyTable {
     pub(super) fn new(bytes_max: u64) -> Self {
         Self {
@@ -99,6 +122,7 @@ impl BodyTable {
             next_id: 0,
             shares: BTreeMap::new(),
             clients: HashMap::new(),
+            waiting_steps: BTreeSet::new(),
             waiting_small: BTreeSet::new(),
             waiting_large: BTreeSet::new(),
             evicted: 0,
@@ -109,17 +133,29 @@ impl BodyTable {
 
     /// Adds a body without any bytes. `claimed` is the length that its client claims.
     pub(super) fn open(&mut self, client: BudgetClient, claimed: Option<u64>) -> ShareId {
+        self.open_share(client, claimed, false)
+    }
+
+    /// Adds a step of a body that has been read.
+    pub(super) fn open_step(&mut self, client: BudgetClient) -> ShareId {
+        self.open_share(client, None, true)
+    }
+
+    fn open_share(&mut self, client: BudgetClient, claimed: Option<u64>, is_step: bool) -> ShareId {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
-        self.clients.entry(client).or_default().shares += 1;
+        let own = self.clients.entry(client).or_default();
+        own.shares += 1;
+        own.bodies += usize::from(!is_step);
         self.shares.insert(
             id,
             Share {
                 client,
+                is_step,
                 bytes: 0,
                 claimed: claimed.unwrap_or(0),
                 wanted: 0,
-                is_reading: true,
+                is_reading: !is_step,
                 is_evicted: false,
                 reserved: 0,
                 waker: None,
@@ -136,16 +172,18 @@ impl BodyTable {
         let Some(share) = self.shares.get(&id).filter(|share| !share.is_evicted) else {
             return GrowOutcome::Evicted;
         };
-        let is_small = share.claimed.max(share.bytes.saturating_add(bytes)) <= SMALL_BYTES_MAX;
-        let rest = if is_small {
-            bytes
-        } else {
+        let share_use = share.use_with(bytes);
+        let rest = if share_use == ShareUse::LargeBody {
             bytes.max(share.claimed.saturating_sub(share.bytes))
+        } else {
+            bytes
         };
         let wanted = if share.wanted > 0 { rest } else { bytes };
-        let is_first = self.first_waiting(is_small).is_none_or(|first| first >= id);
-        let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(is_small);
-        if is_first && is_free && !self.is_above_part(share.client, wanted) {
+        let is_first = self.first_waiting(share_use).is_none_or(|first| first >= id);
+        // What becomes free goes to steps, until none of them waits.
+        let is_next = share_use != ShareUse::LargeBody || self.waiting_steps.is_empty();
+        let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(share_use);
+        if is_first && is_next && is_free && !self.is_above_part(share, wanted) {
             self.stop_waiting(id);
             self.add(id, wanted);
             return GrowOutcome::Grown(wanted);
@@ -153,50 +191,46 @@ impl BodyTable {
         if let Some(share) = self.shares.get_mut(&id) {
             share.wanted = rest;
         }
-        self.waiting(is_small).insert(id);
+        match share_use {
+            ShareUse::Step => &mut self.waiting_steps,
+            ShareUse::SmallBody => &mut self.waiting_small,
+            ShareUse::LargeBody => &mut self.waiting_large,
+        }
+        .insert(id);
         GrowOutcome::Waiting
     }
 
-    /// Returns the bytes that bodies of this size may use together. Large ones leave a part free, so that they cannot
-    /// delay small ones of other clients.
-    const fn limit_of(&self, is_small: bool) -> u64 {
-        if is_small {
-            self.bytes_max
-        } else {
-            self.bytes_max - self.bytes_max / SMALL_PART
+    /// Returns the bytes up to which shares of this use may fill the memory. Large bodies leave a part free, so that they
+    /// cannot delay small ones of other clients.
+    const fn limit_of(&self, share_use: ShareUse) -> u64 {
+        match share_use {
+            ShareUse::Step | ShareUse::SmallBody => self.bytes_max,
+            ShareUse::LargeBody => self.bytes_max - self.bytes_max / SMALL_PART,
         }
     }
 
     /// Returns `true` if a client with several bodies would have more than its part with `more` bytes.
     ///
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
-    fn is_above_part(&self, client: BudgetClient, more: u64) -> bool {
-        let own = self.clients.get(&client).copied().unwrap_or_default();
-        own.shares > SHARES_OF_ONE_BODY && own.bytes.saturating_add(more) > self.client_part()
+    fn is_above_part(&self, share: &Share, more: u64) -> bool {
+        let own = self.clients.get(&share.client).copied().unwrap_or_default();
+        !share.is_step && own.bodies > 1 && own.bytes.saturating_add(more) > self.client_part()
     }
 
     const fn client_part(&self) -> u64 {
         self.bytes_max - self.bytes_max / OTHERS_PART
     }
 
-    const fn waiting(&mut self, is_small: bool) -> &mut BTreeSet<ShareId> {
-        if is_small {
-            &mut self.waiting_small
-        } else {
-            &mut self.waiting_large
-        }
-    }
-
-    /// Returns the oldest body that waits, and whose client has not more than its part.
-    fn first_waiting(&self, is_small: bool) -> Option<ShareId> {
-        let waiting = if is_small {
-            &self.waiting_small
-        } else {
-            &self.waiting_large
+    /// Returns the oldest share of this use that waits, and whose client has not more than its part.
+    fn first_waiting(&self, share_use: ShareUse) -> Option<ShareId> {
+        let waiting = match share_use {
+            ShareUse::Step => &self.waiting_steps,
+            ShareUse::SmallBody => &self.waiting_small,
+            ShareUse::LargeBody => &self.waiting_large,
         };
         let may_grow = |id: &&ShareId| {
             let share = self.shares.get(id);
-            share.is_some_and(|share| !self.is_above_part(share.client, share.wanted))
+            share.is_some_and(|share| !self.is_above_part(share, share.wanted))
         };
         waiting.iter().find(may_grow).copied()
     }
@@ -243,7 +277,10 @@ impl BodyTable {
         self.reserved = self.reserved.saturating_sub(share.reserved);
         self.evicted = self.evicted.saturating_sub(usize::from(share.is_evicted));
         match self.clients.get_mut(&share.client) {
-            Some(own) if own.shares > 1 => own.shares -= 1,
+            Some(own) if own.shares > 1 => {
+                own.shares -= 1;
+                own.bodies -= usize::from(!share.is_step);
+            }
             // Removed with the last share, so that the map does not grow with every client.
             _ => drop(self.clients.remove(&share.client)),
         }
@@ -251,6 +288,7 @@ impl BodyTable {
 
     /// Notes that a body does not wait any more.
     pub(super) fn stop_waiting(&mut self, id: ShareId) {
+        self.waiting_steps.remove(&id);
         self.waiting_small.remove(&id);
         self.waiting_large.remove(&id);
         if let Some(share) = self.shares.get_mut(&id) {
@@ -269,10 +307,10 @@ impl BodyTable {
         share.is_evicted
     }
 
-    /// Returns the wakers of the bodies that may continue now: the oldest small one and the oldest large one.
-    pub(super) fn next_wakers(&self) -> [Option<Waker>; 2] {
-        let waker = |is_small| self.shares.get(&self.first_waiting(is_small)?)?.waker.clone();
-        [waker(true), waker(false)]
+    /// Returns the wakers of the shares that may grow now: the oldest of each use.
+    pub(super) fn next_wakers(&self) -> [Option<Waker>; 3] {
+        let waker = |share_use| self.shares.get(&self.first_waiting(share_use)?)?.waker.clone();
+        [ShareUse::Step, ShareUse::SmallBody, ShareUse::LargeBody].map(waker)
     }
 
     /// Gives up bodies since `waiter` has waited for too long: as many as the oldest body that waits needs to finish.
@@ -280,21 +318,21 @@ impl BodyTable {
     /// Each is the youngest body of the client that holds the most, among those that are still being read. No further
     /// ones are given up within a second, nor before those are released: their memory may suffice.
     pub(super) fn evict_for(&mut self, waiter: ShareId, now: Instant) -> Eviction {
-        let is_small = self.waiting_small.contains(&waiter);
-        let oldest = self.first_waiting(is_small);
         let Some(share) = self.shares.get(&waiter) else {
             return Eviction::Waiter;
         };
+        let share_use = share.use_with(share.wanted);
+        let oldest = self.first_waiting(share_use);
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
         // The memory of others is of no use to a client that has its part.
-        let (owner, target, lacking) = if self.is_above_part(share.client, share.wanted) {
+        let (owner, target, lacking) = if self.is_above_part(share, share.wanted) {
             let after = own.bytes.saturating_add(share.wanted);
             (Some(share.client), waiter, after.saturating_sub(self.client_part()))
         } else {
             let target = oldest.unwrap_or(waiter);
             let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
             let after = self.bytes.saturating_add(wanted);
-            (None, target, after.saturating_sub(self.limit_of(is_small)))
+            (None, target, after.saturating_sub(self.limit_of(share_use)))
         };
         if self.next_evicted(owner).is_none() {
             // Bodies that were read hold all of it, for as long as their providers take.
@@ -367,7 +405,8 @@ impl BodyTable {
 
     /// Returns the number of bodies that wait.
     pub(super) fn waiting_count(&self) -> usize {
-        self.waiting_small.len().saturating_add(self.waiting_large.len())
+        let waiting = [&self.waiting_steps, &self.waiting_small, &self.waiting_large];
+        waiting.map(BTreeSet::len).iter().sum()
     }
 }
 
@@ -462,10 +501,30 @@ mod tests {
         assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Grown(MIB));
         // A single body, decoded, may have all of it.
         let mut table = BodyTable::new(64 * MIB);
-        for _ in 0..3 {
-            let id = table.open(client(1), None);
-            assert_eq!(table.try_grow(id, 20 * MIB), GrowOutcome::Grown(20 * MIB));
-        }
+        let body = table.open(client(1), None);
+        assert_eq!(table.try_grow(body, 32 * MIB), GrowOutcome::Grown(32 * MIB));
+        let step = table.open_step(client(1));
+        assert_eq!(table.try_grow(step, 32 * MIB), GrowOutcome::Grown(32 * MIB));
+    }
+
+    #[tokio::test]
+    async fn steps_of_bodies_that_were_read_come_first() {
+        let mut table = BodyTable::new(32 * MIB);
+        let read = table.open(client(1), None);
+        assert_eq!(table.try_grow(read, 10 * MIB), GrowOutcome::Grown(10 * MIB));
+        assert!(table.end_reading(read));
+        let [reading, waits] = [2, 3].map(|owner| table.open(client(owner), Some(16 * MIB)));
+        assert_eq!(table.try_grow(reading, 20 * MIB), GrowOutcome::Grown(20 * MIB));
+        assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
+        let step = table.open_step(client(1));
+        assert_eq!(table.try_grow(step, 4 * MIB), GrowOutcome::Waiting);
+        // Only bodies that are being read are given up.
+        assert!(matches!(table.evict_for(step, clock::now()), Eviction::Others(_)));
+        assert_eq!(given_up(&table), [reading]);
+        table.release(reading);
+        assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
+        assert_eq!(table.try_grow(step, 4 * MIB), GrowOutcome::Grown(4 * MIB));
+        assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Grown(16 * MIB));
     }
 
     #[tokio::test]

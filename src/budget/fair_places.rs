@@ -50,13 +50,19 @@ impl<W> FairPlaces<W> {
             self.count_taken(client);
             return PlaceOutcome::Taken;
         }
-        if self.queue.len() >= self.queue_max && !is_admitted {
+        if !is_admitted && (self.queue.len() >= self.queue_max || self.fills_half(client)) {
             return PlaceOutcome::Full;
         }
         let turn = self.next_turn;
         self.next_turn = turn.saturating_add(1);
         self.queue.insert(turn, (client, waiter));
         PlaceOutcome::Waiting(turn)
+    }
+
+    /// Returns `true` if the bodies of one client fill half of the queue: the other half is for others.
+    fn fills_half(&self, client: BudgetClient) -> bool {
+        let half = self.queue_max.div_ceil(2);
+        self.queue.len() >= half && self.queue.values().filter(|(of, _)| *of == client).count() >= half
     }
 
     /// Frees a place of `client`. Returns the client of the next body, which has the place now, and its handle.

@@ -277,9 +277,13 @@ mod tests {
         let held = held_place(&work).await;
         let mut context = Context::from_waker(Waker::noop());
         let mut queue = Vec::new();
-        for _ in 0..QUEUE_MAX {
-            queue.push(Box::pin(work.run(client(2), async {})));
-            assert!(queue.last_mut().unwrap().as_mut().poll(&mut context).is_pending());
+        for last in [2, 4] {
+            for _ in 0..QUEUE_MAX / 2 {
+                queue.push(Box::pin(work.run(client(last), async {})));
+                assert!(queue.last_mut().unwrap().as_mut().poll(&mut context).is_pending());
+            }
+            // Half of the queue is for others.
+            assert_eq!(work.run(client(last), async {}).await, Err(Overloaded::Work));
         }
         assert_eq!(work.run(client(3), async {}).await, Err(Overloaded::Work));
         let mut admitted = Box::pin(work.run_admitted(client(3), clock::now() + TOTAL, async { "done" }));

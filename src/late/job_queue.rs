@@ -16,7 +16,7 @@ use crate::ledger::{ROWS_MAX, WriteFailures};
 const JOBS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that jobs which a later request repeats must leave to the others.
 const RESERVED_BYTES: usize = JOBS_BYTES_MAX / 4;
-/// The most jobs in which those for the next round are looked for.
+/// The most jobs that are examined for one round.
 const LOOKAHEAD_MAX: usize = 1024;
 /// The pause before a failed job is retried: the first, and the longest. Each failure doubles it.
 pub(super) const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -108,6 +108,11 @@ impl RoundJob {
         }
     }
 
+    /// Returns `true` if the jobs have written to the store when they are done.
+    pub(super) const fn surely_writes(&self) -> bool {
+        self.first.job.surely_writes()
+    }
+
     /// Returns the calls that the jobs record.
     pub(super) fn recorded_calls(&self) -> Vec<&NewCall> {
         let jobs = std::iter::once(&self.first).chain(&self.others);
@@ -183,19 +188,24 @@ impl JobQueue {
     ///
     /// At most `side_by_side` attempts.
     pub(super) fn take_round(&mut self, now: Instant, side_by_side: usize) -> Vec<RoundJob> {
-        let mut round: Vec<RoundJob> = Vec::new();
         let mut busy: HashSet<JobSubject> = HashSet::new();
-        let places: Vec<u64> = self.waiting.keys().take(LOOKAHEAD_MAX).copied().collect();
-        for place in places {
+        let mut due: Vec<(Option<Instant>, u64)> = Vec::new();
+        for (place, pending) in self.waiting.iter().take(LOOKAHEAD_MAX) {
+            let is_free = !pending.subjects.iter().any(|subject| busy.contains(subject));
+            busy.extend(pending.subjects.iter().copied());
+            let pause_end = pending.pause.map(|pause| pause.ends_at);
+            if is_free && pause_end.is_none_or(|end| end <= now) {
+                due.push((pause_end, *place));
+            }
+        }
+        // Those that have not failed come first, then those whose pause ended first: a few jobs that go on failing must
+        // not be all that is tried.
+        due.sort_unstable();
+        let mut round: Vec<RoundJob> = Vec::new();
+        for (_, place) in due {
             let Some(pending) = self.waiting.get(&place) else {
                 continue;
             };
-            let is_free = !pending.subjects.iter().any(|subject| busy.contains(subject));
-            busy.extend(pending.subjects.iter().copied());
-            let is_due = pending.pause.is_none_or(|pause| pause.ends_at <= now);
-            if !is_free || !is_due {
-                continue;
-            }
             let is_full = round.len() >= side_by_side;
             let shared = round.iter_mut().find(|other| other.can_share(pending));
             if shared.is_none() && is_full {

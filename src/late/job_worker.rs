@@ -21,7 +21,7 @@ use crate::{clock, ledger::LedgerError};
 
 /// The most jobs that run side by side. The ledger stores the changes of so many with one wait for the disk.
 const SIDE_BY_SIDE_MAX: usize = 64;
-/// The same while the store fails: enough to notice that it works again, although some of them fail alone.
+/// The most jobs that are tried at once while the store fails.
 const PROBES: usize = 4;
 
 /// A handle for queueing jobs.
@@ -41,7 +41,7 @@ pub struct LateWorker {
     queue: Arc<Mutex<JobQueue>>,
     woken: mpsc::Receiver<()>,
     ended: watch::Sender<u64>,
-    /// The last time at which the store did a job.
+    /// The last time at which the store did a job that surely writes.
     worked_at: Option<Instant>,
     /// Set while jobs are lost: of many losses in a row only the first is logged.
     is_losing: bool,
@@ -207,7 +207,9 @@ impl LateWorker {
         let store_failed =
             |result: &Result<(), LateError>| matches!(result, Err(LateError::Ledger(LedgerError::Store(_))));
         let is_working = !results.iter().all(store_failed);
-        if is_working {
+        let has_written = |(jobs, result): (&RoundJob, &Result<(), LateError>)| jobs.surely_writes() && result.is_ok();
+        // A full disk still reads, so a job that only reads proves nothing.
+        if round.iter().zip(&results).any(has_written) {
             self.worked_at = Some(now);
         }
         for (jobs, result) in round.into_iter().zip(results) {

@@ -44,7 +44,7 @@ pub(super) async fn decode_body(
     let plain = if coding == ContentCoding::Identity {
         raw.clone()
     } else {
-        let mut hold = memory.open(client, None);
+        let mut hold = memory.open_step(client);
         // Its length is known only once it is decoded.
         hold.grow_to(coding.longest_plain(raw.len()).min(limit)).await?;
         let plain = match coding.decode_body(raw, limit) {
@@ -85,7 +85,7 @@ async fn hold_for_reading(
     if bytes as u64 > memory.memory_use().bytes_max {
         return Ok(None);
     }
-    let mut hold = memory.open(client, Some(bytes as u64));
+    let mut hold = memory.open_step(client);
     hold.grow_to(bytes).await?;
     hold.end_reading(bytes)?;
     Ok(Some(Some(hold)))

@@ -1,6 +1,9 @@
 //! Many recorded calls and answers at once, on a slow disk: none is lost, and each call's jobs stay in order.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use antiphon::{
     auth::{Caller, Principal},
@@ -10,8 +13,6 @@ use antiphon::{
     session::SessionStrength,
     telemetry::Telemetry,
 };
-use std::sync::atomic::Ordering;
-
 use tokio::time::timeout;
 
 use crate::{
@@ -181,6 +182,25 @@ async fn an_outage_loses_no_call() {
     store.flush_jobs().await;
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 100);
+}
+
+/// A disk that is full for writes still reads. Jobs that only read are no reason to give up those that write.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_only_reads_loses_no_call() {
+    let switched = SwitchableLedger::new();
+    let (store, telemetry, caller) = store(&switched);
+    switched.fails_commits.store(true, Ordering::Relaxed);
+    store.record_calls(caller, [observed(0)]);
+    for number in 1..=250_u8 {
+        // The ledger has no such call, so there is nothing to write.
+        store.note_acknowledged(caller, [[0; 32]]);
+        store.note_delivered(caller, [[number; 32]]);
+        tokio::time::sleep(secs(1)).await;
+    }
+    switched.fails_commits.store(false, Ordering::Relaxed);
+    store.flush_jobs().await;
+    assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
+    assert_eq!(open_calls(&store, caller).await, 1);
 }
 
 /// A flood during an outage loses notes that later requests repeat. The room that is left is for calls.
