@@ -9,13 +9,13 @@ const UNKNOWN_LIMIT: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Returns the default limit for the bytes of all request bodies, where one body may have `inspect_bytes_max`.
 ///
-/// It is a quarter of what the machine or the container allows, an eighth of a limited address space, and at least 2.2 times the largest
-/// body: its bytes as they came and decoded, with a margin.
+/// It is a quarter of what the machine or the container allows, an eighth of a limited address space, and at least 2.2
+/// times the largest body: its bytes as they came and decoded, with a margin.
 pub fn default_body_memory(inspect_bytes_max: usize) -> u64 {
     least_body_memory(inspect_bytes_max).max(process_limit() / DEFAULT_PART)
 }
 
-/// Returns the memory that one body of `inspect_bytes_max` bytes needs at most: 2.2 times its size.
+/// Returns the smallest limit that is accepted: 2.2 times the largest body.
 pub fn least_body_memory(inspect_bytes_max: usize) -> u64 {
     (inspect_bytes_max as u64).saturating_mul(22).div_ceil(10)
 }
