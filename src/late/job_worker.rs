@@ -38,9 +38,7 @@ pub(super) struct JobSender {
 #[derive(Debug)]
 pub struct LateWorker {
     writer: LateWriter,
-    queue: Arc<Mutex<JobQueue>>,
-    woken: mpsc::Receiver<()>,
-    ended: watch::Sender<u64>,
+    jobs: JobReceiver,
     /// The last time at which the store did a job that surely writes.
     worked_at: Option<Instant>,
     /// Set while jobs are lost: of many losses in a row only the first is logged.
@@ -127,12 +125,10 @@ impl JobSender {
 
 impl LateWorker {
     /// Creates the worker of a queue.
-    pub(super) fn new(writer: LateWriter, jobs: JobReceiver) -> Self {
+    pub(super) const fn new(writer: LateWriter, jobs: JobReceiver) -> Self {
         Self {
             writer,
-            queue: jobs.queue,
-            woken: jobs.woken,
-            ended: jobs.ended,
+            jobs,
             worked_at: None,
             is_losing: false,
         }
@@ -143,7 +139,7 @@ impl LateWorker {
         let (mut is_working, mut pause) = (true, RETRY_PAUSE.0);
         loop {
             let side_by_side = if is_working { SIDE_BY_SIDE_MAX } else { PROBES };
-            let round = lock(&self.queue).take_round(clock::now(), side_by_side);
+            let round = lock(&self.jobs.queue).take_round(clock::now(), side_by_side);
             if round.is_empty() {
                 if self.wait_for_jobs().await {
                     continue;
@@ -152,27 +148,27 @@ impl LateWorker {
             }
             let results = join_all(round.iter().map(|jobs| self.try_round_job(jobs))).await;
             let was_working = std::mem::replace(&mut is_working, self.end_round(round, results));
-            let ended = lock(&self.queue).first_open_place();
-            self.ended.send_replace(ended);
+            let ended = lock(&self.jobs.queue).first_open_place();
+            self.jobs.ended.send_replace(ended);
             if !is_working {
                 self.wait_for_store(pause).await;
                 pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
             } else if !was_working {
                 pause = RETRY_PAUSE.0;
-                lock(&self.queue).end_pauses(clock::now());
+                lock(&self.jobs.queue).end_pauses(clock::now());
             }
         }
     }
 
     /// Waits for a new job or the next retry. Returns `false` at the end of the queue.
     async fn wait_for_jobs(&mut self) -> bool {
-        let next_retry = lock(&self.queue).next_retry();
+        let next_retry = lock(&self.jobs.queue).next_retry();
         let Some(at) = next_retry else {
-            return self.woken.recv().await.is_some();
+            return self.jobs.woken.recv().await.is_some();
         };
         tokio::select! {
             () = tokio::time::sleep_until(at) => {}
-            woken = self.woken.recv() => if woken.is_none() {
+            woken = self.jobs.woken.recv() => if woken.is_none() {
                 // No job comes any more: those that wait for a retry are left.
                 tokio::time::sleep_until(at).await;
             }
@@ -187,7 +183,7 @@ impl LateWorker {
         tokio::time::sleep(RETRY_PAUSE.0.min(pause)).await;
         // At the end of the queue no job comes any more.
         let woken = async {
-            if self.woken.recv().await.is_none() {
+            if self.jobs.woken.recv().await.is_none() {
                 std::future::pending::<()>().await;
             }
         };
@@ -218,7 +214,7 @@ impl LateWorker {
                 match &result {
                     Ok(()) => {
                         self.is_losing = false;
-                        drop(lock(&self.queue).end_job(pending));
+                        drop(lock(&self.jobs.queue).end_job(pending));
                     }
                     Err(error) => self.end_failed(pending, error, is_single, now),
                 }
@@ -237,12 +233,12 @@ impl LateWorker {
             LateError::Ledger(_) => false,
         };
         if may_recover {
-            return lock(&self.queue).put_back(pending);
+            return lock(&self.jobs.queue).put_back(pending);
         }
         if !std::mem::replace(&mut self.is_losing, true) {
             tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
         }
-        let job = lock(&self.queue).end_job(pending);
+        let job = lock(&self.jobs.queue).end_job(pending);
         self.writer.note_lost(&job);
     }
 }

@@ -31,7 +31,7 @@ use crate::{
 
 /// Memory of each piece of a repaired body: its handle, and what is noted about the call that it answers.
 const PIECE_BYTES: usize = 128;
-/// What a repair adds below this size is not counted: 256 KiB.
+/// Bytes that a repair may add without being counted: 256 KiB.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// Body after its plan, with the answers that were known for its calls.

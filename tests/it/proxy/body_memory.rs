@@ -3,6 +3,7 @@
 use std::{io::Write as _, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
+use tokio::sync::oneshot;
 
 use crate::support::still::{Client, Step, World, json, secs};
 
@@ -163,24 +164,29 @@ async fn small_bodies_pass_while_large_ones_wait() {
     assert!(answer.head_at < secs(1), "{:?}", answer.head_at);
 }
 
+/// Lets the provider answer. Returns the use of memory at its first request, in bytes.
+fn memory_at_provider(world: &World) -> oneshot::Receiver<u64> {
+    let (sender, receiver) = oneshot::channel();
+    let (mut sender, memory) = (Some(sender), world.body_memory.clone());
+    world.otherwise(move |_| {
+        sender.take().map(|sender| sender.send(memory.memory_use().bytes));
+        json(200, ANSWER)
+    });
+    receiver
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_plain_text_of_a_compressed_body_counts_too() {
     let world = world(8192 * KIB);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&body(1000 * KIB)).unwrap();
     let packed = encoder.finish().unwrap();
-    let (asked, is_asked) = tokio::sync::oneshot::channel();
-    let mut asked = Some(asked);
-    let memory = world.body_memory.clone();
-    world.otherwise(move |_| {
-        asked.take().map(|asked| asked.send(memory.memory_use().bytes));
-        json(200, ANSWER)
-    });
+    let at_provider = memory_at_provider(&world);
     let mut client = world.client();
     client.send(head(packed.len(), "content-encoding: gzip\r\n")).await;
     client.send(&packed).await;
     assert_eq!(client.answer().await.status(), 200);
-    let bytes = is_asked.await.unwrap();
+    let bytes = at_provider.await.unwrap();
     assert_eq!(bytes, (1000 * KIB + packed.len()) as u64);
 }
 
@@ -195,20 +201,14 @@ async fn what_a_repair_adds_counts_too() {
     let calls: Vec<String> = (0..CALLS).map(call).collect();
     let sent = format!(r#"{{"model":"m","max_tokens":1,"messages":[{}]}}"#, calls.join(","));
     let world = World::with(|builder| builder.body_memory_max = 64 * 1024 * KIB as u64);
-    let (asked, is_asked) = tokio::sync::oneshot::channel();
-    let mut asked = Some(asked);
-    let memory = world.body_memory.clone();
-    world.otherwise(move |_| {
-        asked.take().map(|asked| asked.send(memory.memory_use().bytes));
-        json(200, ANSWER)
-    });
+    let at_provider = memory_at_provider(&world);
     let mut client = world.client();
     client.send(head(sent.len(), "")).await;
     client.send(sent.clone()).await;
     let answer = client.answer().await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("placeholder=4000, opened=1"));
     // Each call gets a result of more than a hundred bytes.
-    let (used, least) = (is_asked.await.unwrap(), (sent.len() + 100 * CALLS) as u64);
+    let (used, least) = (at_provider.await.unwrap(), (sent.len() + 100 * CALLS) as u64);
     assert!(used > least, "{used} bytes, {least} at least");
     world.settle().await;
     // The dashboard's queue may still have the client's body.
