@@ -3,31 +3,31 @@
 //! The queue itself waits for nothing. The worker takes rounds of jobs out of it, and puts back what is to be retried.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     time::Duration,
 };
 
 use tokio::{sync::oneshot, time::Instant};
 
 use super::jobs::{JobSubject, LateJob, NewCall};
-use crate::ledger::{ROWS_MAX, WriteFailures};
+use crate::ledger::{Positions, ROWS_MAX, WriteFailures};
 
 /// The limit of the jobs that wait or run, in bytes.
 const JOBS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that jobs which a later request repeats must leave to the others.
 const RESERVED_BYTES: usize = JOBS_BYTES_MAX / 4;
-/// The most jobs that are examined for one round.
-const LOOKAHEAD_MAX: usize = 1024;
+/// The most jobs that are examined for one round. Those that are left come first in the next.
+const EXAMINED_MAX: usize = 1024;
 /// The pause before a failed job is retried: the first, and the longest. Each failure doubles it.
 pub(super) const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// The time for which a job is retried that fails although others succeed.
-const RETRY_TIME_MAX: Duration = Duration::from_secs(70);
+const ALONE_TIME_MAX: Duration = Duration::from_secs(70);
 
 /// A job that waits for its round, or for a retry.
 #[derive(Debug)]
 pub(super) struct PendingJob {
     pub(super) job: LateJob,
-    place: u64,
+    position: u64,
     subjects: Vec<JobSubject>,
     bytes: usize,
     failures: WriteFailures,
@@ -45,9 +45,9 @@ struct RetryPause {
 }
 
 impl PendingJob {
-    /// Notes a failed attempt. `worked_at` is the last time at which the store did another job.
+    /// Notes a failed try. `worked_at` is the last time at which the store did another job.
     ///
-    /// Returns `false` if the job is to be given up: it has failed for 70 seconds while others succeeded. While the
+    /// Returns `false` if the job is lost: it has failed for 70 seconds while others succeeded. While the
     /// store fails for all, jobs wait.
     pub(super) fn note_failure(&mut self, now: Instant, worked_at: Option<Instant>) -> bool {
         let doubled = |pause: RetryPause| pause.length.saturating_mul(2).min(RETRY_PAUSE.1);
@@ -56,7 +56,12 @@ impl PendingJob {
             length,
             ends_at: now + length,
         });
-        self.failures.note(now, worked_at) < RETRY_TIME_MAX
+        self.failures.note(now, worked_at) < ALONE_TIME_MAX
+    }
+
+    /// Returns the end of its pause. `None` if it has not failed yet.
+    fn pause_end(&self) -> Option<Instant> {
+        self.pause.map(|pause| pause.ends_at)
     }
 
     /// Returns `true` if the job may run with others in one commit: it has not failed yet.
@@ -65,7 +70,7 @@ impl PendingJob {
     }
 }
 
-/// Jobs that one attempt does: a single one, or the records of several turns in one commit.
+/// Jobs that are tried at once: a single one, or the records of several turns in one commit.
 #[derive(Debug)]
 pub(super) struct RoundJob {
     first: PendingJob,
@@ -108,11 +113,6 @@ impl RoundJob {
         }
     }
 
-    /// Returns `true` if the jobs have written to the store when they are done.
-    pub(super) const fn surely_writes(&self) -> bool {
-        self.first.job.surely_writes()
-    }
-
     /// Returns the calls that the jobs record.
     pub(super) fn recorded_calls(&self) -> Vec<&NewCall> {
         let jobs = std::iter::once(&self.first).chain(&self.others);
@@ -126,14 +126,19 @@ impl RoundJob {
     }
 }
 
-/// The jobs that wait, oldest first.
+/// The jobs that wait.
 #[derive(Debug)]
 pub(super) struct JobQueue {
     bytes_max: usize,
+    /// The jobs by position: oldest first.
     waiting: BTreeMap<u64, PendingJob>,
+    /// The positions of each subject's jobs, including those that the worker has taken. Only the oldest of them may run.
+    by_subject: HashMap<JobSubject, VecDeque<u64>>,
+    /// The jobs that wait for no other: those that have not failed first, then by the end of the pause.
+    ready: BTreeSet<(Option<Instant>, u64)>,
     /// The bytes of all jobs, including those that the worker has taken.
     bytes: usize,
-    next_place: u64,
+    next_position: u64,
     /// Set by the first loss, until the queue is less than half full.
     is_overflowing: bool,
 }
@@ -146,13 +151,27 @@ pub(super) struct NoRoom {
     pub(super) is_first: bool,
 }
 
+impl Positions for JobQueue {
+    fn next_position(&self) -> u64 {
+        self.next_position
+    }
+
+    fn first_open_position(&self) -> u64 {
+        self.waiting
+            .first_key_value()
+            .map_or(self.next_position, |(position, _)| *position)
+    }
+}
+
 impl Default for JobQueue {
     fn default() -> Self {
         Self {
             bytes_max: JOBS_BYTES_MAX,
             waiting: BTreeMap::new(),
+            by_subject: HashMap::new(),
+            ready: BTreeSet::new(),
             bytes: 0,
-            next_place: 0,
+            next_position: 0,
             is_overflowing: false,
         }
     }
@@ -170,40 +189,42 @@ impl JobQueue {
         }
         self.bytes += bytes;
         let (end, ended) = oneshot::channel();
+        let mut subjects = job.subjects();
+        subjects.sort_unstable();
+        subjects.dedup();
         let pending = PendingJob {
-            subjects: job.subjects(),
+            subjects,
             job,
-            place: self.next_place,
+            position: self.next_position,
             bytes,
             failures: WriteFailures::default(),
             pause: None,
             end,
         };
-        self.next_place += 1;
+        self.next_position += 1;
+        for subject in &pending.subjects {
+            self.by_subject.entry(*subject).or_default().push_back(pending.position);
+        }
         self.put_back(pending);
         Ok(ended)
     }
 
     /// Takes the jobs of the next round: those that no earlier job of the same subject and no pause delays.
     ///
-    /// At most `side_by_side` attempts.
+    /// At most `side_by_side` tries. Jobs that have not failed come first, then those whose pause ended first: a few
+    /// jobs that go on failing must not be all that is tried.
     pub(super) fn take_round(&mut self, now: Instant, side_by_side: usize) -> Vec<RoundJob> {
-        let mut busy: HashSet<JobSubject> = HashSet::new();
-        let mut due: Vec<(Option<Instant>, u64)> = Vec::new();
-        for (place, pending) in self.waiting.iter().take(LOOKAHEAD_MAX) {
-            let is_free = !pending.subjects.iter().any(|subject| busy.contains(subject));
-            busy.extend(pending.subjects.iter().copied());
-            let pause_end = pending.pause.map(|pause| pause.ends_at);
-            if is_free && pause_end.is_none_or(|end| end <= now) {
-                due.push((pause_end, *place));
-            }
-        }
-        // Those that have not failed come first, then those whose pause ended first: a few jobs that go on failing must
-        // not be all that is tried.
-        due.sort_unstable();
+        let is_due = |(pause_end, _): &&(Option<Instant>, u64)| pause_end.is_none_or(|end| end <= now);
+        let due: Vec<_> = self
+            .ready
+            .iter()
+            .take_while(is_due)
+            .take(EXAMINED_MAX)
+            .copied()
+            .collect();
         let mut round: Vec<RoundJob> = Vec::new();
-        for (_, place) in due {
-            let Some(pending) = self.waiting.get(&place) else {
+        for ready in due {
+            let Some(pending) = self.waiting.get(&ready.1) else {
                 continue;
             };
             let is_full = round.len() >= side_by_side;
@@ -211,9 +232,10 @@ impl JobQueue {
             if shared.is_none() && is_full {
                 continue;
             }
-            let Some(pending) = self.waiting.remove(&place) else {
+            let Some(pending) = self.waiting.remove(&ready.1) else {
                 continue;
             };
+            self.ready.remove(&ready);
             match shared {
                 Some(jobs) => jobs.add(pending),
                 None => round.push(RoundJob::new(pending)),
@@ -222,45 +244,61 @@ impl JobQueue {
         round
     }
 
-    /// Puts a job back that was taken, at its former place.
+    /// Puts a job back that was taken, at its former position.
     pub(super) fn put_back(&mut self, pending: PendingJob) {
-        self.waiting.insert(pending.place, pending);
+        let position = pending.position;
+        self.waiting.insert(position, pending);
+        self.note_ready(position);
     }
 
     /// Ends a job that was taken: it is done, or lost.
     pub(super) fn end_job(&mut self, pending: PendingJob) -> LateJob {
         self.bytes = self.bytes.saturating_sub(pending.bytes);
         self.is_overflowing &= self.bytes > self.bytes_max / 2;
+        for subject in &pending.subjects {
+            let Some(positions) = self.by_subject.get_mut(subject) else {
+                continue;
+            };
+            // A job that was taken is the oldest of all its subjects.
+            positions.pop_front();
+            match positions.front().copied() {
+                Some(next) => self.note_ready(next),
+                None => drop(self.by_subject.remove(subject)),
+            }
+        }
         // An error means that nobody waits for the end.
         let _ = pending.end.send(());
         pending.job
+    }
+
+    /// Notes that a waiting job is ready, if no earlier job of the same subject delays it.
+    fn note_ready(&mut self, position: u64) {
+        let Some(pending) = self.waiting.get(&position) else {
+            return;
+        };
+        let is_oldest = |subject: &JobSubject| {
+            let oldest = self.by_subject.get(subject).and_then(VecDeque::front);
+            oldest.is_none_or(|oldest| *oldest == position)
+        };
+        if pending.subjects.iter().all(is_oldest) {
+            self.ready.insert((pending.pause_end(), position));
+        }
     }
 
     /// Ends the pauses of all jobs: they are retried in the next rounds.
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let pauses = self.waiting.values_mut().filter_map(|pending| pending.pause.as_mut());
         for pause in pauses {
-            pause.ends_at = now;
+            // Those that have waited for longer stay before the others.
+            pause.ends_at = pause.ends_at.min(now);
         }
+        let ready = std::mem::take(&mut self.ready).into_iter();
+        let ended = ready.map(|(pause_end, position)| (pause_end.map(|end| end.min(now)), position));
+        self.ready = ended.collect();
     }
 
     /// Returns the time of the next retry.
     pub(super) fn next_retry(&self) -> Option<Instant> {
-        let looked_at = self.waiting.values().take(LOOKAHEAD_MAX);
-        let retries = looked_at.filter_map(|pending| pending.pause.map(|pause| pause.ends_at));
-        retries.min()
-    }
-
-    /// Returns the place of the oldest job that waits, or the next one. Every job before it has ended, unless the
-    /// worker has it.
-    pub(super) fn first_open_place(&self) -> u64 {
-        self.waiting
-            .first_key_value()
-            .map_or(self.next_place, |(place, _)| *place)
-    }
-
-    /// Returns the place of the next job.
-    pub(super) const fn next_place(&self) -> u64 {
-        self.next_place
+        self.ready.first().and_then(|(pause_end, _)| *pause_end)
     }
 }

@@ -1,15 +1,9 @@
 //! The background worker of late results, and the handle that queues its jobs.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     LateError,
@@ -17,7 +11,10 @@ use super::{
     jobs::LateJob,
     worker::LateWriter,
 };
-use crate::{clock, ledger::LedgerError};
+use crate::{
+    clock,
+    ledger::{LedgerError, QueueReceiver, QueueSender, worker_queue},
+};
 
 /// The most jobs that run side by side. The ledger stores the changes of so many with one wait for the disk.
 const SIDE_BY_SIDE_MAX: usize = 64;
@@ -26,31 +23,17 @@ const PROBES: usize = 4;
 
 /// A handle for queueing jobs.
 #[derive(Debug)]
-pub(super) struct JobSender {
-    queue: Arc<Mutex<JobQueue>>,
-    /// Wakes the worker.
-    wake: mpsc::Sender<()>,
-    /// The place in the queue before which every job has ended.
-    ended: watch::Receiver<u64>,
-}
+pub(super) struct JobSender(QueueSender<JobQueue>);
 
 /// The worker that does the jobs. It runs for as long as the process.
 #[derive(Debug)]
 pub struct LateWorker {
     writer: LateWriter,
-    jobs: JobReceiver,
-    /// The last time at which the store did a job that surely writes.
+    jobs: QueueReceiver<JobQueue>,
+    /// The last time at which a job surely wrote to the store.
     worked_at: Option<Instant>,
     /// Set while jobs are lost: of many losses in a row only the first is logged.
     is_losing: bool,
-}
-
-/// The worker's end of an empty queue.
-#[derive(Debug)]
-pub(super) struct JobReceiver {
-    queue: Arc<Mutex<JobQueue>>,
-    woken: mpsc::Receiver<()>,
-    ended: watch::Sender<u64>,
 }
 
 /// A job that was queued.
@@ -66,66 +49,40 @@ impl QueuedJob {
 }
 
 /// Makes an empty queue.
-pub(super) fn new_queue() -> (JobSender, JobReceiver) {
-    let queue: Arc<Mutex<JobQueue>> = Arc::default();
-    // One signal is enough: the worker looks at all that waits.
-    let (wake, woken) = mpsc::channel(1);
-    let (end, ended) = watch::channel(0);
-    let sender = JobSender {
-        queue: Arc::clone(&queue),
-        wake,
-        ended,
-    };
-    let receiver = JobReceiver {
-        queue,
-        woken,
-        ended: end,
-    };
-    (sender, receiver)
-}
-
-fn lock(queue: &Mutex<JobQueue>) -> MutexGuard<'_, JobQueue> {
-    // Each change leaves a valid queue, so a panic elsewhere need not spread.
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn job_queue() -> (JobSender, QueueReceiver<JobQueue>) {
+    let (sender, receiver) = worker_queue();
+    (JobSender(sender), receiver)
 }
 
 impl JobSender {
     /// Queues a job. Returns it if there is no room for it.
     pub(super) fn queue_job(&self, job: LateJob) -> Result<QueuedJob, LateJob> {
-        let added = lock(&self.queue).add(job);
+        let added = self.0.lock().add(job);
         let ended = added.map_err(|NoRoom { job, is_first }| {
             if is_first {
                 tracing::warn!("the queue of calls and results for the ledger is full: further ones are lost");
             }
             job
         })?;
-        self.wake_worker();
+        self.0.wake_worker();
         Ok(QueuedJob(ended))
     }
 
     /// Waits until every job that was queued before is done or lost.
     pub(super) async fn flush(&self) {
-        let place = lock(&self.queue).next_place();
-        let mut ended = self.ended.clone();
-        // An error means that the worker has ended: nothing is left to wait for.
-        drop(ended.wait_for(|ended| *ended >= place).await);
+        self.0.flush().await;
     }
 
     /// Retries every failed job now.
     pub(super) fn retry_now(&self) {
-        lock(&self.queue).end_pauses(clock::now());
-        self.wake_worker();
-    }
-
-    fn wake_worker(&self) {
-        // A full channel has a signal that the worker has not taken yet.
-        let _ = self.wake.try_send(());
+        self.0.lock().end_pauses(clock::now());
+        self.0.wake_worker();
     }
 }
 
 impl LateWorker {
     /// Creates the worker of a queue.
-    pub(super) const fn new(writer: LateWriter, jobs: JobReceiver) -> Self {
+    pub(super) const fn new(writer: LateWriter, jobs: QueueReceiver<JobQueue>) -> Self {
         Self {
             writer,
             jobs,
@@ -139,7 +96,7 @@ impl LateWorker {
         let (mut is_working, mut pause) = (true, RETRY_PAUSE.0);
         loop {
             let side_by_side = if is_working { SIDE_BY_SIDE_MAX } else { PROBES };
-            let round = lock(&self.jobs.queue).take_round(clock::now(), side_by_side);
+            let round = self.jobs.lock().take_round(clock::now(), side_by_side);
             if round.is_empty() {
                 if self.wait_for_jobs().await {
                     continue;
@@ -148,27 +105,26 @@ impl LateWorker {
             }
             let results = join_all(round.iter().map(|jobs| self.try_round_job(jobs))).await;
             let was_working = std::mem::replace(&mut is_working, self.end_round(round, results));
-            let ended = lock(&self.jobs.queue).first_open_place();
-            self.jobs.ended.send_replace(ended);
+            self.jobs.publish_ended();
             if !is_working {
                 self.wait_for_store(pause).await;
                 pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
             } else if !was_working {
                 pause = RETRY_PAUSE.0;
-                lock(&self.jobs.queue).end_pauses(clock::now());
+                self.jobs.lock().end_pauses(clock::now());
             }
         }
     }
 
     /// Waits for a new job or the next retry. Returns `false` at the end of the queue.
     async fn wait_for_jobs(&mut self) -> bool {
-        let next_retry = lock(&self.jobs.queue).next_retry();
+        let next_retry = self.jobs.lock().next_retry();
         let Some(at) = next_retry else {
-            return self.jobs.woken.recv().await.is_some();
+            return self.jobs.wait_for_change().await;
         };
         tokio::select! {
             () = tokio::time::sleep_until(at) => {}
-            woken = self.jobs.woken.recv() => if woken.is_none() {
+            may_come = self.jobs.wait_for_change() => if !may_come {
                 // No job comes any more: those that wait for a retry are left.
                 tokio::time::sleep_until(at).await;
             }
@@ -183,14 +139,15 @@ impl LateWorker {
         tokio::time::sleep(RETRY_PAUSE.0.min(pause)).await;
         // At the end of the queue no job comes any more.
         let woken = async {
-            if self.jobs.woken.recv().await.is_none() {
+            if !self.jobs.wait_for_change().await {
                 std::future::pending::<()>().await;
             }
         };
         drop(tokio::time::timeout_at(until, woken).await);
     }
 
-    async fn try_round_job(&self, jobs: &RoundJob) -> Result<(), LateError> {
+    /// Does jobs once. Returns `true` if they surely wrote to the store.
+    async fn try_round_job(&self, jobs: &RoundJob) -> Result<bool, LateError> {
         match jobs.single_job() {
             Some(job) => self.writer.try_job(job).await,
             None => self.writer.record_calls(&jobs.recorded_calls()).await,
@@ -198,23 +155,22 @@ impl LateWorker {
     }
 
     /// Ends the jobs of a round, or puts them back. Returns `false` if the store failed for all.
-    fn end_round(&mut self, round: Vec<RoundJob>, results: Vec<Result<(), LateError>>) -> bool {
+    fn end_round(&mut self, round: Vec<RoundJob>, results: Vec<Result<bool, LateError>>) -> bool {
         let now = clock::now();
         let store_failed =
-            |result: &Result<(), LateError>| matches!(result, Err(LateError::Ledger(LedgerError::Store(_))));
+            |result: &Result<bool, LateError>| matches!(result, Err(LateError::Ledger(LedgerError::Store(_))));
         let is_working = !results.iter().all(store_failed);
-        let has_written = |(jobs, result): (&RoundJob, &Result<(), LateError>)| jobs.surely_writes() && result.is_ok();
         // A full disk still reads, so a job that only reads proves nothing.
-        if round.iter().zip(&results).any(has_written) {
+        if results.iter().any(|result| matches!(result, Ok(true))) {
             self.worked_at = Some(now);
         }
         for (jobs, result) in round.into_iter().zip(results) {
             let is_single = jobs.single_job().is_some();
             for pending in jobs.into_jobs() {
                 match &result {
-                    Ok(()) => {
+                    Ok(_) => {
                         self.is_losing = false;
-                        drop(lock(&self.jobs.queue).end_job(pending));
+                        drop(self.jobs.lock().end_job(pending));
                     }
                     Err(error) => self.end_failed(pending, error, is_single, now),
                 }
@@ -233,12 +189,12 @@ impl LateWorker {
             LateError::Ledger(_) => false,
         };
         if may_recover {
-            return lock(&self.jobs.queue).put_back(pending);
+            return self.jobs.lock().put_back(pending);
         }
         if !std::mem::replace(&mut self.is_losing, true) {
             tracing::warn!(%error, "failed to write a tool call or its delivery to the ledger: the write is lost");
         }
-        let job = lock(&self.jobs.queue).end_job(pending);
+        let job = self.jobs.lock().end_job(pending);
         self.writer.note_lost(&job);
     }
 }

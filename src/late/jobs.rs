@@ -87,11 +87,6 @@ impl LateJob {
         }
     }
 
-    /// Returns `true` if the job has written to the store when it is done. Others may have found nothing to write.
-    pub(super) const fn surely_writes(&self) -> bool {
-        matches!(self, Self::Record(_) | Self::Compacted(..))
-    }
-
     /// Returns the calls that the job records, if that is what it does.
     pub(super) fn recorded_calls(&self) -> Option<&[NewCall]> {
         match self {

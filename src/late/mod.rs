@@ -124,7 +124,7 @@ impl LateStore {
     ) -> (Self, LateWorker) {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
-        let (jobs, queued) = job_worker::new_queue();
+        let (jobs, queued) = job_worker::job_queue();
         let late = Self(Arc::new(LateStoreInner {
             ledger,
             callers,

@@ -20,13 +20,18 @@ use crate::{
 pub(super) struct LateWriter(pub(super) Weak<LateStoreInner>);
 
 impl LateWriter {
-    /// Does a job once.
-    pub(super) async fn try_job(&self, job: &LateJob) -> Result<(), LateError> {
+    /// Does a job once. Returns `true` if it surely wrote to the store: many jobs find that nothing is to be written.
+    pub(super) async fn try_job(&self, job: &LateJob) -> Result<bool, LateError> {
         let Some(late) = self.0.upgrade().map(LateStore) else {
-            return Ok(());
+            return Ok(false);
         };
-        match job {
-            LateJob::Record(calls) => record_calls(&late, &calls.iter().collect::<Vec<_>>()).await,
+        let done = match job {
+            LateJob::Record(calls) => return record_calls(&late, &calls.iter().collect::<Vec<_>>()).await,
+            LateJob::Compacted(principal, lane, calls) => {
+                return compactions::store_compacted(&late, *principal, *lane, calls)
+                    .await
+                    .map(|()| true);
+            }
             LateJob::Answered(principal, names, call, content) => {
                 changes::mark_answered(&late, *principal, names, call, content.as_deref()).await
             }
@@ -34,17 +39,15 @@ impl LateWriter {
             LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
             LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
-            LateJob::Compacted(principal, lane, calls) => {
-                compactions::store_compacted(&late, *principal, *lane, calls).await
-            }
-        }
+        };
+        done.map(|()| false)
     }
 
-    /// Records the calls of several jobs once.
-    pub(super) async fn record_calls(&self, calls: &[&NewCall]) -> Result<(), LateError> {
+    /// Records the calls of several jobs once. Returns `true` if it surely wrote to the store.
+    pub(super) async fn record_calls(&self, calls: &[&NewCall]) -> Result<bool, LateError> {
         match self.0.upgrade().map(LateStore) {
             Some(late) => record_calls(&late, calls).await,
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 
@@ -76,20 +79,24 @@ pub(super) fn note_lost(late: &LateStore, job: &LateJob) {
     }
 }
 
-/// Inserts calls into the ledger, then settles the results that are parked for them.
-async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<(), LateError> {
-    let mut last_error = None;
+/// Inserts calls into the ledger, then settles the results that are parked for them. Returns `true` if a call was written.
+async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, LateError> {
+    let (mut is_written, mut last_error) = (false, None);
     for batch in calls.chunks(ROWS_MAX) {
         // One commit, so that a crash records either the whole turn or nothing of it.
         let steps = batch.iter().map(|new| insert_step(late, new.key, &new.call)).collect();
         let existing = match late.0.ledger.commit(steps, clock::unix_time()).await {
-            Ok(CommitOutcome::Done) => continue,
+            Ok(CommitOutcome::Done) => {
+                is_written = true;
+                continue;
+            }
             Ok(CommitOutcome::Conflict(existing)) => existing,
             // If the ledger is full for one caller, the others must not lose their calls.
             Err(LedgerError::Full { .. } | LedgerError::TooLarge) if batch.len() > 1 => {
                 for new in batch {
-                    if let Err(error) = record_call(late, new).await {
-                        last_error = Some(error);
+                    match record_call(late, new).await {
+                        Ok(written) => is_written |= written,
+                        Err(error) => last_error = Some(error),
                     }
                 }
                 continue;
@@ -102,54 +109,52 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<(), LateEr
             .copied()
             .zip(existing)
             .partition(|(_, record)| record.is_some());
-        let steps = unrecorded
+        let steps: Vec<_> = unrecorded
             .iter()
             .map(|(new, _)| insert_step(late, new.key, &new.call))
             .collect();
+        let has_steps = !steps.is_empty();
         let remaining = if late.0.ledger.commit(steps, clock::unix_time()).await? == CommitOutcome::Done {
+            is_written |= has_steps;
             recorded
         } else {
             batch.iter().map(|new| (*new, None)).collect()
         };
         for (new, _) in remaining {
-            record_call(late, new).await?;
+            is_written |= record_call(late, new).await?;
         }
     }
     for new in calls {
         parking::settle_parked(late, record_names::call_index(&new.call.id)).await?;
     }
-    last_error.map_or(Ok(()), Err)
+    last_error.map_or(Ok(is_written), Err)
 }
 
 /// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of
-/// its own.
-async fn record_call(late: &LateStore, new: &NewCall) -> Result<(), LateError> {
+/// its own. Returns `true` if it wrote to the store.
+async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let insert = insert_step(late, new.key, &new.call);
         let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? else {
-            return Ok(());
+            return Ok(true);
         };
         // A record that another version wrote, or that was removed meanwhile, is left alone.
         let Some(record) = existing.into_iter().flatten().next() else {
             continue;
         };
         let Some(recorded) = RecordedCall::decode(&record.value) else {
-            return Ok(());
+            return Ok(false);
         };
-        if late
-            .0
-            .ledger
-            .commit(change_steps(late, &record, recorded, new), now)
-            .await?
-            == CommitOutcome::Done
-        {
-            return Ok(());
+        let steps = change_steps(late, &record, recorded, new);
+        let has_steps = !steps.is_empty();
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            return Ok(has_steps);
         }
         // The twin exists already, or another writer was first. Only the latter needs another try.
         let twin = twin_key(new);
         if late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some) {
-            return Ok(());
+            return Ok(false);
         }
     }
     Err(LateError::Busy)

@@ -13,6 +13,7 @@ mod record_owners;
 mod sqlite;
 mod steps;
 mod usage_counter;
+mod worker_queue;
 mod write_behind;
 mod write_failures;
 mod write_queue;
@@ -36,6 +37,7 @@ pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
+pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
 pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};
 pub use write_failures::WriteFailures;
 

@@ -47,7 +47,7 @@ pub(super) fn check_bounds(steps: &[CommitStep]) -> Result<(), LedgerError> {
 
 /// Applies all steps or none.
 ///
-/// The outer error is that of the store, whose state is then for the caller to restore.
+/// The outer error is that of the store, whose state must then be restored.
 pub(super) fn commit_steps<S: RecordStore>(
     shelf: &mut S,
     settings: LedgerSettings,

@@ -1,58 +1,47 @@
 //! Background writes, which no request waits for. All that wait go into one commit, and are retried while the store
 //! fails.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, mpsc, watch},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    CommitResult, CommitStep, Ledger, LedgerError, RecordKind, TimedCommit,
+    CommitOutcome, CommitResult, CommitStep, Ledger, LedgerError, RecordKind, TimedCommit,
+    worker_queue::{QueueReceiver, QueueSender, worker_queue},
     write_queue::{RecordWrite, WriteQueue},
 };
 use crate::{clock, telemetry::Telemetry};
 
 /// The time for which a write is retried that fails although the store accepts others.
-const RETRY_TIME_MAX: Duration = Duration::from_secs(5 * 60);
+const ALONE_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 /// The pause after a failure: the first, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A handle for queueing background writes. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WriteBehind {
-    queue: Arc<Mutex<WriteQueue>>,
+    queue: QueueSender<WriteQueue>,
     telemetry: Telemetry,
-    /// Wakes the worker.
-    wake: mpsc::Sender<()>,
-    /// The place in the queue before which every write has ended.
-    ended: watch::Receiver<u64>,
     /// Ends a pause of the worker.
-    hurried: Arc<Notify>,
+    end_pause: Arc<Notify>,
 }
 
 /// The worker that does the writes. It runs for as long as the process.
 #[derive(Debug)]
 pub struct WriteBehindWorker {
     ledger: Arc<dyn Ledger>,
-    queue: Arc<Mutex<WriteQueue>>,
+    queue: QueueReceiver<WriteQueue>,
     telemetry: Telemetry,
-    woken: mpsc::Receiver<()>,
-    ended: watch::Sender<u64>,
     /// Ends a pause.
-    hurried: Arc<Notify>,
+    end_pause: Arc<Notify>,
     /// The last time at which the store did a write.
     worked_at: Option<Instant>,
     /// Set while writes fail: of many failures in a row only the first is logged.
     is_failing: bool,
 }
 
-/// The end of one attempt at a write.
-enum AttemptEnd {
+/// The end of one try of a write.
+enum TryEnd {
     Stored,
     /// The ledger has no room for it, or is closed.
     Refused,
@@ -65,34 +54,22 @@ enum AttemptEnd {
 /// While the store fails, writes wait in a bounded queue. A full queue loses what matters least. A write is also lost
 /// if the ledger is full or closed, or if it fails for five minutes while others succeed.
 pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehind, WriteBehindWorker) {
-    let queue: Arc<Mutex<WriteQueue>> = Arc::default();
-    // One signal is enough: the worker takes all that waits.
-    let (wake, woken) = mpsc::channel(1);
-    let (end, ended) = watch::channel(0);
-    let hurried = Arc::new(Notify::new());
+    let (queue, receiver) = worker_queue();
+    let end_pause = Arc::new(Notify::new());
     let worker = WriteBehindWorker {
         ledger,
-        queue: Arc::clone(&queue),
+        queue: receiver,
         telemetry: telemetry.clone(),
-        woken,
-        ended: end,
-        hurried: Arc::clone(&hurried),
+        end_pause: Arc::clone(&end_pause),
         worked_at: None,
         is_failing: false,
     };
     let handle = WriteBehind {
         queue,
         telemetry,
-        wake,
-        ended,
-        hurried,
+        end_pause,
     };
     (handle, worker)
-}
-
-fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
-    // Each change leaves a valid queue, so a panic elsewhere need not spread.
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl WriteBehind {
@@ -111,7 +88,7 @@ impl WriteBehind {
         let now = clock::unix_time();
         let mut lost = Vec::new();
         let is_new_overflow = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             let mut steps = steps.into_iter().peekable();
             while let Some(first) = steps.next() {
                 let key = *first.key();
@@ -133,8 +110,7 @@ impl WriteBehind {
         for kind in lost {
             self.count_lost(kind);
         }
-        // A full channel has a signal that the worker has not taken yet.
-        let _ = self.wake.try_send(());
+        self.queue.wake_worker();
     }
 
     /// Counts a write that was lost.
@@ -144,15 +120,12 @@ impl WriteBehind {
 
     /// Waits until every write that was queued before is stored or lost.
     pub async fn flush(&self) {
-        let place = lock(&self.queue).next_place();
-        let mut ended = self.ended.clone();
-        // An error means that the worker has ended: nothing is left to wait for.
-        drop(ended.wait_for(|ended| *ended >= place).await);
+        self.queue.flush().await;
     }
 
     /// Retries failed writes at once, and waits until every write that was queued before is stored or lost.
     pub async fn finish(&self) {
-        self.hurried.notify_one();
+        self.end_pause.notify_one();
         self.flush().await;
     }
 }
@@ -161,14 +134,14 @@ impl WriteBehindWorker {
     /// Does the queued writes until all handles of the queue are dropped and it is empty.
     pub async fn run(mut self) {
         let mut pause = BACKOFF.0;
-        // The end of a batch of which nothing was stored. The next batch comes from behind it: the fault may lie with
-        // these writes, and those behind must not wait for them.
+        // The end of a batch of which nothing was stored. The next batch comes from behind it, until the end of the queue:
+        // the fault may lie with these writes, and those behind must not wait for them.
         let mut failed_until = None;
         loop {
             let behind = failed_until.take();
-            let batch = lock(&self.queue).take_batch(behind);
-            let Some(last) = batch.last().map(RecordWrite::place) else {
-                if behind.is_none() && self.woken.recv().await.is_none() {
+            let batch = self.queue.lock().take_batch(behind);
+            let Some(last) = batch.last().map(RecordWrite::position) else {
+                if behind.is_none() && !self.queue.wait_for_change().await {
                     return;
                 }
                 continue;
@@ -176,16 +149,15 @@ impl WriteBehindWorker {
             let commits: Vec<TimedCommit> = batch.iter().flat_map(RecordWrite::commits).collect();
             let done = self.ledger.commit_each(commits).await;
             let is_working = self.end_batch(batch, done, behind.is_none());
-            let ended = lock(&self.queue).first_open_place();
-            self.ended.send_replace(ended);
+            self.queue.publish_ended();
             if is_working {
                 pause = BACKOFF.0;
                 continue;
             }
-            failed_until = behind.is_none().then_some(last);
+            failed_until = Some(last);
             tokio::select! {
                 () = tokio::time::sleep(pause) => pause = pause.saturating_mul(2).min(BACKOFF.1),
-                () = self.hurried.notified() => {}
+                () = self.end_pause.notified() => {}
             }
         }
     }
@@ -215,25 +187,26 @@ impl WriteBehindWorker {
             self.note_failure(failure);
         }
         let now = clock::now();
-        if results.iter().any(Result::is_ok) {
+        // A conflict writes nothing, and a full disk still reads.
+        if results.iter().any(|result| matches!(result, Ok(CommitOutcome::Done))) {
             self.worked_at = Some(now);
         }
         let mut is_working = false;
         let mut results = results.iter();
         for mut write in batch {
             let end = match &error {
-                Some(error) => AttemptEnd::of_error(error),
-                None => AttemptEnd::of_results(results.by_ref().take(write.step_count())),
+                Some(error) => TryEnd::of_error(error),
+                None => TryEnd::of_results(results.by_ref().take(write.step_count())),
             };
-            let is_failed = matches!(end, AttemptEnd::Failed);
+            let is_failed = matches!(end, TryEnd::Failed);
             is_working |= !is_failed;
             // The store works, so a write that goes on failing is at fault itself.
-            if is_failed && write.failures().note(now, self.worked_at) < RETRY_TIME_MAX {
-                lock(&self.queue).put_back(write);
+            if is_failed && write.failures().note(now, self.worked_at) < ALONE_TIME_MAX {
+                self.queue.lock().put_back(write);
                 continue;
             }
-            lock(&self.queue).end_write(&write);
-            if !matches!(end, AttemptEnd::Stored) {
+            self.queue.lock().end_write(&write);
+            if !matches!(end, TryEnd::Stored) {
                 self.telemetry.record_lost_write(write.kind().label());
             }
         }
@@ -253,7 +226,7 @@ impl WriteBehindWorker {
     }
 }
 
-impl AttemptEnd {
+impl TryEnd {
     const fn of_error(error: &LedgerError) -> Self {
         match error {
             LedgerError::Store(_) => Self::Failed,

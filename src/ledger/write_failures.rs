@@ -4,26 +4,33 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The failed attempts at one write.
+/// The most time that counts between two failures that the write had alone: a minute without another write, and the pause
+/// of 5 seconds before a retry. In a longer time may have been an outage.
+const ALONE_GAP_MAX: Duration = Duration::from_secs(65);
+
+/// The failed tries of one write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteFailures {
     last_at: Option<Instant>,
-    /// The time of the first failure since which the store did other writes.
-    alone_since: Option<Instant>,
+    /// The last failure since whose predecessor the store did other writes.
+    alone_at: Option<Instant>,
+    /// The time for which the write has failed alone.
+    alone_for: Duration,
 }
 
 impl WriteFailures {
-    /// Notes a failed attempt. `worked_at` is the last time at which the store did another write.
+    /// Notes a failed try. `worked_at` is the last time at which the store did another write.
     ///
-    /// Returns for how long the write has failed although the store did others. This is zero if the store did none
-    /// since the attempt before: in an outage every write fails, and is not at fault.
+    /// Returns for how long in all the write has failed although the store did others. An outage adds 65 seconds at
+    /// most: in it every write fails, and is not at fault.
     pub fn note(&mut self, now: Instant, worked_at: Option<Instant>) -> Duration {
         let last_at = self.last_at.replace(now);
         let is_alone = worked_at.is_some_and(|at| last_at.map_or(at == now, |last| at > last));
-        if !is_alone {
-            return Duration::ZERO;
+        if is_alone && let Some(alone_at) = self.alone_at.replace(now) {
+            let gap = now.duration_since(alone_at).min(ALONE_GAP_MAX);
+            self.alone_for = self.alone_for.saturating_add(gap);
         }
-        now.duration_since(*self.alone_since.get_or_insert(now))
+        self.alone_for
     }
 }
 
@@ -48,8 +55,19 @@ mod tests {
         let (start, mut failures) = (clock::now(), WriteFailures::default());
         assert_eq!(failures.note(start, Some(start)), Duration::ZERO);
         assert_eq!(failures.note(start + SECOND, Some(start + SECOND)), SECOND);
-        // Nothing was stored since the attempt before.
-        assert_eq!(failures.note(start + SECOND * 2, Some(start + SECOND)), Duration::ZERO);
+        // Nothing was stored since the try before.
+        assert_eq!(failures.note(start + SECOND * 2, Some(start + SECOND)), SECOND);
         assert_eq!(failures.note(start + SECOND * 4, Some(start + SECOND * 3)), SECOND * 4);
+    }
+
+    #[test]
+    fn an_outage_between_two_failures_adds_65_seconds() {
+        let (start, mut failures) = (clock::now(), WriteFailures::default());
+        assert_eq!(failures.note(start, Some(start)), Duration::ZERO);
+        for second in 1..3600 {
+            assert_eq!(failures.note(start + SECOND * second, Some(start)), Duration::ZERO);
+        }
+        let end = start + SECOND * 3600;
+        assert_eq!(failures.note(end, Some(end)), SECOND * 65);
     }
 }

@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::{CommitStep, Moment, RECORD_BYTES, ROWS_MAX, RecordKey, RecordKind, TimedCommit, WriteFailures};
+use super::{
+    CommitStep, Moment, RECORD_BYTES, ROWS_MAX, RecordKey, RecordKind, TimedCommit, WriteFailures,
+    worker_queue::Positions,
+};
 
 /// The most rows that wait: one for each step of a write.
 const QUEUED_ROWS_MAX: usize = 200_000;
@@ -41,17 +44,17 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::Principal,
 ];
 
-/// Returns the place of a kind in the order of loss. Those with the lowest are lost first.
+/// Returns the rank of a kind in the order of loss. Those with the lowest are lost first.
 fn loss_rank(kind: RecordKind) -> usize {
-    let place = LOSS_ORDER.iter().position(|other| *other == kind);
-    place.unwrap_or(LOSS_ORDER.len())
+    let rank = LOSS_ORDER.iter().position(|other| *other == kind);
+    rank.unwrap_or(LOSS_ORDER.len())
 }
 
 /// A write of one record: its steps are tried in order, and each on its own.
 #[derive(Debug)]
 pub(super) struct RecordWrite {
     kind: RecordKind,
-    place: u64,
+    position: u64,
     steps: Vec<CommitStep>,
     /// The time of queueing: a late write is judged against expiry as of then.
     queued_at: Moment,
@@ -77,14 +80,14 @@ impl RecordWrite {
         })
     }
 
-    /// Returns the failed attempts.
+    /// Returns the failed tries.
     pub(super) const fn failures(&mut self) -> &mut WriteFailures {
         &mut self.failures
     }
 
-    /// Returns its place in the queue.
-    pub(super) const fn place(&self) -> u64 {
-        self.place
+    /// Returns its position in the queue.
+    pub(super) const fn position(&self) -> u64 {
+        self.position
     }
 
     /// Returns the key of its record.
@@ -141,15 +144,27 @@ impl QueuedSize {
 pub(super) struct WriteQueue {
     limit: QueuedSize,
     waiting: BTreeMap<u64, RecordWrite>,
-    /// The rank and the place of each write that waits.
+    /// The rank and the position of each write that waits.
     by_rank: BTreeSet<(usize, u64)>,
     /// The size of the writes that wait, by rank.
     rank_sizes: [QueuedSize; LOSS_ORDER.len()],
     /// The size of all writes, including those that the worker has taken.
     size: QueuedSize,
-    next_place: u64,
+    next_position: u64,
     /// Set by the first loss, until the queue is less than half full.
     is_overflowing: bool,
+}
+
+impl Positions for WriteQueue {
+    fn next_position(&self) -> u64 {
+        self.next_position
+    }
+
+    fn first_open_position(&self) -> u64 {
+        self.waiting
+            .first_key_value()
+            .map_or(self.next_position, |(position, _)| *position)
+    }
 }
 
 impl Default for WriteQueue {
@@ -166,7 +181,7 @@ impl WriteQueue {
             by_rank: BTreeSet::new(),
             rank_sizes: [QueuedSize::default(); LOSS_ORDER.len()],
             size: QueuedSize::default(),
-            next_place: 0,
+            next_position: 0,
             is_overflowing: false,
         }
     }
@@ -185,7 +200,7 @@ impl WriteQueue {
         };
         let write = RecordWrite {
             kind,
-            place: self.next_place,
+            position: self.next_position,
             steps,
             queued_at,
             failures: WriteFailures::default(),
@@ -194,7 +209,7 @@ impl WriteQueue {
         if !self.make_room(loss_rank(kind), size, note_loss) {
             return note_loss(kind);
         }
-        self.next_place += 1;
+        self.next_position += 1;
         self.size = self.size.plus(size);
         self.insert_waiting(write);
     }
@@ -217,8 +232,8 @@ impl WriteQueue {
     /// Removes the write whose loss costs least. Of one kind the latest is lost, so that what is stored was true once.
     fn remove_least(&mut self) -> Option<RecordWrite> {
         let (rank, _) = *self.by_rank.first()?;
-        let (_, place) = *self.by_rank.range((rank, 0)..=(rank, u64::MAX)).next_back()?;
-        self.remove_waiting(place)
+        let (_, position) = *self.by_rank.range((rank, 0)..=(rank, u64::MAX)).next_back()?;
+        self.remove_waiting(position)
     }
 
     /// Notes that a write was lost. Returns `true` for the first of an overflow, which is worth a log line.
@@ -226,36 +241,36 @@ impl WriteQueue {
         !std::mem::replace(&mut self.is_overflowing, true)
     }
 
-    /// Takes the oldest writes behind a place, as many as one commit takes. They count until they are ended or put back.
+    /// Takes the oldest writes behind a position, as many as one commit takes. They count until they are ended or put back.
     ///
-    /// A write waits for those of the same record that wait before that place.
+    /// A write waits for those of the same record that wait before that position.
     pub(super) fn take_batch(&mut self, behind: Option<u64>) -> Vec<RecordWrite> {
         let held: HashSet<RecordKey> = match behind {
-            Some(place) => self
+            Some(position) => self
                 .waiting
-                .range(..=place)
+                .range(..=position)
                 .filter_map(|(_, write)| write.key())
                 .collect(),
             None => HashSet::new(),
         };
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let mut taken = QueuedSize::default();
-        let candidates = self.waiting.range(behind.map_or(0, |place| place + 1)..);
-        for (place, write) in candidates.take(ROWS_MAX + held.len()) {
+        let candidates = self.waiting.range(behind.map_or(0, |position| position + 1)..);
+        for (position, write) in candidates.take(ROWS_MAX + held.len()) {
             if write.key().is_some_and(|key| held.contains(&key)) {
                 continue;
             }
             let with_it = taken.plus(QueuedSize::of_write(write));
             // At least one, however large it is.
-            if !places.is_empty() && (with_it.rows > ROWS_MAX || with_it.bytes > BATCH_BYTES_MAX) {
+            if !positions.is_empty() && (with_it.rows > ROWS_MAX || with_it.bytes > BATCH_BYTES_MAX) {
                 break;
             }
             taken = with_it;
-            places.push(*place);
+            positions.push(*position);
         }
-        places
+        positions
             .into_iter()
-            .filter_map(|place| self.remove_waiting(place))
+            .filter_map(|position| self.remove_waiting(position))
             .collect()
     }
 
@@ -270,37 +285,24 @@ impl WriteQueue {
         self.is_overflowing &= !self.size.fits(half);
     }
 
-    /// Puts a write back that was taken, at its former place.
+    /// Puts a write back that was taken, at its former position.
     pub(super) fn put_back(&mut self, write: RecordWrite) {
         self.insert_waiting(write);
     }
 
-    /// Returns the place of the oldest write that waits, or the next one. Every write before it has ended, unless the
-    /// worker has it.
-    pub(super) fn first_open_place(&self) -> u64 {
-        self.waiting
-            .first_key_value()
-            .map_or(self.next_place, |(place, _)| *place)
-    }
-
-    /// Returns the place of the next write.
-    pub(super) const fn next_place(&self) -> u64 {
-        self.next_place
-    }
-
     fn insert_waiting(&mut self, write: RecordWrite) {
         let (rank, size) = (loss_rank(write.kind), QueuedSize::of_write(&write));
-        self.by_rank.insert((rank, write.place));
+        self.by_rank.insert((rank, write.position));
         if let Some(sum) = self.rank_sizes.get_mut(rank) {
             *sum = sum.plus(size);
         }
-        self.waiting.insert(write.place, write);
+        self.waiting.insert(write.position, write);
     }
 
-    fn remove_waiting(&mut self, place: u64) -> Option<RecordWrite> {
-        let write = self.waiting.remove(&place)?;
+    fn remove_waiting(&mut self, position: u64) -> Option<RecordWrite> {
+        let write = self.waiting.remove(&position)?;
         let (rank, size) = (loss_rank(write.kind), QueuedSize::of_write(&write));
-        self.by_rank.remove(&(rank, place));
+        self.by_rank.remove(&(rank, position));
         if let Some(sum) = self.rank_sizes.get_mut(rank) {
             *sum = sum.minus(size);
         }
@@ -383,12 +385,12 @@ mod tests {
         let mut queue = WriteQueue::with_limit(4, usize::MAX);
         add(&mut queue, RecordKind::Thinking, 0..4);
         let mut batch = queue.take_batch(None);
-        assert_eq!((batch.len(), queue.first_open_place()), (4, 4));
+        assert_eq!((batch.len(), queue.first_open_position()), (4, 4));
         assert_eq!(add(&mut queue, RecordKind::Principal, 4..5).len(), 1);
         assert!(queue.note_overflow());
         assert!(!queue.note_overflow(), "one line for an overflow");
         queue.put_back(batch.pop().unwrap());
-        assert_eq!((queue.first_open_place(), queue.next_place()), (3, 4));
+        assert_eq!((queue.first_open_position(), queue.next_position()), (3, 4));
         for write in &batch {
             queue.end_write(write);
         }

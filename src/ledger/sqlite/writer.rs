@@ -13,7 +13,9 @@ use super::{
     store_health::{RunningTrial, StoreHealth, WriteHealth},
     table::{GcScope, GcWalk, RecordTable, is_corruption},
 };
-use crate::ledger::{CommitResult, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, TimedCommit, steps};
+use crate::ledger::{
+    CommitOutcome, CommitResult, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, TimedCommit, steps,
+};
 
 /// The most requests in one transaction.
 const REQUESTS_MAX: usize = 128;
@@ -155,7 +157,7 @@ impl SqliteWriter {
         match done {
             Ok(results) => {
                 self.publish_usage();
-                self.health.note_write(write_health(&results));
+                self.note_health(&results);
                 let mut results = results.into_iter();
                 for waiting in batch {
                     let own = results.by_ref().take(waiting.commits.len()).collect();
@@ -164,7 +166,7 @@ impl SqliteWriter {
                 }
             }
             // One bad commit must not fail the others, so each request gets transactions of its own. After a failed
-            // `COMMIT` the state on disk is unknown: a second attempt could report a conflict with the batch's own
+            // `COMMIT` the state on disk is unknown: a second try could report a conflict with the batch's own
             // records.
             Err(failed) if batch.len() > 1 && !failed.is_commit_error => {
                 for waiting in batch {
@@ -176,7 +178,7 @@ impl SqliteWriter {
                     let mut results = Vec::with_capacity(waiting.commits.len());
                     self.commit_halves(&waiting.commits, &failed, &mut 0, &mut results);
                     self.publish_usage();
-                    self.health.note_write(write_health(&results));
+                    self.note_health(&results);
                     drop(waiting.reply.send(Ok(results)));
                 }
             }
@@ -246,7 +248,7 @@ impl SqliteWriter {
         let Some(mut clearing) = self.gc_runs.pop_front() else {
             return;
         };
-        // The caller gave up, so the removal ends here. Its earlier portions stay removed.
+        // The reply is not wanted any more, so the removal ends here. Its earlier portions stay removed.
         if clearing.reply.is_closed() {
             return;
         }
@@ -304,6 +306,13 @@ impl SqliteWriter {
         mended.is_ok()
     }
 
+    /// Notes the health that the results of a request show.
+    fn note_health(&self, results: &[CommitResult]) {
+        if let Some(health) = write_health(results) {
+            self.health.note_write(health);
+        }
+    }
+
     /// Notes that records were removed: the disk works, and there may be room again.
     fn note_removal(&self) {
         if self.table.usage().bytes < self.settings.bytes_max {
@@ -316,15 +325,34 @@ impl SqliteWriter {
     }
 }
 
-/// Returns the health that the results of a request show.
-fn write_health(results: &[CommitResult]) -> WriteHealth {
+/// Returns the health that the results of a request show. `None` if nothing was to be written: a full disk still reads.
+fn write_health(results: &[CommitResult]) -> Option<WriteHealth> {
     let has_failed = |result: &CommitResult| matches!(result, Err(LedgerError::Store(_)));
     let has_no_room = |result: &CommitResult| matches!(result, Err(LedgerError::Full { of_principal: false }));
     if results.iter().any(has_failed) {
-        WriteHealth::Failed
+        Some(WriteHealth::Failed)
     } else if results.iter().any(has_no_room) {
-        WriteHealth::Full
+        Some(WriteHealth::Full)
     } else {
-        WriteHealth::Stored
+        let is_stored = results.iter().any(|result| matches!(result, Ok(CommitOutcome::Done)));
+        is_stored.then_some(WriteHealth::Stored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conflicts_alone_tell_nothing_of_the_disk() {
+        let conflict = || Ok(CommitOutcome::Conflict(Vec::new()));
+        assert_eq!(write_health(&[conflict()]), None);
+        assert_eq!(write_health(&[Err(LedgerError::Full { of_principal: true })]), None);
+        let stored = [conflict(), Ok(CommitOutcome::Done)];
+        assert_eq!(write_health(&stored), Some(WriteHealth::Stored));
+        let full = [conflict(), Err(LedgerError::Full { of_principal: false })];
+        assert_eq!(write_health(&full), Some(WriteHealth::Full));
+        let failed = [Ok(CommitOutcome::Done), Err(LedgerError::Store("away".into()))];
+        assert_eq!(write_health(&failed), Some(WriteHealth::Failed));
     }
 }

@@ -151,6 +151,29 @@ async fn a_job_that_fails_alone_delays_no_other() {
     assert_eq!(open_calls(&store, caller).await, 90);
 }
 
+/// However many jobs fail alone, others are done beside them, and all of them are given up in time.
+#[tokio::test(start_paused = true)]
+async fn many_jobs_that_fail_alone_delay_no_other() {
+    const DAMAGED: u64 = 1_500;
+    let switched = SwitchableLedger::new();
+    let (store, telemetry, caller) = store(&switched);
+    *switched.damaged.lock().unwrap() =
+        Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m0")));
+    for number in 0..DAMAGED {
+        store.record_calls(caller, [observed(number)]);
+    }
+    // Those of one commit fail together first.
+    tokio::time::sleep(secs(1)).await;
+    for number in 10_000..10_300 {
+        let queued = store.record_calls(caller, [observed(number)]).unwrap();
+        timeout(secs(1), queued.wait_for_end()).await.unwrap();
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(sample(&telemetry, "antiphon_ledger_lost_total{kind=\"call\"}"), DAMAGED);
+    timeout(secs(1), store.flush_jobs()).await.unwrap();
+    assert_eq!(switched.usage().await.unwrap().records, 301);
+}
+
 fn contains(value: &[u8], part: &[u8]) -> bool {
     value.windows(part.len()).any(|window| window == part)
 }
@@ -201,6 +224,30 @@ async fn a_disk_that_only_reads_loses_no_call() {
     store.flush_jobs().await;
     assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
     assert_eq!(open_calls(&store, caller).await, 1);
+}
+
+/// After a restart, calls are recorded anew that the ledger has already. They need no disk, and are no reason to give up
+/// those that do.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_recorded_already_lose_no_call() {
+    let switched = SwitchableLedger::new();
+    let (first, _telemetry, caller) = store(&switched);
+    for number in 1..=250 {
+        first.record_calls(caller, [observed(number)]);
+    }
+    first.flush_jobs().await;
+    let (second, telemetry, caller) = store(&switched);
+    *switched.damaged.lock().unwrap() =
+        Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m00000")));
+    second.record_calls(caller, [observed(0)]);
+    for number in 1..=250 {
+        second.record_calls(caller, [observed(number)]);
+        tokio::time::sleep(secs(1)).await;
+    }
+    *switched.damaged.lock().unwrap() = None;
+    second.flush_jobs().await;
+    assert_eq!(sample(&telemetry, "antiphon_late_results_total{event=\"lost\"}"), 0);
+    assert_eq!(switched.usage().await.unwrap().records, 252);
 }
 
 /// A flood during an outage loses notes that later requests repeat. The room that is left is for calls.

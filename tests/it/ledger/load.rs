@@ -233,24 +233,42 @@ async fn a_write_that_fails_alone_is_lost_after_five_minutes() {
     }
 }
 
-/// A whole batch of writes that fail alone delays those behind it by no more than a pause, and is lost in the end.
+/// Whole batches of writes that fail alone delay those behind them by no more than a pause each, and are lost in the end.
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_fails_alone_is_lost_and_delays_no_other() {
-    const DAMAGED: u64 = 1_000;
+async fn batches_that_fail_alone_are_lost_and_delay_no_other() {
+    const DAMAGED: u64 = 3_500;
     let switched = SwitchableLedger::new();
     let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
     *switched.damaged.lock().unwrap() = Some(|step| step.key().kind == RecordKind::Continuity);
     writes.queue_writes((0..DAMAGED).map(|row| insert(RecordKind::Continuity, row)).collect());
-    for second in 0..7 * 60 {
-        writes.queue_write(insert(RecordKind::Thinking, second));
-        tokio::time::sleep(secs(1)).await;
-        assert_eq!(count(&*switched).await, second + 1);
+    for minute in 0..9 {
+        writes.queue_write(insert(RecordKind::Thinking, minute));
+        tokio::time::sleep(secs(60)).await;
+        assert_eq!(count(&*switched).await, minute + 1);
     }
     timeout(secs(1), writes.flush()).await.unwrap();
     assert_eq!(
         (lost(&telemetry), lost_of(&telemetry, RecordKind::Continuity)),
         (DAMAGED, DAMAGED)
     );
+}
+
+/// A full disk still reads. A write whose record exists needs no disk, and is no reason to lose those that do.
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_no_reason_to_lose_a_write() {
+    let switched = SwitchableLedger::new();
+    let (writes, telemetry) = start_writer(Arc::<SwitchableLedger>::clone(&switched));
+    writes.queue_write(insert(RecordKind::Thinking, 1));
+    writes.flush().await;
+    *switched.damaged.lock().unwrap() = Some(|step| step.key().kind == RecordKind::Continuity);
+    writes.queue_write(insert(RecordKind::Continuity, 1));
+    for _ in 0..10 * 60 {
+        writes.queue_write(insert(RecordKind::Thinking, 1));
+        tokio::time::sleep(secs(1)).await;
+    }
+    *switched.damaged.lock().unwrap() = None;
+    writes.flush().await;
+    assert_eq!((lost(&telemetry), count(&*switched).await), (0, 2));
 }
 
 /// The end of the process does not wait for a pause between two attempts.
