@@ -7,12 +7,12 @@ use memmap2::MmapMut;
 /// Bytes of a body, as far as they have come, with room for more.
 #[derive(Debug)]
 pub struct BodyBuffer {
-    room: Room,
+    storage: Storage,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Room {
+enum Storage {
     /// From the allocator: its length is the capacity's used part.
     Allocated(Vec<u8>),
     /// From the system, to which it goes back when the buffer is dropped.
@@ -22,7 +22,7 @@ enum Room {
 impl Default for BodyBuffer {
     fn default() -> Self {
         Self {
-            room: Room::Allocated(Vec::new()),
+            storage: Storage::Allocated(Vec::new()),
             len: 0,
         }
     }
@@ -41,18 +41,18 @@ impl BodyBuffer {
 
     /// Returns the number of bytes for which there is room.
     pub fn capacity(&self) -> usize {
-        match &self.room {
-            Room::Allocated(bytes) => bytes.capacity(),
-            Room::Mapped(map) => map.len(),
+        match &self.storage {
+            Storage::Allocated(bytes) => bytes.capacity(),
+            Storage::Mapped(map) => map.len(),
         }
     }
 
-    /// Enlarges the room to `capacity` bytes. Reports missing memory as an error, where a vector aborts the process.
+    /// Enlarges the storage to `capacity` bytes. Reports missing memory as an error, where a vector aborts the process.
     ///
     /// With `is_mapped` the memory comes from the system directly.
     pub fn grow(&mut self, capacity: usize, is_mapped: bool) -> io::Result<()> {
-        match &mut self.room {
-            Room::Allocated(bytes) if !is_mapped => bytes
+        match &mut self.storage {
+            Storage::Allocated(bytes) if !is_mapped => bytes
                 .try_reserve_exact(capacity.saturating_sub(bytes.len()))
                 .map_err(|_| io::ErrorKind::OutOfMemory.into()),
             _ => {
@@ -60,7 +60,7 @@ impl BodyBuffer {
                 if let Some(start) = map.get_mut(..self.len) {
                     start.copy_from_slice(self.as_ref());
                 }
-                self.room = Room::Mapped(map);
+                self.storage = Storage::Mapped(map);
                 Ok(())
             }
         }
@@ -76,9 +76,9 @@ impl BodyBuffer {
         if len > self.capacity() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        match &mut self.room {
-            Room::Allocated(bytes) => bytes.extend_from_slice(data),
-            Room::Mapped(map) => {
+        match &mut self.storage {
+            Storage::Allocated(bytes) => bytes.extend_from_slice(data),
+            Storage::Mapped(map) => {
                 if let Some(to) = map.get_mut(self.len..len) {
                     to.copy_from_slice(data);
                 }
@@ -91,9 +91,9 @@ impl BodyBuffer {
 
 impl AsRef<[u8]> for BodyBuffer {
     fn as_ref(&self) -> &[u8] {
-        match &self.room {
-            Room::Allocated(bytes) => bytes,
-            Room::Mapped(map) => map.get(..self.len).unwrap_or_default(),
+        match &self.storage {
+            Storage::Allocated(bytes) => bytes,
+            Storage::Mapped(map) => map.get(..self.len).unwrap_or_default(),
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
             wanted.extend(data);
             assert_eq!((buffer.as_ref(), buffer.len()), (&wanted[..], capacity));
         }
-        assert!(matches!(buffer.room, Room::Mapped(_)), "it stays mapped");
+        assert!(matches!(buffer.storage, Storage::Mapped(_)), "it stays mapped");
     }
 
     #[test]

@@ -12,11 +12,12 @@ use tokio::sync::Notify;
 
 use super::{
     BudgetClient, Overloaded, WAIT_MAX,
-    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome, ShareId},
+    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome},
+    waiting_shares::ShareId,
 };
 use crate::clock;
 
-/// Longest wait of a body, whatever is given up for it.
+/// Longest wait of a body in all, whatever is evicted for it.
 const WAIT_IN_ALL_MAX: Duration = Duration::from_secs(10);
 /// Bytes by which a body's share grows at least and at most.
 const STEP_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
@@ -63,15 +64,17 @@ pub struct BodyShare {
     id: ShareId,
     /// Bytes of the share.
     bytes: usize,
+    /// The time that the body has waited for memory.
+    waited: Duration,
 }
 
 /// Bytes of a body, with their share.
-struct HeldBytes<B> {
+struct SharedBytes<B> {
     bytes: B,
     _share: BodyShare,
 }
 
-impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBytes<B> {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for SharedBytes<B> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
@@ -92,28 +95,20 @@ impl BodyMemory {
     /// Opens the share of a body that `client` sends. A claimed length takes nothing, and tells small bodies from large.
     pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyShare {
         let id = self.lock().bodies.open(client, claimed);
-        BodyShare {
-            memory: self.clone(),
-            id,
-            bytes: 0,
-        }
+        BodyShare::new(self, id)
     }
 
-    /// Opens the share of a step of a body that has been read, such as its decoding. It is never given up.
+    /// Opens the share of a step of a body that has been read, such as its decoding. It is never evicted.
     pub fn open_step(&self, client: BudgetClient) -> BodyShare {
         let id = self.lock().bodies.open_step(client);
-        BodyShare {
-            memory: self.clone(),
-            id,
-            bytes: 0,
-        }
+        BodyShare::new(self, id)
     }
 
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
-    pub fn hold_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
+    pub fn count_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
         let mut share = self.open_step(client);
         share.add(bytes.len());
-        Bytes::from_owner(HeldBytes { bytes, _share: share })
+        Bytes::from_owner(SharedBytes { bytes, _share: share })
     }
 
     /// Returns the present use.
@@ -157,9 +152,19 @@ impl BodyMemory {
 }
 
 impl BodyShare {
+    fn new(memory: &BodyMemory, id: ShareId) -> Self {
+        Self {
+            memory: memory.clone(),
+            id,
+            bytes: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
     /// Makes the share large enough for `wanted` bytes in all. Waits while other bodies use the memory.
     ///
-    /// After 5 seconds bodies are given up, of which this one may be: it then fails. It also fails after 10 seconds.
+    /// After 5 seconds bodies are evicted, of which this one may be: it then fails. It also fails once all its waits
+    /// together have lasted for 10 seconds.
     pub async fn grow_to(&mut self, wanted: usize) -> Result<(), Overloaded> {
         if wanted <= self.bytes {
             return Ok(());
@@ -172,18 +177,20 @@ impl BodyShare {
         loop {
             let grown = tokio::time::timeout_at(until, poll_fn(|cx| self.poll_grow(more, cx))).await;
             if let Ok(grown) = grown {
+                self.waited = self.waited.saturating_add(clock::now().duration_since(began));
                 let grown = usize::try_from(grown?).unwrap_or(usize::MAX);
                 self.bytes = self.bytes.saturating_add(grown);
                 return Ok(());
             }
             let now = clock::now();
             let eviction = self.memory.lock().bodies.evict_for(self.id, now);
-            match eviction {
-                Eviction::Others(wakers) => wakers.into_iter().for_each(std::task::Waker::wake),
-                Eviction::Nobody => {}
-                Eviction::Waiter => return Err(Overloaded::Memory),
-            }
-            if now.duration_since(began) >= WAIT_IN_ALL_MAX {
+            let (wakers, is_evicted) = match eviction {
+                Eviction::Others(wakers) => (wakers, false),
+                Eviction::Waiter(wakers) => (wakers, true),
+                Eviction::Nobody => (Vec::new(), false),
+            };
+            wakers.into_iter().for_each(std::task::Waker::wake);
+            if is_evicted || self.waited.saturating_add(now.duration_since(began)) >= WAIT_IN_ALL_MAX {
                 return Err(Overloaded::Memory);
             }
             until = now + EVICTION_PAUSE;
@@ -206,7 +213,7 @@ impl BodyShare {
         self.memory.lock().bodies.reserve(self.id, bytes as u64)
     }
 
-    /// Resolves once this body was given up for others.
+    /// Resolves once this body was evicted for others.
     pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.memory.lock().bodies.watch(self.id, cx.waker()) {
             Poll::Ready(())
@@ -221,9 +228,9 @@ impl BodyShare {
         self.memory.change(|table| table.add(self.id, bytes as u64));
     }
 
-    /// Ends the reading: from now on the body is never given up. The share shrinks to the bytes that are used.
+    /// Ends the reading: from now on the body is never evicted. The share shrinks to the bytes that are used.
     ///
-    /// Fails if it was given up before.
+    /// Fails if it was evicted before.
     pub fn end_reading(&mut self, used: usize) -> Result<(), Overloaded> {
         let unused = self.bytes.saturating_sub(used);
         self.bytes = self.bytes.min(used);
@@ -236,7 +243,7 @@ impl BodyShare {
 
     /// Returns the bytes of a body as a handle. The share is given back when the last clone is dropped.
     pub fn into_bytes(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(HeldBytes { bytes, _share: self })
+        Bytes::from_owner(SharedBytes { bytes, _share: self })
     }
 
     /// Returns the bytes by which the share has grown.

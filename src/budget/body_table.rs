@@ -1,31 +1,31 @@
-//! The table of bodies in memory: bytes of each, order of those that wait, and the choice of those to give up.
+//! The table of bodies in memory: bytes of each, order of those that wait, and the choice of those to evict.
 //!
-//! Pure but for the wakers that it keeps: the caller waits, wakes and reads the clock.
+//! Pure but for the wakers that it keeps: `body_memory` waits, wakes and reads the clock.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     task::Waker,
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::BudgetClient;
+use super::{
+    BudgetClient,
+    waiting_shares::{ShareId, WaitingShares},
+};
 
-/// Size up to which a body uses the part that large ones leave free: 256 KiB.
+/// Size up to which a body uses the memory that large ones leave free: 256 KiB.
 const SMALL_BYTES_MAX: u64 = 256 * 1024;
-/// The part of the memory that only small bodies use: one sixteenth.
-const SMALL_PART: u64 = 16;
-/// The part of the memory that one client leaves to others: a quarter.
-const OTHERS_PART: u64 = 4;
-/// The most bodies that are given up at once.
+/// The fraction of the memory that only small bodies use: one sixteenth.
+const SMALL_FRACTION: u64 = 16;
+/// The fraction of the memory that one client leaves to others: a quarter.
+const OTHERS_FRACTION: u64 = 4;
+/// The most bodies that are evicted at once.
 const EVICTED_MAX: usize = 64;
 
-/// Pause before further bodies are given up, if those before were not enough.
+/// Pause before further bodies are evicted, if those before were not enough.
 pub(super) const EVICTION_PAUSE: Duration = Duration::from_secs(1);
-
-/// Number of a share, in the order of opening.
-pub(super) type ShareId = u64;
 
 /// Bodies in memory.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ pub(super) struct BodyTable {
     next_id: ShareId,
     shares: BTreeMap<ShareId, Share>,
     clients: HashMap<BudgetClient, ClientTotal>,
-    /// Steps of bodies that have been read, small bodies and large bodies that wait, each oldest first.
-    waiting_steps: BTreeSet<ShareId>,
-    waiting_small: BTreeSet<ShareId>,
-    waiting_large: BTreeSet<ShareId>,
-    /// Bodies that were given up, and are not released yet.
+    /// Steps of bodies that have been read, small bodies and large bodies that wait.
+    waiting_steps: WaitingShares,
+    waiting_small: WaitingShares,
+    waiting_large: WaitingShares,
+    /// Bodies that were evicted, and are not released yet.
     evicted: usize,
-    /// Time before which no further body is given up.
+    /// Time before which no further body is evicted.
     next_eviction_at: Option<Instant>,
     /// Address space that bodies have reserved.
     reserved: u64,
@@ -66,7 +66,7 @@ struct Share {
     claimed: u64,
     /// Bytes for which it waits.
     wanted: u64,
-    /// `true` until the whole body has been read. After that it is never given up.
+    /// `true` until the whole body has been read. After that it is never evicted.
     is_reading: bool,
     is_evicted: bool,
     reserved: u64,
@@ -93,10 +93,10 @@ pub(super) enum GrowOutcome {
 /// Outcome of [`BodyTable::evict_for`].
 #[derive(Debug)]
 pub(super) enum Eviction {
-    /// Other bodies were given up. Their tasks must be woken.
+    /// Other bodies were evicted. Their tasks must be woken.
     Others(Vec<Waker>),
-    /// The body that waits gives up itself.
-    Waiter,
+    /// The body that waits is evicted itself. So are others, whose tasks must be woken.
+    Waiter(Vec<Waker>),
     /// Nobody for now.
     Nobody,
 }
@@ -122,9 +122,9 @@ impl BodyTable {
             next_id: 0,
             shares: BTreeMap::new(),
             clients: HashMap::new(),
-            waiting_steps: BTreeSet::new(),
-            waiting_small: BTreeSet::new(),
-            waiting_large: BTreeSet::new(),
+            waiting_steps: WaitingShares::default(),
+            waiting_small: WaitingShares::default(),
+            waiting_large: WaitingShares::default(),
             evicted: 0,
             next_eviction_at: None,
             reserved: 0,
@@ -172,7 +172,7 @@ impl BodyTable {
         let Some(share) = self.shares.get(&id).filter(|share| !share.is_evicted) else {
             return GrowOutcome::Evicted;
         };
-        let share_use = share.use_with(bytes);
+        let (share_use, client) = (share.use_with(bytes), share.client);
         let rest = if share_use == ShareUse::LargeBody {
             bytes.max(share.claimed.saturating_sub(share.bytes))
         } else {
@@ -183,7 +183,7 @@ impl BodyTable {
         // What becomes free goes to steps, until none of them waits.
         let is_next = share_use != ShareUse::LargeBody || self.waiting_steps.is_empty();
         let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(share_use);
-        if is_first && is_next && is_free && !self.is_above_part(share, wanted) {
+        if is_first && is_next && is_free && !self.is_above_limit(share, wanted) {
             self.stop_waiting(id);
             self.add(id, wanted);
             return GrowOutcome::Grown(wanted);
@@ -196,7 +196,7 @@ impl BodyTable {
             ShareUse::SmallBody => &mut self.waiting_small,
             ShareUse::LargeBody => &mut self.waiting_large,
         }
-        .insert(id);
+        .insert(client, id);
         GrowOutcome::Waiting
     }
 
@@ -205,34 +205,35 @@ impl BodyTable {
     const fn limit_of(&self, share_use: ShareUse) -> u64 {
         match share_use {
             ShareUse::Step | ShareUse::SmallBody => self.bytes_max,
-            ShareUse::LargeBody => self.bytes_max - self.bytes_max / SMALL_PART,
+            ShareUse::LargeBody => self.bytes_max - self.bytes_max / SMALL_FRACTION,
         }
     }
 
-    /// Returns `true` if a client with several bodies would have more than its part with `more` bytes.
+    /// Returns `true` if a client with several bodies would be above its limit with `more` bytes.
     ///
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
-    fn is_above_part(&self, share: &Share, more: u64) -> bool {
+    fn is_above_limit(&self, share: &Share, more: u64) -> bool {
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
-        !share.is_step && own.bodies > 1 && own.bytes.saturating_add(more) > self.client_part()
+        !share.is_step && own.bodies > 1 && own.bytes.saturating_add(more) > self.client_limit()
     }
 
-    const fn client_part(&self) -> u64 {
-        self.bytes_max - self.bytes_max / OTHERS_PART
+    const fn client_limit(&self) -> u64 {
+        self.bytes_max - self.bytes_max / OTHERS_FRACTION
     }
 
-    /// Returns the oldest share of this use that waits, and whose client has not more than its part.
+    /// Returns the oldest share of this use that waits, and whose client is not above its limit. Few clients can be above
+    /// theirs at once, so the search is short.
     fn first_waiting(&self, share_use: ShareUse) -> Option<ShareId> {
         let waiting = match share_use {
             ShareUse::Step => &self.waiting_steps,
             ShareUse::SmallBody => &self.waiting_small,
             ShareUse::LargeBody => &self.waiting_large,
         };
-        let may_grow = |id: &&ShareId| {
+        let may_grow = |id: &ShareId| {
             let share = self.shares.get(id);
-            share.is_some_and(|share| !self.is_above_part(share, share.wanted))
+            share.is_some_and(|share| !self.is_above_limit(share, share.wanted))
         };
-        waiting.iter().find(may_grow).copied()
+        waiting.oldest_of_each().find(may_grow)
     }
 
     /// Counts `bytes` more of a body, whether or not they are free.
@@ -256,7 +257,7 @@ impl BodyTable {
         }
     }
 
-    /// Notes that the whole body has been read. Returns `false` if it was given up.
+    /// Notes that the whole body has been read. Returns `false` if it was evicted.
     pub(super) fn end_reading(&mut self, id: ShareId) -> bool {
         self.stop_waiting(id);
         match self.shares.get_mut(&id) {
@@ -288,15 +289,20 @@ impl BodyTable {
 
     /// Notes that a body does not wait any more.
     pub(super) fn stop_waiting(&mut self, id: ShareId) {
-        self.waiting_steps.remove(&id);
-        self.waiting_small.remove(&id);
-        self.waiting_large.remove(&id);
-        if let Some(share) = self.shares.get_mut(&id) {
-            share.wanted = 0;
+        let Some(share) = self.shares.get_mut(&id).filter(|share| share.wanted > 0) else {
+            return;
+        };
+        share.wanted = 0;
+        for waiting in [
+            &mut self.waiting_steps,
+            &mut self.waiting_small,
+            &mut self.waiting_large,
+        ] {
+            waiting.remove(share.client, id);
         }
     }
 
-    /// Sets the waker of a body that waits, or that must notice when it is given up. Returns `true` if it was given up.
+    /// Sets the waker of a body that waits, or that must notice when it is evicted. Returns `true` if it was evicted.
     pub(super) fn watch(&mut self, id: ShareId, waker: &Waker) -> bool {
         let Some(share) = self.shares.get_mut(&id) else {
             return true;
@@ -313,21 +319,21 @@ impl BodyTable {
         [ShareUse::Step, ShareUse::SmallBody, ShareUse::LargeBody].map(waker)
     }
 
-    /// Gives up bodies since `waiter` has waited for too long: as many as the oldest body that waits needs to finish.
+    /// Evicts bodies since `waiter` has waited for too long: as many as the oldest body that waits needs to finish.
     ///
     /// Each is the youngest body of the client that holds the most, among those that are still being read. No further
-    /// ones are given up within a second, nor before those are released: their memory may suffice.
+    /// ones are evicted within a second, nor before those are released: their memory may suffice.
     pub(super) fn evict_for(&mut self, waiter: ShareId, now: Instant) -> Eviction {
         let Some(share) = self.shares.get(&waiter) else {
-            return Eviction::Waiter;
+            return Eviction::Waiter(Vec::new());
         };
         let share_use = share.use_with(share.wanted);
         let oldest = self.first_waiting(share_use);
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
-        // The memory of others is of no use to a client that has its part.
-        let (owner, target, lacking) = if self.is_above_part(share, share.wanted) {
+        // The memory of others is of no use to a client that is at its limit.
+        let (owner, target, lacking) = if self.is_above_limit(share, share.wanted) {
             let after = own.bytes.saturating_add(share.wanted);
-            (Some(share.client), waiter, after.saturating_sub(self.client_part()))
+            (Some(share.client), waiter, after.saturating_sub(self.client_limit()))
         } else {
             let target = oldest.unwrap_or(waiter);
             let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
@@ -336,30 +342,30 @@ impl BodyTable {
         };
         if self.next_evicted(owner).is_none() {
             // Bodies that were read hold all of it, for as long as their providers take.
-            return Eviction::Waiter;
+            return Eviction::Waiter(Vec::new());
         }
         if self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at) {
             return Eviction::Nobody;
         }
         self.next_eviction_at = Some(now + EVICTION_PAUSE);
-        let (mut freed, mut wakers, mut gives_up) = (0, Vec::new(), false);
+        let (mut freed, mut wakers, mut is_waiter) = (0, Vec::new(), false);
         while let Some(id) = self.next_evicted(owner) {
             let Some(share) = self.shares.get_mut(&id) else { break };
             share.is_evicted = true;
             self.evicted += 1;
             freed += share.bytes;
-            gives_up |= id == waiter;
+            is_waiter |= id == waiter;
             // Without a waker it is being polled, and will see it.
             wakers.extend(share.waker.clone());
             if freed >= lacking || id == target || self.evicted >= EVICTED_MAX {
                 break;
             }
         }
-        if gives_up {
-            wakers.into_iter().for_each(Waker::wake);
-            return Eviction::Waiter;
+        if is_waiter {
+            Eviction::Waiter(wakers)
+        } else {
+            Eviction::Others(wakers)
         }
-        Eviction::Others(wakers)
     }
 
     /// Returns the youngest body of the client that holds the most, among those that are still being read; with `owner`
@@ -406,7 +412,7 @@ impl BodyTable {
     /// Returns the number of bodies that wait.
     pub(super) fn waiting_count(&self) -> usize {
         let waiting = [&self.waiting_steps, &self.waiting_small, &self.waiting_large];
-        waiting.map(BTreeSet::len).iter().sum()
+        waiting.map(WaitingShares::len).iter().sum()
     }
 }
 
@@ -423,14 +429,14 @@ mod tests {
         BudgetClient::Address(IpAddr::from([192, 0, 2, last]))
     }
 
-    /// Returns the bodies that were given up, in the order of their numbers.
+    /// Returns the bodies that were evicted, in the order of their numbers.
     fn given_up(table: &BodyTable) -> Vec<ShareId> {
-        let evicted = table.shares.iter().filter(|(_, hold)| hold.is_evicted);
+        let evicted = table.shares.iter().filter(|(_, share)| share.is_evicted);
         evicted.map(|(id, _)| *id).collect()
     }
 
     #[tokio::test]
-    async fn the_youngest_body_of_the_largest_holder_is_given_up() {
+    async fn the_youngest_body_of_the_largest_holder_is_evicted() {
         let mut table = BodyTable::new(64 * MIB);
         let mut read = |owner: u8, bytes: u64| {
             let id = table.open(client(owner), None);
@@ -495,8 +501,8 @@ mod tests {
         assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Waiting);
         let other = table.open(client(2), None);
         assert_eq!(table.try_grow(other, 8 * MIB), GrowOutcome::Grown(8 * MIB));
-        // Nothing that another client gives up would help.
-        assert!(matches!(table.evict_for(seventh, clock::now()), Eviction::Waiter));
+        // The eviction of another client's body would not help.
+        assert!(matches!(table.evict_for(seventh, clock::now()), Eviction::Waiter(_)));
         table.release(read[0]);
         assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Grown(MIB));
         // A single body, decoded, may have all of it.
@@ -518,7 +524,7 @@ mod tests {
         assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
         let step = table.open_step(client(1));
         assert_eq!(table.try_grow(step, 4 * MIB), GrowOutcome::Waiting);
-        // Only bodies that are being read are given up.
+        // Only bodies that are being read are evicted.
         assert!(matches!(table.evict_for(step, clock::now()), Eviction::Others(_)));
         assert_eq!(given_up(&table), [reading]);
         table.release(reading);
@@ -535,12 +541,12 @@ mod tests {
         assert!(table.end_reading(read));
         assert_eq!(table.try_grow(reading, 1024), GrowOutcome::Grown(1024));
         assert_eq!(table.try_grow(reading, MIB), GrowOutcome::Waiting);
-        assert!(matches!(table.evict_for(reading, clock::now()), Eviction::Waiter));
+        assert!(matches!(table.evict_for(reading, clock::now()), Eviction::Waiter(_)));
         table.release(reading);
         let new = table.open(client(2), None);
         assert_eq!(table.try_grow(new, 2 * MIB), GrowOutcome::Waiting);
-        // It has no bytes yet, and nobody else can be given up.
-        assert!(matches!(table.evict_for(new, clock::now()), Eviction::Waiter));
+        // It has no bytes yet, and nobody else can be evicted.
+        assert!(matches!(table.evict_for(new, clock::now()), Eviction::Waiter(_)));
     }
 
     #[test]

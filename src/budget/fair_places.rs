@@ -1,11 +1,11 @@
-//! A limited number of places, shared fairly by clients. Pure: the caller waits and wakes.
+//! A limited number of places, shared fairly by clients. Pure: `heavy_work` waits and wakes.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::BudgetClient;
 
 /// Turn of a body that waits: a number in the order of arrival.
-pub(super) type QueueTurn = u64;
+pub(super) type QueueTicket = u64;
 
 /// Places, and the bodies that wait for one. `W` is the handle by which a waiting body gets its place.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ pub(super) struct FairPlaces<W> {
     queue_max: usize,
     taken: usize,
     taken_by: HashMap<BudgetClient, usize>,
-    queue: BTreeMap<QueueTurn, (BudgetClient, W)>,
-    next_turn: QueueTurn,
+    queue: BTreeMap<QueueTicket, (BudgetClient, W)>,
+    next_ticket: QueueTicket,
 }
 
 /// Outcome of [`FairPlaces::take_or_wait`].
@@ -24,7 +24,7 @@ pub(super) enum PlaceOutcome {
     /// The body has a place.
     Taken,
     /// The body waits for its turn.
-    Waiting(QueueTurn),
+    Waiting(QueueTicket),
     /// Too many bodies wait already.
     Full,
 }
@@ -38,7 +38,7 @@ impl<W> FairPlaces<W> {
             taken: 0,
             taken_by: HashMap::new(),
             queue: BTreeMap::new(),
-            next_turn: 0,
+            next_ticket: 0,
         }
     }
 
@@ -53,10 +53,10 @@ impl<W> FairPlaces<W> {
         if !is_admitted && (self.queue.len() >= self.queue_max || self.fills_half(client)) {
             return PlaceOutcome::Full;
         }
-        let turn = self.next_turn;
-        self.next_turn = turn.saturating_add(1);
-        self.queue.insert(turn, (client, waiter));
-        PlaceOutcome::Waiting(turn)
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.saturating_add(1);
+        self.queue.insert(ticket, (client, waiter));
+        PlaceOutcome::Waiting(ticket)
     }
 
     /// Returns `true` if the bodies of one client fill half of the queue: the other half is for others.
@@ -67,7 +67,7 @@ impl<W> FairPlaces<W> {
 
     /// Frees a place of `client`. Returns the client of the next body, which has the place now, and its handle.
     ///
-    /// If that body does not take it any more, the caller frees the place again.
+    /// If that body does not take it any more, the place must be freed again.
     pub(super) fn free_place(&mut self, client: BudgetClient) -> Option<(BudgetClient, W)> {
         self.taken = self.taken.saturating_sub(1);
         match self.taken_by.get_mut(&client) {
@@ -75,15 +75,15 @@ impl<W> FairPlaces<W> {
             // Removed at zero, so that the map does not grow with every client.
             _ => drop(self.taken_by.remove(&client)),
         }
-        let turn = self.due_turn()?;
-        let (client, waiter) = self.queue.remove(&turn)?;
+        let ticket = self.due_ticket()?;
+        let (client, waiter) = self.queue.remove(&ticket)?;
         self.count_taken(client);
         Some((client, waiter))
     }
 
     /// Ends the wait of a body. Returns its handle, or `None` if it has had its turn.
-    pub(super) fn leave_queue(&mut self, turn: QueueTurn) -> Option<W> {
-        self.queue.remove(&turn).map(|(_, waiter)| waiter)
+    pub(super) fn leave_queue(&mut self, ticket: QueueTicket) -> Option<W> {
+        self.queue.remove(&ticket).map(|(_, waiter)| waiter)
     }
 
     /// Returns the number of bodies that wait.
@@ -91,15 +91,15 @@ impl<W> FairPlaces<W> {
         self.queue.len()
     }
 
-    /// Returns the first turn among the clients with the fewest places, if one of them may take one more.
-    fn due_turn(&self) -> Option<QueueTurn> {
+    /// Returns the first ticket among the clients with the fewest places, if one of them may take one more.
+    fn due_ticket(&self) -> Option<QueueTicket> {
         let own_places = |client: &BudgetClient| self.taken_by.get(client).copied().unwrap_or_default();
         let candidates = self.queue.iter();
         candidates
             .filter(|(_, (client, _))| self.is_free_for(*client))
             // The first of several equal ones.
             .min_by_key(|(_, (client, _))| own_places(client))
-            .map(|(turn, _)| *turn)
+            .map(|(ticket, _)| *ticket)
     }
 
     /// Returns `true` if `client` may take one more place. No client takes more than half of them.

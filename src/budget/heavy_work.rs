@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     BudgetClient, Overloaded, Relocatable, WAIT_MAX,
-    fair_places::{FairPlaces, PlaceOutcome, QueueTurn},
+    fair_places::{FairPlaces, PlaceOutcome, QueueTicket},
     relocation::{is_heavy_thread, move_to_heavy, move_to_owner},
 };
 use crate::clock;
@@ -48,7 +48,7 @@ struct HeavyPlace {
 #[derive(Debug)]
 struct PlaceWait {
     places: Places,
-    turn: QueueTurn,
+    ticket: QueueTicket,
     receiver: oneshot::Receiver<HeavyPlace>,
 }
 
@@ -92,7 +92,7 @@ impl Future for PlaceWait {
 
 impl Drop for PlaceWait {
     fn drop(&mut self) {
-        let sender = self.places.lock().leave_queue(self.turn);
+        let sender = self.places.lock().leave_queue(self.ticket);
         // Unlocked first: dropping the sender wakes the receiver.
         drop(sender);
     }
@@ -126,7 +126,7 @@ impl HeavyWork {
 
     /// Does `work` as soon as there is a place for it. It is part of an exchange in [`HeavyWork::relocatable`].
     ///
-    /// The caller must poll the returned future to its end or drop the whole exchange: one that is cancelled in between,
+    /// Poll the returned future to its end, or drop the whole exchange: one that is cancelled in between,
     /// for example by a timeout around it, would leave the exchange on the heavy threads.
     ///
     /// Fails after 5 seconds without a place, and at once if too many bodies wait. Work inside of other heavy work has a
@@ -180,10 +180,10 @@ impl HeavyWork {
         match outcome {
             PlaceOutcome::Taken => Some(self.places.counted_place(client)),
             PlaceOutcome::Full => None,
-            PlaceOutcome::Waiting(turn) => {
+            PlaceOutcome::Waiting(ticket) => {
                 let wait = PlaceWait {
                     places: self.places.clone(),
-                    turn,
+                    ticket,
                     receiver,
                 };
                 timeout_at(deadline, wait).await.ok().flatten()

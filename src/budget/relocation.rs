@@ -18,13 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
     // Set by a future in its poll, taken by its `Relocatable` behind the same poll.
-    static REQUESTED: Cell<Option<Poller>> = const { Cell::new(None) };
+    static REQUESTED: Cell<Option<PolledBy>> = const { Cell::new(None) };
     static IS_HEAVY_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Threads that poll a future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Poller {
+enum PolledBy {
     /// The task that owns it, on a worker of the data path.
     Owner,
     /// A thread for heavy work.
@@ -52,15 +52,15 @@ pub async fn yield_if_heavy() {
 
 /// Continues the current future on a heavy thread.
 pub(super) async fn move_to_heavy() {
-    request_move(Poller::Heavy).await;
+    request_move(PolledBy::Heavy).await;
 }
 
 /// Continues the current future in the task that owns it.
 pub(super) async fn move_to_owner() {
-    request_move(Poller::Owner).await;
+    request_move(PolledBy::Owner).await;
 }
 
-async fn request_move(to: Poller) {
+async fn request_move(to: PolledBy) {
     let mut is_requested = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut is_requested, true) {
@@ -86,23 +86,23 @@ pub struct Relocatable<T> {
 enum State<T> {
     Here(BoxedFuture<T>),
     /// On a heavy thread, with the waker of its task there.
-    Heavy(AbortOnDropHandle<Stay<T>>, Arc<AtomicWaker>),
+    Heavy(AbortOnDropHandle<HeavyEnd<T>>, Arc<AtomicWaker>),
     Ended,
 }
 
-/// End of a stay on the heavy threads.
-enum Stay<T> {
+/// End of the time on the heavy threads.
+enum HeavyEnd<T> {
     Done(T),
     Back(BoxedFuture<T>),
 }
 
 /// Task of a future on the heavy threads. It ends when the future ends or asks to go back.
-struct StayTask<T>(Option<BoxedFuture<T>>, Arc<AtomicWaker>);
+struct HeavyTask<T>(Option<BoxedFuture<T>>, Arc<AtomicWaker>);
 
-impl<T> Future for StayTask<T> {
-    type Output = Stay<T>;
+impl<T> Future for HeavyTask<T> {
+    type Output = HeavyEnd<T>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Stay<T>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HeavyEnd<T>> {
         // Before the poll, so that a wake-up during it is not lost.
         self.1.register(cx.waker());
         let Some(future) = &mut self.0 else {
@@ -110,14 +110,14 @@ impl<T> Future for StayTask<T> {
         };
         REQUESTED.set(None);
         let polled = future.as_mut().poll(cx);
-        let is_asked_back = REQUESTED.take() == Some(Poller::Owner);
+        let is_asked_back = REQUESTED.take() == Some(PolledBy::Owner);
         match polled {
             Poll::Ready(output) => {
                 self.0 = None;
-                Poll::Ready(Stay::Done(output))
+                Poll::Ready(HeavyEnd::Done(output))
             }
             Poll::Pending if is_asked_back => match self.0.take() {
-                Some(future) => Poll::Ready(Stay::Back(future)),
+                Some(future) => Poll::Ready(HeavyEnd::Back(future)),
                 None => Poll::Pending,
             },
             Poll::Pending => Poll::Pending,
@@ -145,7 +145,7 @@ impl<T: Send + 'static> Future for Relocatable<T> {
                     // A future that nobody moves, polled on this thread before, may have asked in vain.
                     REQUESTED.set(None);
                     let polled = future.as_mut().poll(cx);
-                    let is_asked_away = REQUESTED.take() == Some(Poller::Heavy);
+                    let is_asked_away = REQUESTED.take() == Some(PolledBy::Heavy);
                     if polled.is_ready() {
                         self.state = State::Ended;
                         return polled;
@@ -155,7 +155,7 @@ impl<T: Send + 'static> Future for Relocatable<T> {
                     };
                     if let State::Here(future) = std::mem::replace(&mut self.state, State::Ended) {
                         let waker = Arc::default();
-                        let stay = heavy.spawn(StayTask(Some(future), Arc::clone(&waker)));
+                        let stay = heavy.spawn(HeavyTask(Some(future), Arc::clone(&waker)));
                         self.state = State::Heavy(AbortOnDropHandle::new(stay), waker);
                     }
                 }
@@ -165,11 +165,11 @@ impl<T: Send + 'static> Future for Relocatable<T> {
                         waker.wake();
                         return Poll::Pending;
                     }
-                    Poll::Ready(Ok(Stay::Done(output))) => {
+                    Poll::Ready(Ok(HeavyEnd::Done(output))) => {
                         self.state = State::Ended;
                         return Poll::Ready(output);
                     }
-                    Poll::Ready(Ok(Stay::Back(future))) => self.state = State::Here(future),
+                    Poll::Ready(Ok(HeavyEnd::Back(future))) => self.state = State::Here(future),
                     Poll::Ready(Err(error)) => {
                         self.state = State::Ended;
                         match error.try_into_panic() {

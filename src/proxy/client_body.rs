@@ -104,7 +104,7 @@ impl ClientBody {
         Ok(CollectedBody::Whole(end_collecting(buffer, share)?))
     }
 
-    /// Returns the next frame, or an error once the body is given up for others.
+    /// Returns the next frame, or an error once the body is evicted for others.
     async fn next_frame(&mut self, share: &BodyShare) -> Option<Result<Frame<Bytes>, CollectError>> {
         poll_fn(|cx| {
             if let Poll::Ready(frame) = Pin::new(&mut *self).poll_frame(cx) {

@@ -63,7 +63,7 @@ use exchange_log::ExchangeLog;
 use guard::Admission;
 use response::ProviderAnswer;
 
-/// Runs one exchange. The client always gets an answer, and telemetry always gets one event, but for a look at the port.
+/// Runs one exchange. The client always gets an answer, and telemetry always gets one event. A request for the proxy's description is not an exchange.
 async fn run_exchange(path: &DataPath, request: Request<BoxedBody>) -> Response<AnswerBody> {
     if let Some(description) = identity::describe_proxy(path, &request) {
         return description;

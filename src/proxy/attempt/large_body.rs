@@ -4,6 +4,7 @@ use http::Request;
 
 use super::Attempts;
 use crate::{
+    budget::{BodyShare, Overloaded},
     proxy::{
         error::ProxyError,
         exchange_log::ExchangeLog,
@@ -11,6 +12,9 @@ use crate::{
     },
     upstream::BoxedBody,
 };
+
+/// Memory of a resend that is not counted: 256 KiB.
+const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// Returns the runner of later steps on the body.
 pub(super) fn body_steps<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> BodySteps<'x> {
@@ -30,6 +34,27 @@ pub(super) fn resend_steps<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> (B
     (body_steps(attempts, log), attempts.outgoing.body.is_heavy || is_large)
 }
 
+/// Takes the memory for planning a resend: what the reading takes, and a copy of the body.
+///
+/// Returns `None` if it is not free in time. Waits without a place in heavy work.
+pub(super) async fn take_resend_memory(attempts: &mut Attempts<'_>) -> Option<()> {
+    let bytes = attempts.recovery.as_ref().map_or(0, |recovery| recovery.resend_bytes());
+    if bytes > UNCOUNTED_BYTES_MAX {
+        // Several resends of one request share it: the later ones replace the body of the earlier.
+        let share = take_memory(attempts, bytes).await.ok()?;
+        attempts.outgoing.body.resend_memory = Some(share);
+    }
+    Some(())
+}
+
+async fn take_memory(attempts: &mut Attempts<'_>, bytes: usize) -> Result<BodyShare, Overloaded> {
+    let body = &mut attempts.outgoing.body;
+    let opened = || attempts.path.budgets.memory.open_step(body.context.budget_client);
+    let mut share = body.resend_memory.take().unwrap_or_else(opened);
+    share.grow_to(bytes).await?;
+    Ok(share)
+}
+
 /// Returns the first of `phrases` that the request contains, or may contain.
 pub(super) async fn find_phrase<'p>(
     attempts: &mut Attempts<'_>,
@@ -39,6 +64,14 @@ pub(super) async fn find_phrase<'p>(
     let (steps, limit) = (body_steps(attempts, log), attempts.path.settings.inspect_bytes_max);
     let outgoing = &mut attempts.outgoing;
     let is_heavy = outgoing.body.is_heavy;
+    let mut share = attempts
+        .path
+        .budgets
+        .memory
+        .open_step(outgoing.body.context.budget_client);
+    if is_heavy && share.grow_to(outgoing.search_bytes(limit)).await.is_err() {
+        return phrases.first().copied();
+    }
     // Moved: a streamed body cannot be shared between threads.
     let found = steps.take_step(is_heavy, async move { outgoing.find_phrase(phrases, limit) });
     // A body that was not searched may contain anything.

@@ -177,6 +177,11 @@ impl RejectionRecovery {
         self.base.body.len()
     }
 
+    /// Returns the memory that the plan of a resend takes: for reading the body, and for a copy of it.
+    pub(super) const fn resend_bytes(&self) -> usize {
+        self.base.reading_bytes.saturating_add(self.base.body.len())
+    }
+
     /// Notes the present body as the one without values, before it gets the first one back.
     pub(super) fn note_unfilled(&mut self) {
         self.base.note_unfilled();

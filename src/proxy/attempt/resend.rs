@@ -88,8 +88,10 @@ async fn resend_while_refused(
     Ok(answer.with_old_ids(&attempts.outgoing.body.renamed_ids))
 }
 
-/// Returns the resend after a refusal. `None` if the provider's answer is final. A large body is planned as heavy work.
+/// Returns the resend after a refusal. `None` if the provider's answer is final. A large body is planned as heavy work,
+/// with memory of its own.
 async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
+    large_body::take_resend_memory(attempts).await?;
     let (steps, is_heavy) = large_body::resend_steps(attempts, log);
     let plan = async {
         if continuity_recovery::missing_kind(refusal.kind).is_some() {
@@ -101,7 +103,7 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
             next_resend(attempts, refusal, log)
         }
     };
-    // If heavy work has no place in time, the client gets the refusal.
+    // If there is no place or no memory in time, the client gets the refusal.
     steps.take_step(is_heavy, plan).await.flatten()
 }
 
@@ -118,6 +120,9 @@ async fn resend_without_posted(
     let Some(refused) = posted_result_recovery::find_refused(attempts, &answer, log) else {
         return Ok(answer);
     };
+    if large_body::take_resend_memory(attempts).await.is_none() {
+        return Ok(answer);
+    }
     let (steps, is_heavy) = large_body::resend_steps(attempts, log);
     let plan = async { posted_result_recovery::plan_resend(attempts, refused) };
     let Some(mut without) = steps.take_step(is_heavy, plan).await.flatten() else {

@@ -29,6 +29,8 @@ pub(super) struct RecoveryContext<'m> {
 pub(super) struct ResendBase {
     /// The body that is repaired: the client's, possibly with results moved to its end.
     pub(super) body: Bytes,
+    /// Bytes of memory that reading the body takes.
+    pub(super) reading_bytes: usize,
     /// The body before any recovery: the client's, decoded, with late results at the end of messages.
     original: Bytes,
     /// The body without the values that it got back. `None` if it got none.
@@ -68,6 +70,7 @@ impl ResendBase {
             original: sent.plain.clone(),
             body: sent.plain,
             unfilled: sent.unfilled,
+            reading_bytes: sent.reading_bytes,
             wire: sent.wire,
             upstream: upstream.to_owned(),
             late_results: sent.late_results,

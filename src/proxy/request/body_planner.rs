@@ -134,13 +134,13 @@ impl BodyPlanner<'_> {
         let late_body;
         let (late, is_unread) = late.map_or((None, true), |late| (late, false));
         if let Some(late) = late {
-            late_body = self.hold_copy(late.body);
+            late_body = self.count_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.
             if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
                 (paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
-        let body = values.apply(&paired, &plain).map(|body| self.hold_copy(body));
+        let body = values.apply(&paired, &plain).map(|body| self.count_copy(body));
         let read = |body| reader.pair_again(caller, learned, body, conversation);
         let mut unfilled = None;
         if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, read(body)?))) {
@@ -164,7 +164,7 @@ impl BodyPlanner<'_> {
     }
 
     /// Counts what a repair has added to a body in the memory of request bodies. `None` if it is little.
-    fn hold_repair(&self, plain: &Bytes, repaired: &Segments) -> Option<BodyShare> {
+    fn count_repair(&self, plain: &Bytes, repaired: &Segments) -> Option<BodyShare> {
         let pieces = repaired.parts().len().saturating_mul(PIECE_BYTES);
         let added = repaired.len().saturating_sub(plain.len()).saturating_add(pieces);
         (added > UNCOUNTED_BYTES_MAX).then(|| {
@@ -175,9 +175,9 @@ impl BodyPlanner<'_> {
     }
 
     /// Counts a copy of the body in the memory of request bodies.
-    fn hold_copy(&self, body: Bytes) -> Bytes {
+    fn count_copy(&self, body: Bytes) -> Bytes {
         let reader = self.reader;
-        reader.path.budgets.memory.hold_bytes(reader.client, body)
+        reader.path.budgets.memory.count_bytes(reader.client, body)
     }
 
     /// Notes what the history shows about its lane: calls that it goes on without, and calls that it may lose.
@@ -252,10 +252,11 @@ impl BodyPlanner<'_> {
             outline,
             repeat_watch,
         });
-        let memory = self.hold_repair(&plain, &repaired);
+        let memory = self.count_repair(&plain, &repaired);
         let sent = SentBody {
             plain,
             unfilled,
+            reading_bytes: 0,
             ends_with_late: texts.last.is_some(),
             body: repaired,
             lookup,

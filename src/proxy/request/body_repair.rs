@@ -9,7 +9,7 @@ use super::{
     content_coding::ContentCoding,
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
-    decoded_body::decode_body,
+    decoded_body::{DecodedBody, ReceivedBody},
     outgoing::{OutgoingBody, Payload, boxed_client_body},
     owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
@@ -56,20 +56,6 @@ pub(super) struct BodyRepair<'x> {
     pub(super) dead_ids: DeadIdRemoval<'x>,
 }
 
-/// Body as the client sent it.
-#[derive(Clone, Copy, Debug)]
-struct ReceivedBody<'b> {
-    raw: &'b Bytes,
-    coding: ContentCoding,
-}
-
-impl ReceivedBody<'_> {
-    /// Returns `true` if even reading the body is heavy work: a compressed one may be a thousand times as long.
-    fn is_heavy(&self) -> bool {
-        self.coding != ContentCoding::Identity || is_heavy_pass(self.raw.len())
-    }
-}
-
 impl BodyRepair<'_> {
     /// Collects the body, and returns the body that is sent instead.
     pub(super) async fn run(
@@ -86,8 +72,8 @@ impl BodyRepair<'_> {
                 .unread_body(caller, ledger_budget, log, Unreadable::Coding, payload)
                 .await);
         };
-        let hold = self.path.budgets.memory.open(self.client, body.claimed_len());
-        let raw = match body.collect_up_to(self.inspect_bytes_max(), hold).await? {
+        let share = self.path.budgets.memory.open(self.client, body.claimed_len());
+        let raw = match body.collect_up_to(self.inspect_bytes_max(), share).await? {
             CollectedBody::Whole(raw) => raw,
             // A client must not escape strict mode by sending a larger body.
             CollectedBody::TooLarge(_) if self.mode == Mode::Strict => return Err(self.too_large(log)),
@@ -100,32 +86,41 @@ impl BodyRepair<'_> {
         };
         // From here on the proxy itself costs the time. Before, it waited for the client.
         let began = clock::now();
-        let is_heavy = ReceivedBody { raw: &raw, coding }.is_heavy();
-        let repaired = self.repair_collected(caller, ledger_budget, (raw, coding), log);
+        let deadline = log.start_time() + self.path.settings.timeouts.total;
+        let received = ReceivedBody { raw: &raw, coding };
+        let (budgets, is_heavy) = (&self.path.budgets, received.is_heavy());
+        let decoded = received.decode(budgets, self.client, self.inspect_bytes_max()).await;
+        let decoded = decoded.map_err(ProxyError::Overloaded)?;
+        let reading_bytes = decoded.reading_bytes;
+        let repaired = self.repair_decoded(caller, ledger_budget, (raw, coding), decoded, log);
         let outgoing = if is_heavy {
-            // Boxed, because the future of every exchange would be larger otherwise.
-            let done = self.path.budgets.work.run(self.client, Box::pin(repaired)).await;
-            done.map_err(ProxyError::Overloaded)?
+            // It was admitted for its decoding.
+            let done = budgets
+                .work
+                .run_admitted(self.client, deadline, Box::pin(repaired))
+                .await;
+            done.ok_or(ProxyError::Deadline)?
         } else {
             repaired.await
         };
         log.event.overhead = clock::now().duration_since(began);
-        outgoing
+        let mut outgoing = outgoing?;
+        if let Some(sent) = &mut outgoing.sent_body {
+            sent.reading_bytes = reading_bytes;
+        }
+        Ok(outgoing)
     }
 
-    /// Decodes, reads and repairs a body in memory.
-    async fn repair_collected(
+    /// Reads and repairs a decoded body.
+    async fn repair_decoded(
         &self,
         caller: Caller,
         mut ledger_budget: LedgerBudget,
         (raw, coding): (Bytes, ContentCoding),
+        decoded: DecodedBody,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let (memory, limit) = (&self.path.budgets.memory, self.inspect_bytes_max());
-        let decoded = decode_body(memory, self.client, (&raw, coding), limit).await;
-        let decoded = decoded.map_err(ProxyError::Overloaded)?;
         let (_reading, decoded) = (decoded.reading, decoded.plain);
-        yield_if_heavy().await;
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
         let outgoing = match &decoded {
@@ -421,7 +416,7 @@ impl BodyRepair<'_> {
             is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
             sent_body: Some(Box::new(sent)),
-            _memory: memory,
+            _repair_memory: memory,
             pins,
             last_text: last_text.map(Box::new),
             late_results: results.late.is_used().then_some(results),

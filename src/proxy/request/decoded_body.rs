@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::content_coding::ContentCoding;
 use crate::{
-    budget::{BodyMemory, BodyShare, BudgetClient, Overloaded},
+    budget::{BodyShare, BudgetClient, Budgets, Overloaded},
+    proxy::heavy_body::is_heavy_pass,
     wire::Unreadable,
 };
 
@@ -16,98 +17,156 @@ const OBJECT_BYTES: usize = 512;
 /// Memory that is not counted: 4 MiB. Most bodies take less.
 const UNCOUNTED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// A body as the client sent it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceivedBody<'b> {
+    pub(super) raw: &'b Bytes,
+    pub(super) coding: ContentCoding,
+}
+
 /// A body without its coding.
 #[derive(Debug)]
 pub(super) struct DecodedBody {
     /// The bytes, or the reason for not reading them.
     pub(super) plain: Result<Bytes, Unreadable>,
-    /// Memory for reading them. `None` if they take little.
+    /// Bytes of memory that reading them takes beside the body: 0 if it is little.
+    pub(super) reading_bytes: usize,
+    /// That memory, until the body has been read. `None` if it is little.
     pub(super) reading: Option<BodyShare>,
 }
 
+impl ReceivedBody<'_> {
+    /// Returns `true` if even reading the body is heavy work: a compressed one may be a thousand times as long.
+    pub(super) fn is_heavy(self) -> bool {
+        self.coding != ContentCoding::Identity || is_heavy_pass(self.raw.len())
+    }
+
+    /// Decodes the body to at most `limit` bytes, and takes the memory for reading it. A large body is decoded as heavy
+    /// work.
+    ///
+    /// Waits while the bodies of others fill the memory, without a place in heavy work: those may need one to free it.
+    pub(super) async fn decode(
+        self,
+        budgets: &Budgets,
+        client: BudgetClient,
+        limit: usize,
+    ) -> Result<DecodedBody, Overloaded> {
+        let memory_max = budgets.memory.memory_use().bytes_max;
+        let mut decoded = if self.is_heavy() {
+            // Boxed, because the future of every exchange would be larger otherwise.
+            Box::pin(self.decode_heavy(budgets, client, limit, memory_max)).await?
+        } else {
+            self.decode_now(limit, None, memory_max)?
+        };
+        if decoded.reading_bytes > 0 {
+            let mut share = budgets.memory.open_step(client);
+            share.grow_to(decoded.reading_bytes).await?;
+            share.end_reading(decoded.reading_bytes)?;
+            decoded.reading = Some(share);
+        }
+        Ok(decoded)
+    }
+
+    async fn decode_heavy(
+        self,
+        budgets: &Budgets,
+        client: BudgetClient,
+        limit: usize,
+        memory_max: u64,
+    ) -> Result<DecodedBody, Overloaded> {
+        let mut share = None;
+        if self.coding != ContentCoding::Identity {
+            let plain = share.insert(budgets.memory.open_step(client));
+            // Its length is known only once it is decoded.
+            plain
+                .grow_to(self.coding.longest_plain(self.raw.len()).min(limit))
+                .await?;
+        }
+        let decoded = async { self.decode_now(limit, share, memory_max) };
+        budgets.work.run(client, decoded).await?
+    }
+
+    /// Decodes the body in the memory of `share`. One whose reading takes more than `memory_max` bytes is too large.
+    fn decode_now(self, limit: usize, share: Option<BodyShare>, memory_max: u64) -> Result<DecodedBody, Overloaded> {
+        let plain = match (self.coding, share) {
+            (ContentCoding::Identity, _) => Ok(self.raw.clone()),
+            (coding, share) => match (coding.decode_body(self.raw, limit), share) {
+                (Ok(plain), Some(mut share)) => {
+                    share.end_reading(plain.len())?;
+                    Ok(share.into_bytes(plain))
+                }
+                (Ok(plain), None) => Ok(plain.into()),
+                (Err(reason), _) => Err(reason),
+            },
+        };
+        let reading_bytes = plain.as_ref().map_or(0, |plain| reading_bytes(plain));
+        // Objects without end would need more memory than all bodies together may have.
+        if reading_bytes as u64 > memory_max {
+            return Ok(DecodedBody::new(Err(Unreadable::TooLarge), 0));
+        }
+        Ok(DecodedBody::new(plain, reading_bytes))
+    }
+}
+
 impl DecodedBody {
-    const fn unreadable(reason: Unreadable) -> Self {
+    const fn new(plain: Result<Bytes, Unreadable>, reading_bytes: usize) -> Self {
         Self {
-            plain: Err(reason),
+            plain,
+            reading_bytes,
             reading: None,
         }
     }
 }
 
-/// Decodes a body to at most `limit` bytes. Waits while the bodies of others fill the memory.
-pub(super) async fn decode_body(
-    memory: &BodyMemory,
-    client: BudgetClient,
-    (raw, coding): (&Bytes, ContentCoding),
-    limit: usize,
-) -> Result<DecodedBody, Overloaded> {
-    let plain = if coding == ContentCoding::Identity {
-        raw.clone()
-    } else {
-        let mut hold = memory.open_step(client);
-        // Its length is known only once it is decoded.
-        hold.grow_to(coding.longest_plain(raw.len()).min(limit)).await?;
-        let plain = match coding.decode_body(raw, limit) {
-            Ok(plain) => plain,
-            Err(reason) => return Ok(DecodedBody::unreadable(reason)),
-        };
-        hold.end_reading(plain.len())?;
-        hold.into_bytes(plain)
+/// Returns the memory that reading `plain` takes beside the body. 0 if it is little.
+fn reading_bytes(plain: &[u8]) -> usize {
+    let counted = |objects: usize| {
+        let bytes = objects.saturating_mul(OBJECT_BYTES);
+        if bytes > UNCOUNTED_BYTES_MAX { bytes } else { 0 }
     };
-    // Objects without end would need more memory than all bodies together may have.
-    let Some(reading) = hold_for_reading(memory, client, &plain).await? else {
-        return Ok(DecodedBody::unreadable(Unreadable::TooLarge));
-    };
-    Ok(DecodedBody {
-        plain: Ok(plain),
-        reading,
-    })
-}
-
-/// Takes the memory for reading `plain`, until the hold is dropped: none for a body that takes little.
-///
-/// Returns `None` if the memory could never suffice.
-async fn hold_for_reading(
-    memory: &BodyMemory,
-    client: BudgetClient,
-    plain: &[u8],
-) -> Result<Option<Option<BodyShare>>, Overloaded> {
-    let is_little = |objects: usize| objects.saturating_mul(OBJECT_BYTES) <= UNCOUNTED_BYTES_MAX;
     // An object has two bytes at least.
-    if is_little(plain.len() / 2) {
-        return Ok(Some(None));
+    if counted(plain.len() / 2) == 0 {
+        return 0;
     }
-    let objects = memchr::memchr_iter(b'{', plain).count();
-    if is_little(objects) {
-        return Ok(Some(None));
-    }
-    let bytes = objects.saturating_mul(OBJECT_BYTES);
-    if bytes as u64 > memory.memory_use().bytes_max {
-        return Ok(None);
-    }
-    let mut hold = memory.open_step(client);
-    hold.grow_to(bytes).await?;
-    hold.end_reading(bytes)?;
-    Ok(Some(Some(hold)))
+    counted(memchr::memchr_iter(b'{', plain).count())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{BodyMemory, HeavyWork};
+
+    /// Decodes a body beside 64 MiB of memory. Returns the bytes in use while it is read.
+    async fn bytes_in_use(raw: &str) -> Result<u64, Unreadable> {
+        let budgets = Budgets {
+            work: HeavyWork::inline(),
+            memory: BodyMemory::new(64 * 1024 * 1024),
+        };
+        let raw = Bytes::from(raw.to_owned());
+        let received = ReceivedBody {
+            raw: &raw,
+            coding: ContentCoding::Identity,
+        };
+        let decoded = received
+            .decode(&budgets, BudgetClient::Unknown, raw.len())
+            .await
+            .unwrap();
+        let bytes = budgets.memory.memory_use().bytes;
+        decoded.plain.as_ref().map_err(|reason| *reason)?;
+        drop(decoded);
+        assert_eq!(budgets.memory.memory_use().bytes, 0);
+        Ok(bytes)
+    }
 
     #[tokio::test]
-    async fn a_body_of_many_objects_holds_memory_for_each() {
-        let memory = BodyMemory::new(64 * 1024 * 1024);
-        let read = async |body: &[u8]| hold_for_reading(&memory, BudgetClient::Unknown, body).await.unwrap();
-        assert!(read("{}".repeat(1000).as_bytes()).await.unwrap().is_none());
-        assert!(read("x".repeat(1_000_000).as_bytes()).await.unwrap().is_none());
-        let hold = read("{}".repeat(20_000).as_bytes()).await;
-        assert_eq!(memory.memory_use().bytes, 20_000 * OBJECT_BYTES as u64);
-        drop(hold);
-        assert_eq!(memory.memory_use().bytes, 0);
-        assert!(
-            read("{}".repeat(200_000).as_bytes()).await.is_none(),
-            "more than all memory"
+    async fn a_body_of_many_objects_takes_memory_for_each() {
+        assert_eq!(bytes_in_use(&"{}".repeat(1000)).await, Ok(0));
+        assert_eq!(bytes_in_use(&"x".repeat(1_000_000)).await, Ok(0));
+        let objects = 20_000;
+        assert_eq!(
+            bytes_in_use(&"{}".repeat(objects)).await,
+            Ok((objects * OBJECT_BYTES) as u64)
         );
+        assert_eq!(bytes_in_use(&"{}".repeat(200_000)).await, Err(Unreadable::TooLarge));
     }
 }

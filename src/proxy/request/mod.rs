@@ -156,8 +156,8 @@ async fn read_or_stream(
         return Ok((payload, Bytes::new()));
     }
     let limit = path.settings.inspect_bytes_max.min(OBJECT_BODY_MAX);
-    let hold = path.budgets.memory.open(client, body.claimed_len());
-    let collected = body.collect_up_to(limit, hold).await;
+    let share = path.budgets.memory.open(client, body.claimed_len());
+    let collected = body.collect_up_to(limit, share).await;
     Ok(match collected? {
         // Sent once only, as if it had not been read: a second send could repeat its effect.
         CollectedBody::Whole(body) => (
@@ -177,8 +177,8 @@ async fn uninspected_payload(
     body: ClientBody,
 ) -> Result<Payload, ProxyError> {
     if path.profiles.needs_body(&route.upstream.name) {
-        let hold = path.budgets.memory.open(client, body.claimed_len());
-        let collected = body.collect_up_to(path.settings.inspect_bytes_max, hold).await;
+        let share = path.budgets.memory.open(client, body.claimed_len());
+        let collected = body.collect_up_to(path.settings.inspect_bytes_max, share).await;
         // Above the limit a profile that signs cannot send the body (413), but a profile with a key can.
         return Ok(match collected? {
             CollectedBody::Whole(body) => Payload::InMemory(Segments::whole(body)),

@@ -54,7 +54,9 @@ pub(in crate::proxy) struct OutgoingBody {
     /// Data for a resend. `None` if the provider's first answer is final.
     pub(in crate::proxy) sent_body: Option<Box<SentBody>>,
     /// Memory that the repair takes beside the client's bytes. `None` if it is little.
-    pub(super) _memory: Option<BodyShare>,
+    pub(super) _repair_memory: Option<BodyShare>,
+    /// Memory that a resend takes beside that. `None` if there was none, or if it is little.
+    pub(in crate::proxy) resend_memory: Option<BodyShare>,
     /// Pins of its calls. `None` if the request may pin nothing.
     pub(in crate::proxy) pins: Option<PendingPins>,
     /// The late text of the last message. `None` if it has none.
@@ -97,7 +99,8 @@ impl OutgoingBody {
             is_decoded: false,
             renamed_ids: Vec::new(),
             sent_body: None,
-            _memory: None,
+            _repair_memory: None,
+            resend_memory: None,
             pins: None,
             last_text: None,
             late_results: None,
@@ -116,6 +119,8 @@ pub(in crate::proxy) struct SentBody {
     pub(in crate::proxy) plain: Bytes,
     /// The same without the values that it got back. `None` if it got none.
     pub(in crate::proxy) unfilled: Option<Bytes>,
+    /// Bytes of memory that reading the body takes: 0 if it is little, or not known yet.
+    pub(in crate::proxy) reading_bytes: usize,
     /// `true` if the last message that may contain late results has some.
     pub(in crate::proxy) ends_with_late: bool,
     /// Bytes that were sent.
@@ -170,6 +175,18 @@ impl OutgoingRequest {
     /// Returns `true` if the request can be sent again.
     pub(in crate::proxy) const fn is_repeatable(&self) -> bool {
         matches!(self.body.payload, Payload::InMemory(_))
+    }
+
+    /// Returns the memory that a search of at most `limit` bytes takes beside the body: a copy without coding and escapes.
+    pub(in crate::proxy) fn search_bytes(&self, limit: usize) -> usize {
+        let Payload::InMemory(body) = &self.body.payload else {
+            return 0;
+        };
+        match ContentCoding::from_headers(&self.headers) {
+            Some(ContentCoding::Identity) => body.len(),
+            Some(coding) => coding.longest_plain(body.len()).min(limit).saturating_mul(2),
+            None => 0,
+        }
     }
 
     /// Returns the first of `phrases` that the address, a header or the body contains, or may contain.

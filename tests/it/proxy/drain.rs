@@ -250,7 +250,7 @@ impl Wait {
             Self::Memory => {
                 let bytes = world.body_memory.memory_use().bytes_max;
                 let all = Bytes::from(vec![0; usize::try_from(bytes).unwrap()]);
-                let held = world.body_memory.hold_bytes(BudgetClient::Unknown, all);
+                let held = world.body_memory.count_bytes(BudgetClient::Unknown, all);
                 // Held until the end of the process.
                 std::mem::forget(held);
             }

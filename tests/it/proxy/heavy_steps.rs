@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use antiphon::{
     auth::{AwsKeys, Credential, Profile, Secret},
-    budget::BudgetClient,
+    budget::{BodyShare, BudgetClient},
     provider::ProviderKind,
 };
 use serde_json::{Value, json};
@@ -89,6 +89,75 @@ async fn a_large_body_is_searched_for_the_words_of_an_error_as_heavy_work() {
         world.script(late(still::json(400, &error)));
         let answer = answer_behind(&world, post_with(MESSAGES, fields, &body)).await;
         assert_eq!((answer.status(), &*pool::keys(&world.requests())), (200, "ab"));
+    }
+}
+
+/// Takes all memory of request bodies for another client. Dropping the result frees it.
+fn fill_memory(world: &World) -> BodyShare {
+    let client = BudgetClient::Address(IpAddr::from([198, 51, 100, 9]));
+    let mut share = world.body_memory.open_step(client);
+    share.add(world.body_memory.memory_use().bytes_max.try_into().unwrap());
+    share
+}
+
+/// The copies that a search and a resend make are counted, and wait while others fill the memory.
+#[tokio::test(start_paused = true)]
+async fn steps_behind_an_answer_wait_for_memory() {
+    let credit = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.";
+    let credit = json!({"type": "error", "error": {"type": "invalid_request_error", "message": credit}}).to_string();
+    let body = body_of(&[long(400_000)]);
+    for (error, fields, body) in [
+        (&*credit, &[][..], body.clone().into_bytes()),
+        (&*credit, &[("content-encoding", "gzip")], gzipped(&body)),
+        (UNPAIRED, &[], body.clone().into_bytes()),
+        (UNPAIRED, &[("content-encoding", "gzip")], gzipped(&body)),
+    ] {
+        let world = pool::world(&strangers("ab"));
+        world.otherwise(|_| still::json(200, FINE));
+        world.script(late(still::json(400, error)));
+        let began = world.now();
+        let mut client = world.client();
+        client.send(post_with(MESSAGES, fields, &body)).await;
+        world.until(began + secs(5)).await;
+        let share = fill_memory(&world);
+        world.until(began + secs(12)).await;
+        assert_eq!(
+            world.body_memory.memory_use().waiting,
+            1,
+            "{error}: it must wait for memory"
+        );
+        drop(share);
+        let answer = client.answer().await;
+        assert_at(answer.head_at, began + secs(12));
+        world.settle().await;
+        assert_eq!(world.body_memory.memory_use().bytes, 0);
+    }
+}
+
+/// A body that waits for memory leaves the places to those that may free it.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_waits_for_memory_has_no_place() {
+    let messages = vec![json!({}); 20_000];
+    let packed = gzipped(&body_of(&[long(400_000)]));
+    for (fields, body) in [
+        (&[][..], body_of(&messages).into_bytes()),
+        (&[("content-encoding", "gzip")], packed),
+    ] {
+        let world = World::new();
+        world.otherwise(|_| still::json(200, FINE));
+        let mut client = world.client();
+        let request = post_with(MESSAGES, fields, &body);
+        let last = request.len() - 1;
+        client.send(&request[..last]).await;
+        world.settle().await;
+        let share = fill_memory(&world);
+        client.send(&request[last..]).await;
+        world.settle().await;
+        assert_eq!(world.body_memory.memory_use().waiting, 1);
+        let held = occupy(&world).await;
+        assert_eq!(world.heavy_work.waiting(), 0, "all places are free");
+        drop((share, held));
+        assert_eq!(client.answer().await.status(), 200);
     }
 }
 
