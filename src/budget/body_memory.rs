@@ -20,7 +20,7 @@ use crate::clock;
 /// Longest wait of a body in all, whatever is evicted for it.
 const WAIT_IN_ALL_MAX: Duration = Duration::from_secs(10);
 /// Bytes by which a body's share grows at least and at most.
-const STEP_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
+const GROWTH_BYTES: (usize, usize) = (16 * 1024, 1024 * 1024);
 /// Size of the least buffer that is mapped: 1 MiB.
 const MAPPED_BYTES_MIN: usize = 1024 * 1024;
 /// Memory of bodies, used and reserved, above which large buffers are mapped: 64 MiB.
@@ -35,7 +35,7 @@ pub struct BodyMemory(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     table: Mutex<MeasuredTable>,
-    /// Told when much memory was freed.
+    /// Notified when much memory was freed.
     freed: Notify,
 }
 
@@ -92,23 +92,29 @@ impl BodyMemory {
         }))
     }
 
-    /// Opens the share of a body that `client` sends. A claimed length takes nothing, and tells small bodies from large.
+    /// Opens the share of a body that `client` sends. A claimed length tells small bodies from large. It takes nothing,
+    /// unless the body had to wait: then the rest of it is taken at once.
     pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyShare {
         let id = self.lock().bodies.open(client, claimed);
         BodyShare::new(self, id)
     }
 
-    /// Opens the share of a step of a body that has been read, such as its decoding. It is never evicted.
-    pub fn open_step(&self, client: BudgetClient) -> BodyShare {
-        let id = self.lock().bodies.open_step(client);
+    /// Opens a share for the processing of a body that has been read, such as its decoding. It is never evicted.
+    pub fn open_processing(&self, client: BudgetClient) -> BodyShare {
+        let id = self.lock().bodies.open_processing(client);
         BodyShare::new(self, id)
     }
 
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
     pub fn count_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
-        let mut share = self.open_step(client);
+        let mut share = self.open_processing(client);
         share.add(bytes.len());
         Bytes::from_owner(SharedBytes { bytes, _share: share })
+    }
+
+    /// Returns the most bytes that large bodies and their processing may use together.
+    pub fn processing_bytes_max(&self) -> u64 {
+        self.lock().bodies.processing_bytes_max()
     }
 
     /// Returns the present use.
@@ -164,16 +170,18 @@ impl BodyShare {
     /// Makes the share large enough for `wanted` bytes in all. Waits while other bodies use the memory.
     ///
     /// After 5 seconds bodies are evicted, of which this one may be: it then fails. It also fails once all its waits
-    /// together have lasted for 10 seconds.
+    /// together have lasted for 10 seconds, and at once if so much can never be free.
     pub async fn grow_to(&mut self, wanted: usize) -> Result<(), Overloaded> {
         if wanted <= self.bytes {
             return Ok(());
         }
-        // In steps, so that a share is changed only now and then.
-        let step = (self.bytes / 4).clamp(STEP_BYTES.0, STEP_BYTES.1);
-        let more = (wanted - self.bytes).max(step);
+        // In large pieces, so that a share is changed only now and then.
+        let piece = (self.bytes / 4).clamp(GROWTH_BYTES.0, GROWTH_BYTES.1);
+        let more = (wanted - self.bytes).max(piece);
         let began = clock::now();
-        let mut until = began + WAIT_MAX;
+        // All waits of the share together have an end, however many pieces it grows by.
+        let end = began + WAIT_IN_ALL_MAX.saturating_sub(self.waited);
+        let mut until = end.min(began + WAIT_MAX);
         loop {
             let grown = tokio::time::timeout_at(until, poll_fn(|cx| self.poll_grow(more, cx))).await;
             if let Ok(grown) = grown {
@@ -190,10 +198,10 @@ impl BodyShare {
                 Eviction::Nobody => (Vec::new(), false),
             };
             wakers.into_iter().for_each(std::task::Waker::wake);
-            if is_evicted || self.waited.saturating_add(now.duration_since(began)) >= WAIT_IN_ALL_MAX {
+            if is_evicted || now >= end {
                 return Err(Overloaded::Memory);
             }
-            until = now + EVICTION_PAUSE;
+            until = end.min(now + EVICTION_PAUSE);
         }
     }
 
@@ -226,6 +234,13 @@ impl BodyShare {
     pub fn add(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.memory.change(|table| table.add(self.id, bytes as u64));
+    }
+
+    /// Gives back what the share has above `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let unused = self.bytes.saturating_sub(bytes);
+        self.bytes -= unused;
+        self.memory.change(|table| table.give_back(self.id, unused as u64));
     }
 
     /// Ends the reading: from now on the body is never evicted. The share shrinks to the bytes that are used.

@@ -18,9 +18,9 @@ use super::{
 /// Size up to which a body uses the memory that large ones leave free: 256 KiB.
 const SMALL_BYTES_MAX: u64 = 256 * 1024;
 /// The fraction of the memory that only small bodies use: one sixteenth.
-const SMALL_FRACTION: u64 = 16;
+const SMALL_DIVISOR: u64 = 16;
 /// The fraction of the memory that one client leaves to others: a quarter.
-const OTHERS_FRACTION: u64 = 4;
+const OTHERS_DIVISOR: u64 = 4;
 /// The most bodies that are evicted at once.
 const EVICTED_MAX: usize = 64;
 
@@ -35,10 +35,14 @@ pub(super) struct BodyTable {
     next_id: ShareId,
     shares: BTreeMap<ShareId, Share>,
     clients: HashMap<BudgetClient, ClientTotal>,
-    /// Steps of bodies that have been read, small bodies and large bodies that wait.
-    waiting_steps: WaitingShares,
+    /// Large shares for the processing of bodies that wait.
+    waiting_processing: WaitingShares,
+    /// Small shares that wait.
     waiting_small: WaitingShares,
+    /// Large bodies that wait.
     waiting_large: WaitingShares,
+    /// Bodies that could be evicted.
+    evictable: usize,
     /// Bodies that were evicted, and are not released yet.
     evicted: usize,
     /// Time before which no further body is evicted.
@@ -47,20 +51,23 @@ pub(super) struct BodyTable {
     reserved: u64,
 }
 
-/// Uses of a share. Each has a queue of its own.
+/// What a share is for. Each use has a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShareUse {
-    /// A step of a body that has been read, such as its decoding. It comes first, since it lets a body finish.
-    Step,
-    SmallBody,
+    /// A body or its processing, up to [`SMALL_BYTES_MAX`].
+    Small,
+    /// The processing of a body that has been read, such as its decoding. It comes before large bodies, since it lets a
+    /// body finish.
+    Processing,
+    /// A body that is being read.
     LargeBody,
 }
 
-/// The share of one body, or of a step of it.
+/// The share of one body, or of its processing.
 #[derive(Debug)]
 struct Share {
     client: BudgetClient,
-    is_step: bool,
+    is_processing: bool,
     bytes: u64,
     /// The length that the client claims, or 0.
     claimed: u64,
@@ -79,6 +86,8 @@ struct ClientTotal {
     shares: usize,
     bodies: usize,
     bytes: u64,
+    /// Bodies that could be evicted.
+    evictable: usize,
 }
 
 /// Outcome of [`BodyTable::try_grow`].
@@ -104,13 +113,18 @@ pub(super) enum Eviction {
 impl Share {
     /// Returns its use with `more` bytes.
     fn use_with(&self, more: u64) -> ShareUse {
-        if self.is_step {
-            ShareUse::Step
-        } else if self.claimed.max(self.bytes.saturating_add(more)) <= SMALL_BYTES_MAX {
-            ShareUse::SmallBody
+        if self.claimed.max(self.bytes.saturating_add(more)) <= SMALL_BYTES_MAX {
+            ShareUse::Small
+        } else if self.is_processing {
+            ShareUse::Processing
         } else {
             ShareUse::LargeBody
         }
+    }
+
+    /// Returns `true` if its eviction would free memory.
+    const fn is_evictable(&self) -> bool {
+        self.is_reading && !self.is_evicted && self.bytes > 0
     }
 }
 
@@ -122,9 +136,10 @@ impl BodyTable {
             next_id: 0,
             shares: BTreeMap::new(),
             clients: HashMap::new(),
-            waiting_steps: WaitingShares::default(),
+            waiting_processing: WaitingShares::default(),
             waiting_small: WaitingShares::default(),
             waiting_large: WaitingShares::default(),
+            evictable: 0,
             evicted: 0,
             next_eviction_at: None,
             reserved: 0,
@@ -136,26 +151,26 @@ impl BodyTable {
         self.open_share(client, claimed, false)
     }
 
-    /// Adds a step of a body that has been read.
-    pub(super) fn open_step(&mut self, client: BudgetClient) -> ShareId {
+    /// Adds a share for the processing of a body that has been read.
+    pub(super) fn open_processing(&mut self, client: BudgetClient) -> ShareId {
         self.open_share(client, None, true)
     }
 
-    fn open_share(&mut self, client: BudgetClient, claimed: Option<u64>, is_step: bool) -> ShareId {
+    fn open_share(&mut self, client: BudgetClient, claimed: Option<u64>, is_processing: bool) -> ShareId {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         let own = self.clients.entry(client).or_default();
         own.shares += 1;
-        own.bodies += usize::from(!is_step);
+        own.bodies += usize::from(!is_processing);
         self.shares.insert(
             id,
             Share {
                 client,
-                is_step,
+                is_processing,
                 bytes: 0,
                 claimed: claimed.unwrap_or(0),
                 wanted: 0,
-                is_reading: !is_step,
+                is_reading: !is_processing,
                 is_evicted: false,
                 reserved: 0,
                 waker: None,
@@ -173,6 +188,10 @@ impl BodyTable {
             return GrowOutcome::Evicted;
         };
         let (share_use, client) = (share.use_with(bytes), share.client);
+        if share.bytes.saturating_add(bytes) > self.limit_of(share_use) {
+            // It would wait for memory that can never be free.
+            return GrowOutcome::Evicted;
+        }
         let rest = if share_use == ShareUse::LargeBody {
             bytes.max(share.claimed.saturating_sub(share.bytes))
         } else {
@@ -180,8 +199,8 @@ impl BodyTable {
         };
         let wanted = if share.wanted > 0 { rest } else { bytes };
         let is_first = self.first_waiting(share_use).is_none_or(|first| first >= id);
-        // What becomes free goes to steps, until none of them waits.
-        let is_next = share_use != ShareUse::LargeBody || self.waiting_steps.is_empty();
+        // What becomes free goes to the processing of bodies, until none of it waits.
+        let is_next = share_use != ShareUse::LargeBody || self.waiting_processing.is_empty();
         let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(share_use);
         if is_first && is_next && is_free && !self.is_above_limit(share, wanted) {
             self.stop_waiting(id);
@@ -192,20 +211,20 @@ impl BodyTable {
             share.wanted = rest;
         }
         match share_use {
-            ShareUse::Step => &mut self.waiting_steps,
-            ShareUse::SmallBody => &mut self.waiting_small,
+            ShareUse::Processing => &mut self.waiting_processing,
+            ShareUse::Small => &mut self.waiting_small,
             ShareUse::LargeBody => &mut self.waiting_large,
         }
         .insert(client, id);
         GrowOutcome::Waiting
     }
 
-    /// Returns the bytes up to which shares of this use may fill the memory. Large bodies leave a part free, so that they
-    /// cannot delay small ones of other clients.
+    /// Returns the bytes up to which shares of this use may fill the memory. Large ones leave some free, so that they cannot
+    /// delay small ones of other clients.
     const fn limit_of(&self, share_use: ShareUse) -> u64 {
         match share_use {
-            ShareUse::Step | ShareUse::SmallBody => self.bytes_max,
-            ShareUse::LargeBody => self.bytes_max - self.bytes_max / SMALL_FRACTION,
+            ShareUse::Small => self.bytes_max,
+            ShareUse::Processing | ShareUse::LargeBody => self.bytes_max - self.bytes_max / SMALL_DIVISOR,
         }
     }
 
@@ -214,60 +233,62 @@ impl BodyTable {
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
     fn is_above_limit(&self, share: &Share, more: u64) -> bool {
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
-        !share.is_step && own.bodies > 1 && own.bytes.saturating_add(more) > self.client_limit()
+        own.bodies > 1 && own.bytes.saturating_add(more) > self.client_limit()
     }
 
     const fn client_limit(&self) -> u64 {
-        self.bytes_max - self.bytes_max / OTHERS_FRACTION
+        self.bytes_max - self.bytes_max / OTHERS_DIVISOR
     }
 
     /// Returns the oldest share of this use that waits, and whose client is not above its limit. Few clients can be above
     /// theirs at once, so the search is short.
     fn first_waiting(&self, share_use: ShareUse) -> Option<ShareId> {
-        let waiting = match share_use {
-            ShareUse::Step => &self.waiting_steps,
-            ShareUse::SmallBody => &self.waiting_small,
-            ShareUse::LargeBody => &self.waiting_large,
-        };
         let may_grow = |id: &ShareId| {
             let share = self.shares.get(id);
             share.is_some_and(|share| !self.is_above_limit(share, share.wanted))
         };
-        waiting.oldest_of_each().find(may_grow)
+        self.waiting_of(share_use).oldest_of_each().find(may_grow)
+    }
+
+    const fn waiting_of(&self, share_use: ShareUse) -> &WaitingShares {
+        match share_use {
+            ShareUse::Small => &self.waiting_small,
+            ShareUse::Processing => &self.waiting_processing,
+            ShareUse::LargeBody => &self.waiting_large,
+        }
     }
 
     /// Counts `bytes` more of a body, whether or not they are free.
     pub(super) fn add(&mut self, id: ShareId, bytes: u64) {
-        if let Some(share) = self.shares.get_mut(&id) {
-            share.bytes = share.bytes.saturating_add(bytes);
-            self.bytes = self.bytes.saturating_add(bytes);
-            let own = self.clients.entry(share.client).or_default();
-            own.bytes = own.bytes.saturating_add(bytes);
-        }
+        self.change(id, |share| share.bytes = share.bytes.saturating_add(bytes));
     }
 
     /// Gives back `bytes` of a body.
     pub(super) fn give_back(&mut self, id: ShareId, bytes: u64) {
-        if let Some(share) = self.shares.get_mut(&id) {
-            let bytes = bytes.min(share.bytes);
-            share.bytes -= bytes;
-            self.bytes = self.bytes.saturating_sub(bytes);
-            let own = self.clients.entry(share.client).or_default();
-            own.bytes = own.bytes.saturating_sub(bytes);
-        }
+        self.change(id, |share| share.bytes = share.bytes.saturating_sub(bytes));
+    }
+
+    /// Changes a share, and keeps the sums right.
+    fn change(&mut self, id: ShareId, change: impl FnOnce(&mut Share)) {
+        let Some(share) = self.shares.get_mut(&id) else { return };
+        let (bytes, was_evictable) = (share.bytes, usize::from(share.is_evictable()));
+        change(share);
+        let is_evictable = usize::from(share.is_evictable());
+        let own = self.clients.entry(share.client).or_default();
+        let new_sum = |sum: u64| sum.saturating_sub(bytes).saturating_add(share.bytes);
+        (own.bytes, self.bytes) = (new_sum(own.bytes), new_sum(self.bytes));
+        let new_count = |count: usize| count.saturating_sub(was_evictable).saturating_add(is_evictable);
+        (own.evictable, self.evictable) = (new_count(own.evictable), new_count(self.evictable));
     }
 
     /// Notes that the whole body has been read. Returns `false` if it was evicted.
     pub(super) fn end_reading(&mut self, id: ShareId) -> bool {
         self.stop_waiting(id);
-        match self.shares.get_mut(&id) {
-            Some(share) if !share.is_evicted => {
-                share.is_reading = false;
-                share.waker = None;
-                true
-            }
-            _ => false,
-        }
+        self.change(id, |share| {
+            share.is_reading &= share.is_evicted;
+            share.waker = None;
+        });
+        self.shares.get(&id).is_some_and(|share| !share.is_evicted)
     }
 
     /// Removes a body with its bytes.
@@ -280,7 +301,7 @@ impl BodyTable {
         match self.clients.get_mut(&share.client) {
             Some(own) if own.shares > 1 => {
                 own.shares -= 1;
-                own.bodies -= usize::from(!share.is_step);
+                own.bodies -= usize::from(!share.is_processing);
             }
             // Removed with the last share, so that the map does not grow with every client.
             _ => drop(self.clients.remove(&share.client)),
@@ -294,7 +315,7 @@ impl BodyTable {
         };
         share.wanted = 0;
         for waiting in [
-            &mut self.waiting_steps,
+            &mut self.waiting_processing,
             &mut self.waiting_small,
             &mut self.waiting_large,
         ] {
@@ -316,10 +337,10 @@ impl BodyTable {
     /// Returns the wakers of the shares that may grow now: the oldest of each use.
     pub(super) fn next_wakers(&self) -> [Option<Waker>; 3] {
         let waker = |share_use| self.shares.get(&self.first_waiting(share_use)?)?.waker.clone();
-        [ShareUse::Step, ShareUse::SmallBody, ShareUse::LargeBody].map(waker)
+        [ShareUse::Processing, ShareUse::Small, ShareUse::LargeBody].map(waker)
     }
 
-    /// Evicts bodies since `waiter` has waited for too long: as many as the oldest body that waits needs to finish.
+    /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish.
     ///
     /// Each is the youngest body of the client that holds the most, among those that are still being read. No further
     /// ones are evicted within a second, nor before those are released: their memory may suffice.
@@ -327,37 +348,48 @@ impl BodyTable {
         let Some(share) = self.shares.get(&waiter) else {
             return Eviction::Waiter(Vec::new());
         };
-        let share_use = share.use_with(share.wanted);
-        let oldest = self.first_waiting(share_use);
-        let own = self.clients.get(&share.client).copied().unwrap_or_default();
-        // The memory of others is of no use to a client that is at its limit.
-        let (owner, target, lacking) = if self.is_above_limit(share, share.wanted) {
-            let after = own.bytes.saturating_add(share.wanted);
-            (Some(share.client), waiter, after.saturating_sub(self.client_limit()))
-        } else {
-            let target = oldest.unwrap_or(waiter);
-            let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
-            let after = self.bytes.saturating_add(wanted);
-            (None, target, after.saturating_sub(self.limit_of(share_use)))
-        };
-        if self.next_evicted(owner).is_none() {
-            // Bodies that were read hold all of it, for as long as their providers take.
-            return Eviction::Waiter(Vec::new());
+        let (share_use, client) = (share.use_with(share.wanted), share.client);
+        let own = self.clients.get(&client).copied().unwrap_or_default();
+        let is_limited = self.is_above_limit(share, share.wanted);
+        let evictable = if is_limited { own.evictable } else { self.evictable };
+        if evictable == 0 {
+            // Bodies that were read hold all of it, for as long as their providers take. Those that are processed hold
+            // memory themselves, so the oldest waits on for what the others free by failing.
+            let is_oldest = self
+                .waiting_of(share_use)
+                .oldest_of_each()
+                .any(|oldest| oldest == waiter);
+            return if share_use == ShareUse::Processing && is_oldest {
+                Eviction::Nobody
+            } else {
+                Eviction::Waiter(Vec::new())
+            };
         }
         if self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at) {
             return Eviction::Nobody;
         }
         self.next_eviction_at = Some(now + EVICTION_PAUSE);
+        // The memory of others is of no use to a client that is at its limit.
+        let (only_client, target, lacking) = if is_limited {
+            let after = own.bytes.saturating_add(share.wanted);
+            (Some(client), waiter, after.saturating_sub(self.client_limit()))
+        } else {
+            let target = self.first_waiting(share_use).unwrap_or(waiter);
+            let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
+            let after = self.bytes.saturating_add(wanted);
+            (None, target, after.saturating_sub(self.limit_of(share_use)))
+        };
         let (mut freed, mut wakers, mut is_waiter) = (0, Vec::new(), false);
-        while let Some(id) = self.next_evicted(owner) {
-            let Some(share) = self.shares.get_mut(&id) else { break };
-            share.is_evicted = true;
+        for id in self.eviction_order(only_client) {
+            self.change(id, |share| share.is_evicted = true);
             self.evicted += 1;
-            freed += share.bytes;
             is_waiter |= id == waiter;
-            // Without a waker it is being polled, and will see it.
-            wakers.extend(share.waker.clone());
-            if freed >= lacking || id == target || self.evicted >= EVICTED_MAX {
+            if let Some(share) = self.shares.get(&id) {
+                freed += share.bytes;
+                // Without a waker it is being polled, and will see it.
+                wakers.extend(share.waker.clone());
+            }
+            if freed >= lacking || id == target {
                 break;
             }
         }
@@ -368,17 +400,19 @@ impl BodyTable {
         }
     }
 
-    /// Returns the youngest body of the client that holds the most, among those that are still being read; with `owner`
-    /// among those of one client.
-    fn next_evicted(&self, owner: Option<BudgetClient>) -> Option<ShareId> {
+    /// Returns the bodies that could be evicted, those of the client that holds the most first, and its youngest first;
+    /// with `only_client` those of one client. At most [`EVICTED_MAX`].
+    fn eviction_order(&self, only_client: Option<BudgetClient>) -> Vec<ShareId> {
         let held = |client: &BudgetClient| self.clients.get(client).map_or(0, |own| own.bytes);
-        let may_go = |share: &Share| {
-            let is_owned = owner.is_none_or(|owner| owner == share.client);
-            share.is_reading && !share.is_evicted && share.bytes > 0 && is_owned
-        };
+        let may_go = |share: &Share| share.is_evictable() && only_client.is_none_or(|client| client == share.client);
         let candidates = self.shares.iter().filter(|(_, share)| may_go(share));
-        let youngest = candidates.max_by_key(|(id, share)| (held(&share.client), **id));
-        youngest.map(|(id, _)| *id)
+        let mut candidates: Vec<_> = candidates.map(|(id, share)| (held(&share.client), *id)).collect();
+        if candidates.len() > EVICTED_MAX {
+            candidates.select_nth_unstable_by(EVICTED_MAX, |one, other| other.cmp(one));
+            candidates.truncate(EVICTED_MAX);
+        }
+        candidates.sort_unstable_by(|one, other| other.cmp(one));
+        candidates.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Reserves address space for a body, beside the bytes that it has. Returns `false` if all bodies together reserve
@@ -409,9 +443,14 @@ impl BodyTable {
         self.bytes_max
     }
 
+    /// Returns the most bytes that large bodies and their processing may use together.
+    pub(super) const fn processing_bytes_max(&self) -> u64 {
+        self.limit_of(ShareUse::Processing)
+    }
+
     /// Returns the number of bodies that wait.
     pub(super) fn waiting_count(&self) -> usize {
-        let waiting = [&self.waiting_steps, &self.waiting_small, &self.waiting_large];
+        let waiting = [&self.waiting_processing, &self.waiting_small, &self.waiting_large];
         waiting.map(WaitingShares::len).iter().sum()
     }
 }
@@ -430,7 +469,7 @@ mod tests {
     }
 
     /// Returns the bodies that were evicted, in the order of their numbers.
-    fn given_up(table: &BodyTable) -> Vec<ShareId> {
+    fn evicted_bodies(table: &BodyTable) -> Vec<ShareId> {
         let evicted = table.shares.iter().filter(|(_, share)| share.is_evicted);
         evicted.map(|(id, _)| *id).collect()
     }
@@ -449,10 +488,10 @@ mod tests {
         assert_eq!(table.try_grow(young, 15 * MIB), GrowOutcome::Waiting);
         let now = clock::now();
         table.evict_for(young, now);
-        assert_eq!(given_up(&table), [second], "client 1 holds 25 MiB");
+        assert_eq!(evicted_bodies(&table), [second], "client 1 holds 25 MiB");
         // One at a time: its memory may suffice.
         table.evict_for(young, now);
-        assert_eq!(given_up(&table), [second]);
+        assert_eq!(evicted_bodies(&table), [second]);
         assert_eq!(table.try_grow(second, 1), GrowOutcome::Evicted);
         table.release(second);
         assert_eq!(table.try_grow(young, 10 * MIB), GrowOutcome::Grown(10 * MIB));
@@ -462,7 +501,7 @@ mod tests {
             table.evict_for(first, now + EVICTION_PAUSE),
             Eviction::Others(_)
         ));
-        assert_eq!(given_up(&table), [large]);
+        assert_eq!(evicted_bodies(&table), [large]);
     }
 
     #[tokio::test]
@@ -477,7 +516,7 @@ mod tests {
         }
         // As many as the oldest needs for the rest of its length.
         assert!(matches!(table.evict_for(bodies[1], clock::now()), Eviction::Others(_)));
-        assert_eq!(given_up(&table), bodies[3..]);
+        assert_eq!(evicted_bodies(&table), bodies[3..]);
         table.release(bodies[3]);
         // 9 MiB are free. A part of them would help nobody.
         assert_eq!(table.try_grow(bodies[1], 4 * MIB), GrowOutcome::Waiting);
@@ -509,12 +548,77 @@ mod tests {
         let mut table = BodyTable::new(64 * MIB);
         let body = table.open(client(1), None);
         assert_eq!(table.try_grow(body, 32 * MIB), GrowOutcome::Grown(32 * MIB));
-        let step = table.open_step(client(1));
-        assert_eq!(table.try_grow(step, 32 * MIB), GrowOutcome::Grown(32 * MIB));
+        let decoding = table.open_processing(client(1));
+        assert_eq!(table.try_grow(decoding, 28 * MIB), GrowOutcome::Grown(28 * MIB));
     }
 
     #[tokio::test]
-    async fn steps_of_bodies_that_were_read_come_first() {
+    async fn what_can_never_fit_is_refused_at_once() {
+        let mut table = BodyTable::new(32 * MIB);
+        let read = table.open(client(1), None);
+        assert_eq!(table.try_grow(read, MIB), GrowOutcome::Grown(MIB));
+        let decoding = table.open_processing(client(2));
+        assert_eq!(table.try_grow(decoding, 31 * MIB), GrowOutcome::Evicted);
+        assert_eq!(table.waiting_count(), 0);
+    }
+
+    #[tokio::test]
+    async fn processing_is_limited_by_client_and_leaves_memory_to_small_bodies() {
+        let mut table = BodyTable::new(64 * MIB);
+        for _ in 0..2 {
+            let body = table.open(client(1), None);
+            assert_eq!(table.try_grow(body, 1024), GrowOutcome::Grown(1024));
+            assert!(table.end_reading(body));
+        }
+        let decoding: Vec<_> = (0..2).map(|_| table.open_processing(client(1))).collect();
+        assert_eq!(table.try_grow(decoding[0], 30 * MIB), GrowOutcome::Grown(30 * MIB));
+        assert_eq!(table.try_grow(decoding[1], 30 * MIB), GrowOutcome::Waiting);
+        let other = table.open_processing(client(2));
+        assert_eq!(table.try_grow(other, 29 * MIB), GrowOutcome::Grown(29 * MIB));
+        let third = table.open_processing(client(3));
+        assert_eq!(table.try_grow(third, 2 * MIB), GrowOutcome::Waiting);
+        let small = table.open_processing(client(4));
+        assert_eq!(table.try_grow(small, 64 * 1024), GrowOutcome::Grown(64 * 1024));
+    }
+
+    #[tokio::test]
+    async fn of_bodies_in_work_that_block_each_other_the_oldest_goes_on() {
+        let mut table = BodyTable::new(64 * MIB);
+        let now = clock::now();
+        let [old, young] = [1, 2].map(|owner| {
+            let body = table.open(client(owner), None);
+            assert_eq!(table.try_grow(body, 28 * MIB), GrowOutcome::Grown(28 * MIB));
+            assert!(table.end_reading(body));
+            let reading = table.open_processing(client(owner));
+            assert_eq!(table.try_grow(reading, 10 * MIB), GrowOutcome::Waiting);
+            (body, reading)
+        });
+        assert!(matches!(table.evict_for(old.1, now), Eviction::Nobody));
+        assert!(matches!(table.evict_for(young.1, now), Eviction::Waiter(_)));
+        table.release(young.1);
+        table.release(young.0);
+        assert_eq!(table.try_grow(old.1, 10 * MIB), GrowOutcome::Grown(10 * MIB));
+    }
+
+    #[tokio::test]
+    async fn at_most_64_bodies_are_evicted_at_once() {
+        let mut table = BodyTable::new(64 * MIB);
+        let bodies: Vec<_> = (0..120).map(|_| table.open(client(1), None)).collect();
+        for id in &bodies {
+            assert_eq!(table.try_grow(*id, 400 * 1024), GrowOutcome::Grown(400 * 1024));
+        }
+        let large = table.open(client(2), Some(60 * MIB));
+        assert_eq!(table.try_grow(large, 60 * MIB), GrowOutcome::Waiting);
+        assert!(matches!(table.evict_for(large, clock::now()), Eviction::Others(_)));
+        assert_eq!(evicted_bodies(&table), bodies[120 - EVICTED_MAX..]);
+        for id in &bodies {
+            table.release(*id);
+        }
+        assert_eq!((table.evictable, table.evicted, table.bytes()), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn the_processing_of_bodies_comes_before_large_bodies() {
         let mut table = BodyTable::new(32 * MIB);
         let read = table.open(client(1), None);
         assert_eq!(table.try_grow(read, 10 * MIB), GrowOutcome::Grown(10 * MIB));
@@ -522,19 +626,19 @@ mod tests {
         let [reading, waits] = [2, 3].map(|owner| table.open(client(owner), Some(16 * MIB)));
         assert_eq!(table.try_grow(reading, 20 * MIB), GrowOutcome::Grown(20 * MIB));
         assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
-        let step = table.open_step(client(1));
-        assert_eq!(table.try_grow(step, 4 * MIB), GrowOutcome::Waiting);
+        let decoding = table.open_processing(client(1));
+        assert_eq!(table.try_grow(decoding, 4 * MIB), GrowOutcome::Waiting);
         // Only bodies that are being read are evicted.
-        assert!(matches!(table.evict_for(step, clock::now()), Eviction::Others(_)));
-        assert_eq!(given_up(&table), [reading]);
+        assert!(matches!(table.evict_for(decoding, clock::now()), Eviction::Others(_)));
+        assert_eq!(evicted_bodies(&table), [reading]);
         table.release(reading);
         assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
-        assert_eq!(table.try_grow(step, 4 * MIB), GrowOutcome::Grown(4 * MIB));
+        assert_eq!(table.try_grow(decoding, 4 * MIB), GrowOutcome::Grown(4 * MIB));
         assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Grown(16 * MIB));
     }
 
     #[tokio::test]
-    async fn a_body_that_was_read_is_never_given_up() {
+    async fn a_body_that_was_read_is_never_evicted() {
         let mut table = BodyTable::new(10 * MIB);
         let (read, reading) = (table.open(client(1), None), table.open(client(2), None));
         assert_eq!(table.try_grow(read, 9 * MIB), GrowOutcome::Grown(9 * MIB));

@@ -1,10 +1,11 @@
 //! Heavy work: the steps of large or badly broken bodies, on a few threads of low priority.
 
 use std::{
-    future::Future,
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
@@ -15,13 +16,15 @@ use tokio::{
 
 use super::{
     BudgetClient, Overloaded, Relocatable, WAIT_MAX,
-    fair_places::{FairPlaces, PlaceOutcome, QueueTicket},
+    fair_places::{FairPlaces, PlaceOutcome, PlaceUse, QueueTicket},
     relocation::{is_heavy_thread, move_to_heavy, move_to_owner},
 };
 use crate::clock;
 
-/// Bodies in work at the same time, for each thread. More than one, since a body may wait for the ledger meanwhile.
+/// Bodies in work at the same time, for each thread. More than one, so that a short pass need not wait for a long one.
 const PLACES_PER_THREAD: usize = 4;
+/// Time for which a body keeps its place while it waits for something else, such as the ledger.
+const PLACE_KEPT: Duration = Duration::from_millis(20);
 /// Most bodies that wait for their first place.
 const QUEUE_MAX: usize = 1024;
 
@@ -39,7 +42,7 @@ struct Places(Arc<Mutex<FairPlaces<oneshot::Sender<HeavyPlace>>>>);
 
 /// A place in heavy work. Dropping it gives the place to the next body that waits.
 #[derive(Debug)]
-struct HeavyPlace {
+pub struct HeavyPlace {
     places: Places,
     client: BudgetClient,
 }
@@ -48,11 +51,38 @@ struct HeavyPlace {
 #[derive(Debug)]
 struct PlaceWait {
     places: Places,
+    client: BudgetClient,
     ticket: QueueTicket,
     receiver: oneshot::Receiver<HeavyPlace>,
 }
 
+/// What a body in work has of its place.
+#[derive(Debug)]
+enum PlaceState {
+    Held(HeavyPlace),
+    /// It waits for something else, and asks for a place when it goes on.
+    Released,
+    Waiting(PlaceWait),
+}
+
 impl Places {
+    /// Takes a place, or waits for one.
+    fn ask(&self, client: BudgetClient, place_use: PlaceUse) -> Option<PlaceState> {
+        let (sender, receiver) = oneshot::channel();
+        let outcome = self.lock().take_or_wait(client, place_use, sender);
+        match outcome {
+            PlaceOutcome::Taken => Some(PlaceState::Held(self.counted_place(client))),
+            PlaceOutcome::Full => None,
+            // The drop of the other's sender ends its wait.
+            PlaceOutcome::Waiting(ticket, _displaced) => Some(PlaceState::Waiting(PlaceWait {
+                places: self.clone(),
+                client,
+                ticket,
+                receiver,
+            })),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, FairPlaces<oneshot::Sender<HeavyPlace>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,7 +122,7 @@ impl Future for PlaceWait {
 
 impl Drop for PlaceWait {
     fn drop(&mut self) {
-        let sender = self.places.lock().leave_queue(self.ticket);
+        let sender = self.places.lock().leave_queue(self.client, self.ticket);
         // Unlocked first: dropping the sender wakes the receiver.
         drop(sender);
     }
@@ -135,15 +165,22 @@ impl HeavyWork {
         if is_heavy_thread() {
             return Ok(work.await);
         }
-        let place = self.take_place(client, false, clock::now() + WAIT_MAX).await;
-        let place = place.ok_or(Overloaded::Work)?;
+        let place = self.take_place(client).await?;
         Ok(self.run_at(place, work).await)
     }
 
-    /// Does `work` for a body that was admitted before, as [`HeavyWork::run`] does, but waits until `deadline`.
+    /// Takes a place for a first pass. Fails after 5 seconds without one, and at once if too many bodies wait.
+    pub async fn take_place(&self, client: BudgetClient) -> Result<HeavyPlace, Overloaded> {
+        let place = self
+            .wait_for_place(client, PlaceUse::FirstPass, clock::now() + WAIT_MAX)
+            .await;
+        place.ok_or(Overloaded::Work)
+    }
+
+    /// Does a later pass over a body whose bytes are in memory, as [`HeavyWork::run`] does, but waits until `deadline`.
     ///
     /// Returns `None` if there was no place until then. A full queue does not refuse it.
-    pub async fn run_admitted<T>(
+    pub async fn run_later<T>(
         &self,
         client: BudgetClient,
         deadline: Instant,
@@ -152,20 +189,59 @@ impl HeavyWork {
         if is_heavy_thread() {
             return Some(work.await);
         }
-        let place = self.take_place(client, true, deadline).await?;
+        let place = self.wait_for_place(client, PlaceUse::LaterPass, deadline).await?;
         Some(self.run_at(place, work).await)
     }
 
     async fn run_at<T>(&self, place: HeavyPlace, work: impl Future<Output = T>) -> T {
-        if self.threads.is_none() {
-            return work.await;
+        if self.threads.is_some() {
+            move_to_heavy().await;
         }
-        move_to_heavy().await;
-        let done = work.await;
-        // Before the move, so that the next body need not wait for a worker of the data path.
-        drop(place);
-        move_to_owner().await;
+        // It returns before the move back, so that the next body need not wait for a worker of the data path.
+        let done = self.do_work(place, work).await;
+        if self.threads.is_some() {
+            move_to_owner().await;
+        }
         done
+    }
+
+    /// Does `work`, which has a place whenever it is polled. While it waits for something else the place goes to others:
+    /// a ledger that does not answer must not keep all of them.
+    async fn do_work<T>(&self, place: HeavyPlace, work: impl Future<Output = T>) -> T {
+        let client = place.client;
+        let mut state = PlaceState::Held(place);
+        let (mut work, mut kept) = (pin!(work), pin!(tokio::time::sleep(PLACE_KEPT)));
+        poll_fn(|cx| {
+            if let PlaceState::Released = state {
+                // A later pass is never refused.
+                state = self
+                    .places
+                    .ask(client, PlaceUse::LaterPass)
+                    .unwrap_or(PlaceState::Released);
+            }
+            if let PlaceState::Waiting(wait) = &mut state {
+                match Pin::new(wait).poll(cx) {
+                    Poll::Ready(Some(place)) => {
+                        state = PlaceState::Held(place);
+                        kept.as_mut().reset(clock::now() + PLACE_KEPT);
+                    }
+                    // The places are gone, and with them their limit.
+                    Poll::Ready(None) => state = PlaceState::Released,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let is_waiting_long = kept.as_mut().poll(cx).is_ready();
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            if is_waiting_long {
+                state = PlaceState::Released;
+            } else {
+                kept.as_mut().reset(clock::now() + PLACE_KEPT);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Returns the number of bodies that wait for a place.
@@ -174,20 +250,11 @@ impl HeavyWork {
     }
 
     /// Waits for a place. `None` if there is none until `deadline`, or too many bodies wait for their first one.
-    async fn take_place(&self, client: BudgetClient, is_admitted: bool, deadline: Instant) -> Option<HeavyPlace> {
-        let (sender, receiver) = oneshot::channel();
-        let outcome = self.places.lock().take_or_wait(client, sender, is_admitted);
-        match outcome {
-            PlaceOutcome::Taken => Some(self.places.counted_place(client)),
-            PlaceOutcome::Full => None,
-            PlaceOutcome::Waiting(ticket) => {
-                let wait = PlaceWait {
-                    places: self.places.clone(),
-                    ticket,
-                    receiver,
-                };
-                timeout_at(deadline, wait).await.ok().flatten()
-            }
+    async fn wait_for_place(&self, client: BudgetClient, place_use: PlaceUse, deadline: Instant) -> Option<HeavyPlace> {
+        match self.places.ask(client, place_use)? {
+            PlaceState::Held(place) => Some(place),
+            PlaceState::Waiting(wait) => timeout_at(deadline, wait).await.ok().flatten(),
+            PlaceState::Released => None,
         }
     }
 }
@@ -207,7 +274,9 @@ mod tests {
 
     /// Takes a place that is free.
     async fn held_place(work: &HeavyWork) -> HeavyPlace {
-        work.take_place(client(1), false, clock::now()).await.unwrap()
+        work.wait_for_place(client(1), PlaceUse::FirstPass, clock::now())
+            .await
+            .unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,37 +311,41 @@ mod tests {
     async fn a_place_that_was_given_to_a_client_that_left_is_free_again() {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
-        let mut waits = Box::pin(work.take_place(client(2), false, clock::now() + TOTAL));
+        let mut waits = Box::pin(work.wait_for_place(client(2), PlaceUse::FirstPass, clock::now() + TOTAL));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         // The place is sent, and never received.
         drop(held);
         drop(waits);
-        assert!(work.take_place(client(3), false, clock::now()).await.is_some());
+        assert!(
+            work.wait_for_place(client(3), PlaceUse::FirstPass, clock::now())
+                .await
+                .is_some()
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_admitted_body_keeps_its_turn_for_longer_than_five_seconds() {
+    async fn a_later_pass_keeps_its_turn_for_longer_than_five_seconds() {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let order = Mutex::new(Vec::new());
         let note = |name| order.lock().unwrap().push(name);
-        let admitted = work.run_admitted(client(2), clock::now() + TOTAL, async { note("admitted") });
-        let later = async {
+        let later_pass = work.run_later(client(2), clock::now() + TOTAL, async { note("later pass") });
+        let other = async {
             tokio::time::sleep(Duration::from_secs(4)).await;
-            work.run(client(3), async { note("later") }).await.unwrap();
+            work.run(client(3), async { note("other") }).await.unwrap();
         };
         let free = async {
             tokio::time::sleep(Duration::from_secs(6)).await;
             drop(held);
         };
-        let (admitted, (), ()) = tokio::join!(admitted, later, free);
-        assert_eq!(admitted, Some(()));
-        assert_eq!(*order.lock().unwrap(), ["admitted", "later"]);
+        let (later_pass, (), ()) = tokio::join!(later_pass, other, free);
+        assert_eq!(later_pass, Some(()));
+        assert_eq!(*order.lock().unwrap(), ["later pass", "other"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_queue_refuses_no_admitted_body() {
+    async fn a_full_queue_refuses_no_later_pass() {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let mut context = Context::from_waker(Waker::noop());
@@ -282,28 +355,26 @@ mod tests {
                 queue.push(Box::pin(work.run(client(last), async {})));
                 assert!(queue.last_mut().unwrap().as_mut().poll(&mut context).is_pending());
             }
-            // Half of the queue is for others.
-            assert_eq!(work.run(client(last), async {}).await, Err(Overloaded::Work));
         }
-        assert_eq!(work.run(client(3), async {}).await, Err(Overloaded::Work));
-        let mut admitted = Box::pin(work.run_admitted(client(3), clock::now() + TOTAL, async { "done" }));
-        assert!(admitted.as_mut().poll(&mut context).is_pending());
+        assert_eq!(work.run(client(2), async {}).await, Err(Overloaded::Work));
+        let mut later_pass = Box::pin(work.run_later(client(3), clock::now() + TOTAL, async { "done" }));
+        assert!(later_pass.as_mut().poll(&mut context).is_pending());
         assert_eq!(work.waiting(), QUEUE_MAX + 1);
         drop((queue, held));
         assert_eq!(work.waiting(), 0, "it has the place");
-        assert_eq!(admitted.await, Some("done"));
+        assert_eq!(later_pass.await, Some("done"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_admitted_body_waits_until_the_end_of_its_exchange() {
+    async fn a_later_pass_waits_until_the_end_of_its_exchange() {
         let work = HeavyWork::with_places(1, None);
         let held = held_place(&work).await;
         let deadline = clock::now() + TOTAL;
-        assert_eq!(work.run_admitted(client(2), deadline, async {}).await, None);
+        assert_eq!(work.run_later(client(2), deadline, async {}).await, None);
         assert_eq!((clock::now(), work.waiting()), (deadline, 0));
         drop(held);
         assert_eq!(
-            work.run_admitted(client(2), deadline, async { "free" }).await,
+            work.run_later(client(2), deadline, async { "free" }).await,
             Some("free")
         );
     }

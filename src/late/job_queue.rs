@@ -14,7 +14,7 @@ use crate::ledger::{Positions, ROWS_MAX, WriteFailures};
 
 /// The limit of the jobs that wait or run, in bytes.
 const JOBS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that jobs which a later request repeats must leave to the others.
+/// Bytes kept free of jobs that a later request would queue again.
 const RESERVED_BYTES: usize = JOBS_BYTES_MAX / 4;
 /// The most jobs that are examined for one round. Those that are left come first in the next.
 const EXAMINED_MAX: usize = 1024;
@@ -139,8 +139,9 @@ pub(super) struct JobQueue {
     /// The bytes of all jobs, including those that the worker has taken.
     bytes: usize,
     next_position: u64,
-    /// Set by the first loss, until the queue is less than half full.
-    is_overflowing: bool,
+    /// Set by the first loss, until the queue is less than half full: of notes that a later request repeats, and of other
+    /// jobs.
+    is_losing: [bool; 2],
 }
 
 /// A job for which a full queue has no room.
@@ -172,7 +173,7 @@ impl Default for JobQueue {
             ready: BTreeSet::new(),
             bytes: 0,
             next_position: 0,
-            is_overflowing: false,
+            is_losing: [false; 2],
         }
     }
 }
@@ -184,7 +185,9 @@ impl JobQueue {
         // The next request repeats most notes, but not what was posted or recorded: the last room is for these.
         let reserved = if job.is_repeated() { RESERVED_BYTES } else { 0 };
         if self.bytes.saturating_add(bytes).saturating_add(reserved) > self.bytes_max {
-            let is_first = !std::mem::replace(&mut self.is_overflowing, true);
+            let [notes, others] = &mut self.is_losing;
+            let is_losing = if job.is_repeated() { notes } else { others };
+            let is_first = !std::mem::replace(is_losing, true);
             return Err(NoRoom { job, is_first });
         }
         self.bytes += bytes;
@@ -254,7 +257,9 @@ impl JobQueue {
     /// Ends a job that was taken: it is done, or lost.
     pub(super) fn end_job(&mut self, pending: PendingJob) -> LateJob {
         self.bytes = self.bytes.saturating_sub(pending.bytes);
-        self.is_overflowing &= self.bytes > self.bytes_max / 2;
+        if self.bytes <= self.bytes_max / 2 {
+            self.is_losing = [false; 2];
+        }
         for subject in &pending.subjects {
             let Some(positions) = self.by_subject.get_mut(subject) else {
                 continue;

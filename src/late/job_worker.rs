@@ -59,7 +59,11 @@ impl JobSender {
     pub(super) fn queue_job(&self, job: LateJob) -> Result<QueuedJob, LateJob> {
         let added = self.0.lock().add(job);
         let ended = added.map_err(|NoRoom { job, is_first }| {
-            if is_first {
+            if is_first && job.is_repeated() {
+                tracing::warn!(
+                    "the queue of calls and results for the ledger is nearly full: notes of received results are lost"
+                );
+            } else if is_first {
                 tracing::warn!("the queue of calls and results for the ledger is full: further ones are lost");
             }
             job

@@ -96,6 +96,9 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, Late
                 for new in batch {
                     match record_call(late, new).await {
                         Ok(written) => is_written |= written,
+                        Err(LateError::Ledger(LedgerError::Full { .. } | LedgerError::TooLarge)) => {
+                            note_lost(late, &LateJob::Record(vec![(*new).clone()]));
+                        }
                         Err(error) => last_error = Some(error),
                     }
                 }

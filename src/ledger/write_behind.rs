@@ -80,7 +80,7 @@ impl WriteBehind {
 
     /// Queues steps as one job. Each is dropped if it conflicts: the existing record stays.
     ///
-    /// Steps of one record that follow each other are stored or lost together.
+    /// Steps of one record that follow each other wait together, and a full queue loses all of them.
     pub fn queue_writes(&self, steps: Vec<CommitStep>) {
         if steps.is_empty() {
             return;

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most time that counts between two failures that the write had alone: a minute without another write, and the pause
-/// of 5 seconds before a retry. In a longer time may have been an outage.
+/// The most time between two such failures that is charged to the write: a minute in which no other write came, and the
+/// pause of 5 seconds. A longer gap may have been an outage.
 const ALONE_GAP_MAX: Duration = Duration::from_secs(65);
 
 /// The failed tries of one write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteFailures {
     last_at: Option<Instant>,
-    /// The last failure since whose predecessor the store did other writes.
+    /// The last failure that came after a success of another write.
     alone_at: Option<Instant>,
     /// The time for which the write has failed alone.
     alone_for: Duration,

@@ -1,4 +1,4 @@
-//! The cost above which a step on a whole body is heavy work, and the later steps on a body that was admitted.
+//! The cost above which a pass over a whole body is heavy work, and the later passes over a body that is in memory.
 
 use std::future::Future;
 
@@ -25,23 +25,23 @@ pub(super) const fn is_heavy_resend(bytes: usize) -> bool {
     bytes > HEAVY_RESEND_BYTES_MIN
 }
 
-/// Later steps on the body of one exchange, which was admitted before.
+/// The runner of later passes over the body of one exchange.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BodySteps<'x> {
+pub(super) struct LaterPasses<'x> {
     pub(super) work: &'x HeavyWork,
-    /// Client whose share of the places the steps use.
+    /// Client whose share of the places the passes use.
     pub(super) client: BudgetClient,
-    /// End of the exchange's time, until which a step waits for its place.
+    /// End of the exchange's time, until which a pass waits for its place.
     pub(super) deadline: Instant,
 }
 
-impl BodySteps<'_> {
-    /// Takes a step, as heavy work if it `is_heavy`. Returns `None` if the time of the exchange ended before it had a place.
-    pub(super) async fn take_step<T>(self, is_heavy: bool, step: impl Future<Output = T>) -> Option<T> {
+impl LaterPasses<'_> {
+    /// Runs a pass, as heavy work if it `is_heavy`. Returns `None` if the time of the exchange ended before it had a place.
+    pub(super) async fn run_pass<T>(self, is_heavy: bool, pass: impl Future<Output = T>) -> Option<T> {
         if is_heavy {
-            self.work.run_admitted(self.client, self.deadline, step).await
+            self.work.run_later(self.client, self.deadline, pass).await
         } else {
-            Some(step.await)
+            Some(pass.await)
         }
     }
 }

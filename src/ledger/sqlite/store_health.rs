@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::{clock, ledger::LedgerFault};
 
-/// Time from a failed write to a trial. A fault is told for that long at least, even if the next write would succeed.
+/// Time from a failed write to a trial. Until then only the success of another write clears the fault.
 const TRIAL_DELAY: Duration = Duration::from_secs(5);
 
 const GOOD: u8 = 0;

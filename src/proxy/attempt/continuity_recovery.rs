@@ -2,7 +2,7 @@
 
 use super::{
     Attempts,
-    large_body::resend_steps,
+    large_body::{end_resend_plan, resend_passes, take_resend_memory},
     resend_base::RecoveryContext,
     resend_plan::{LearnedFact, Resend},
 };
@@ -88,7 +88,8 @@ pub(super) fn has_foreign_values(attempts: &Attempts<'_>) -> bool {
 /// reach another one, which could not use them either. Fails if there was no time left to take them out.
 pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Result<(), ProxyError> {
     let path = attempts.path;
-    let (steps, is_heavy) = resend_steps(attempts, log);
+    take_resend_memory(attempts, 1).await.map_err(ProxyError::Overloaded)?;
+    let (passes, is_heavy) = resend_passes(attempts, log);
     let body = &mut attempts.outgoing.body;
     body.continuity.iter_mut().for_each(RequestContinuity::cancel);
     // A fact about these values is proven only by a body that has them.
@@ -106,7 +107,7 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
         return Ok(());
     };
     let plan = async { catch_core_panic(|| recovery.resend_as(unfilled.clone(), context, "continuity")) };
-    let planned = steps.take_step(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
+    let planned = passes.run_pass(is_heavy, plan).await.ok_or(ProxyError::Deadline)?;
     // Even after a panic of the core the values stay where they belong: the provider judges the unrepaired body.
     let mut resend = planned.unwrap_or_else(|| Resend::fallback(Segments::whole(unfilled)));
     body.add_to_report(&mut resend.report);
@@ -118,5 +119,6 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
     body.renamed_ids.clone_from(&resend.report.renamed);
     log.event.report = Some(resend.report);
     attempts.outgoing.replace_body(resend.body, false);
+    end_resend_plan(attempts, true);
     Ok(())
 }

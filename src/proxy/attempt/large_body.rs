@@ -8,7 +8,7 @@ use crate::{
     proxy::{
         error::ProxyError,
         exchange_log::ExchangeLog,
-        heavy_body::{BodySteps, is_heavy_resend},
+        heavy_body::{LaterPasses, is_heavy_resend},
     },
     upstream::BoxedBody,
 };
@@ -17,9 +17,9 @@ use crate::{
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// Returns the runner of later steps on the body.
-pub(super) fn body_steps<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> BodySteps<'x> {
+pub(super) fn later_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> LaterPasses<'x> {
     let path = attempts.path;
-    BodySteps {
+    LaterPasses {
         work: &path.budgets.work,
         client: attempts.outgoing.body.context.budget_client,
         deadline: log.start_time() + path.settings.timeouts.total,
@@ -27,29 +27,38 @@ pub(super) fn body_steps<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> Body
 }
 
 /// Returns the runner of the plan of a resend, and `true` if that is heavy work.
-pub(super) fn resend_steps<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> (BodySteps<'x>, bool) {
+pub(super) fn resend_passes<'x>(attempts: &Attempts<'x>, log: &ExchangeLog) -> (LaterPasses<'x>, bool) {
     // All resends are planned from the decoded body, which may be far longer than what was sent.
     let recovery = attempts.recovery.as_ref();
     let is_large = recovery.is_some_and(|recovery| is_heavy_resend(recovery.body_len()));
-    (body_steps(attempts, log), attempts.outgoing.body.is_heavy || is_large)
+    (later_passes(attempts, log), attempts.outgoing.body.is_heavy || is_large)
 }
 
-/// Takes the memory for planning a resend: what the reading takes, and a copy of the body.
-///
-/// Returns `None` if it is not free in time. Waits without a place in heavy work.
-pub(super) async fn take_resend_memory(attempts: &mut Attempts<'_>) -> Option<()> {
-    let bytes = attempts.recovery.as_ref().map_or(0, |recovery| recovery.resend_bytes());
+/// Takes the memory for planning a resend: what the reading takes, and a copy of the body, `times` times. Waits without a
+/// place in heavy work.
+pub(super) async fn take_resend_memory(attempts: &mut Attempts<'_>, times: usize) -> Result<(), Overloaded> {
+    let recovery = attempts.recovery.as_ref();
+    let bytes = recovery.map_or(0, |recovery| recovery.resend_bytes().saturating_mul(times));
     if bytes > UNCOUNTED_BYTES_MAX {
         // Several resends of one request share it: the later ones replace the body of the earlier.
-        let share = take_memory(attempts, bytes).await.ok()?;
+        let share = take_memory(attempts, bytes).await?;
         attempts.outgoing.body.resend_memory = Some(share);
     }
-    Some(())
+    Ok(())
+}
+
+/// Gives back the memory for the plan of a resend. If there `is_resend`, that for the copy of the body stays taken.
+pub(super) fn end_resend_plan(attempts: &mut Attempts<'_>, is_resend: bool) {
+    let copied = attempts.recovery.as_ref().filter(|_| is_resend);
+    let copied = copied.map_or(0, |recovery| recovery.body_len());
+    if let Some(share) = &mut attempts.outgoing.body.resend_memory {
+        share.shrink_to(copied);
+    }
 }
 
 async fn take_memory(attempts: &mut Attempts<'_>, bytes: usize) -> Result<BodyShare, Overloaded> {
     let body = &mut attempts.outgoing.body;
-    let opened = || attempts.path.budgets.memory.open_step(body.context.budget_client);
+    let opened = || attempts.path.budgets.memory.open_processing(body.context.budget_client);
     let mut share = body.resend_memory.take().unwrap_or_else(opened);
     share.grow_to(bytes).await?;
     Ok(share)
@@ -61,19 +70,20 @@ pub(super) async fn find_phrase<'p>(
     phrases: &[&'p str],
     log: &mut ExchangeLog,
 ) -> Option<&'p str> {
-    let (steps, limit) = (body_steps(attempts, log), attempts.path.settings.inspect_bytes_max);
+    let (passes, limit) = (later_passes(attempts, log), attempts.path.settings.inspect_bytes_max);
+    let plain_len = attempts.recovery.as_ref().map(|recovery| recovery.body_len());
     let outgoing = &mut attempts.outgoing;
     let is_heavy = outgoing.body.is_heavy;
     let mut share = attempts
         .path
         .budgets
         .memory
-        .open_step(outgoing.body.context.budget_client);
-    if is_heavy && share.grow_to(outgoing.search_bytes(limit)).await.is_err() {
+        .open_processing(outgoing.body.context.budget_client);
+    if is_heavy && share.grow_to(outgoing.search_bytes(limit, plain_len)).await.is_err() {
         return phrases.first().copied();
     }
     // Moved: a streamed body cannot be shared between threads.
-    let found = steps.take_step(is_heavy, async move { outgoing.find_phrase(phrases, limit) });
+    let found = passes.run_pass(is_heavy, async move { outgoing.find_phrase(phrases, limit) });
     // A body that was not searched may contain anything.
     found.await.unwrap_or_else(|| phrases.first().copied())
 }
@@ -83,7 +93,7 @@ pub(super) async fn build_request(
     attempts: &mut Attempts<'_>,
     log: &mut ExchangeLog,
 ) -> Result<Request<BoxedBody>, ProxyError> {
-    let steps = body_steps(attempts, log);
+    let passes = later_passes(attempts, log);
     let (path, upstream) = (attempts.path, attempts.route.upstream);
     let profile = attempts
         .profile
@@ -97,7 +107,7 @@ pub(super) async fn build_request(
     let mut build = || outgoing.build_http_request(upstream, profile.as_deref());
     let built = if is_heavy {
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-        let signed = Box::pin(steps.take_step(true, async { build() })).await;
+        let signed = Box::pin(passes.run_pass(true, async { build() })).await;
         signed.ok_or(ProxyError::Deadline)?
     } else {
         build()

@@ -91,8 +91,9 @@ async fn resend_while_refused(
 /// Returns the resend after a refusal. `None` if the provider's answer is final. A large body is planned as heavy work,
 /// with memory of its own.
 async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {
-    large_body::take_resend_memory(attempts).await?;
-    let (steps, is_heavy) = large_body::resend_steps(attempts, log);
+    // If it is not free in time, the client gets the refusal.
+    large_body::take_resend_memory(attempts, 1).await.ok()?;
+    let (passes, is_heavy) = large_body::resend_passes(attempts, log);
     let plan = async {
         if continuity_recovery::missing_kind(refusal.kind).is_some() {
             continuity_recovery::next_resend(attempts, refusal.kind, log).await
@@ -103,8 +104,10 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
             next_resend(attempts, refusal, log)
         }
     };
-    // If there is no place or no memory in time, the client gets the refusal.
-    steps.take_step(is_heavy, plan).await.flatten()
+    // The same if there is no place in time.
+    let resend = passes.run_pass(is_heavy, plan).await.flatten();
+    large_body::end_resend_plan(attempts, resend.is_some());
+    resend
 }
 
 /// Resends the request without its posted results, if the provider refuses one of them.
@@ -120,12 +123,15 @@ async fn resend_without_posted(
     let Some(refused) = posted_result_recovery::find_refused(attempts, &answer, log) else {
         return Ok(answer);
     };
-    if large_body::take_resend_memory(attempts).await.is_none() {
+    // Twice, since the body that was sent is searched too.
+    if large_body::take_resend_memory(attempts, 2).await.is_err() {
         return Ok(answer);
     }
-    let (steps, is_heavy) = large_body::resend_steps(attempts, log);
+    let (passes, is_heavy) = large_body::resend_passes(attempts, log);
     let plan = async { posted_result_recovery::plan_resend(attempts, refused) };
-    let Some(mut without) = steps.take_step(is_heavy, plan).await.flatten() else {
+    let without = passes.run_pass(is_heavy, plan).await.flatten();
+    large_body::end_resend_plan(attempts, without.is_some());
+    let Some(mut without) = without else {
         return Ok(answer);
     };
     let resend = &mut without.resend;

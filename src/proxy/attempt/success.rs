@@ -1,6 +1,6 @@
 //! Everything that a successful answer settles: the caller, pins, learned facts, and the lane's profile.
 
-use super::{Attempts, large_body::body_steps};
+use super::{Attempts, large_body::later_passes};
 use crate::{
     auth::Caller,
     clock,
@@ -51,7 +51,7 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
 ///
 /// Last, because a large body waits for its turn: a client that leaves meanwhile loses nothing but these notes.
 async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<PendingPins>, log: &mut ExchangeLog) {
-    let steps = body_steps(attempts, log);
+    let passes = later_passes(attempts, log);
     let body = &mut attempts.outgoing.body;
     let chain = body.chain.take();
     let shown_bytes = pins.as_ref().map_or(0, PendingPins::shown_bytes);
@@ -67,7 +67,7 @@ async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<PendingPin
     };
     let read = if is_heavy {
         // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-        Box::pin(steps.take_step(true, async move { read() })).await
+        Box::pin(passes.run_pass(true, async move { read() })).await
     } else {
         Some(read())
     };

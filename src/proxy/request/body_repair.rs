@@ -94,11 +94,8 @@ impl BodyRepair<'_> {
         let reading_bytes = decoded.reading_bytes;
         let repaired = self.repair_decoded(caller, ledger_budget, (raw, coding), decoded, log);
         let outgoing = if is_heavy {
-            // It was admitted for its decoding.
-            let done = budgets
-                .work
-                .run_admitted(self.client, deadline, Box::pin(repaired))
-                .await;
+            // A later pass: its decoding was the first.
+            let done = budgets.work.run_later(self.client, deadline, Box::pin(repaired)).await;
             done.ok_or(ProxyError::Deadline)?
         } else {
             repaired.await

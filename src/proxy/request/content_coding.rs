@@ -49,7 +49,8 @@ impl ContentCoding {
             Self::Identity => len,
             // RFC 1951: a match of 258 bytes costs two bits at least.
             Self::Gzip | Self::Deflate => len.saturating_mul(1032),
-            Self::Zstd => usize::MAX,
+            // RFC 8878: a block of 128 KiB takes 4 bytes at least.
+            Self::Zstd => len.saturating_mul(32 * 1024),
         }
     }
 

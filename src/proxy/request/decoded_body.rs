@@ -14,8 +14,8 @@ use crate::{
 /// Measured: 200 bytes for a healthy one, up to 1 kB for an empty message that is repaired, and none for the objects
 /// inside a call's input.
 const OBJECT_BYTES: usize = 512;
-/// Memory that is not counted: 4 MiB. Most bodies take less.
-const UNCOUNTED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Memory that is not counted: 256 KiB. Most bodies take less.
+const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// A body as the client sent it.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl ReceivedBody<'_> {
         client: BudgetClient,
         limit: usize,
     ) -> Result<DecodedBody, Overloaded> {
-        let memory_max = budgets.memory.memory_use().bytes_max;
+        let memory_max = budgets.memory.processing_bytes_max();
         let mut decoded = if self.is_heavy() {
             // Boxed, because the future of every exchange would be larger otherwise.
             Box::pin(self.decode_heavy(budgets, client, limit, memory_max)).await?
@@ -59,7 +59,7 @@ impl ReceivedBody<'_> {
             self.decode_now(limit, None, memory_max)?
         };
         if decoded.reading_bytes > 0 {
-            let mut share = budgets.memory.open_step(client);
+            let mut share = budgets.memory.open_processing(client);
             share.grow_to(decoded.reading_bytes).await?;
             share.end_reading(decoded.reading_bytes)?;
             decoded.reading = Some(share);
@@ -76,7 +76,7 @@ impl ReceivedBody<'_> {
     ) -> Result<DecodedBody, Overloaded> {
         let mut share = None;
         if self.coding != ContentCoding::Identity {
-            let plain = share.insert(budgets.memory.open_step(client));
+            let plain = share.insert(budgets.memory.open_processing(client));
             // Its length is known only once it is decoded.
             plain
                 .grow_to(self.coding.longest_plain(self.raw.len()).min(limit))
@@ -86,7 +86,7 @@ impl ReceivedBody<'_> {
         budgets.work.run(client, decoded).await?
     }
 
-    /// Decodes the body in the memory of `share`. One whose reading takes more than `memory_max` bytes is too large.
+    /// Decodes the body in the memory of `share`. One that takes more than `memory_max` bytes with its reading is too large.
     fn decode_now(self, limit: usize, share: Option<BodyShare>, memory_max: u64) -> Result<DecodedBody, Overloaded> {
         let plain = match (self.coding, share) {
             (ContentCoding::Identity, _) => Ok(self.raw.clone()),
@@ -101,7 +101,9 @@ impl ReceivedBody<'_> {
         };
         let reading_bytes = plain.as_ref().map_or(0, |plain| reading_bytes(plain));
         // Objects without end would need more memory than all bodies together may have.
-        if reading_bytes as u64 > memory_max {
+        let copies = if self.coding == ContentCoding::Identity { 1 } else { 2 };
+        let plain_len = plain.as_ref().map_or(0, Bytes::len).saturating_mul(copies);
+        if plain_len.saturating_add(reading_bytes) as u64 > memory_max {
             return Ok(DecodedBody::new(Err(Unreadable::TooLarge), 0));
         }
         Ok(DecodedBody::new(plain, reading_bytes))
@@ -160,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_of_many_objects_takes_memory_for_each() {
-        assert_eq!(bytes_in_use(&"{}".repeat(1000)).await, Ok(0));
+        assert_eq!(bytes_in_use(&"{}".repeat(500)).await, Ok(0));
         assert_eq!(bytes_in_use(&"x".repeat(1_000_000)).await, Ok(0));
         let objects = 20_000;
         assert_eq!(

@@ -177,14 +177,18 @@ impl OutgoingRequest {
         matches!(self.body.payload, Payload::InMemory(_))
     }
 
-    /// Returns the memory that a search of at most `limit` bytes takes beside the body: a copy without coding and escapes.
-    pub(in crate::proxy) fn search_bytes(&self, limit: usize) -> usize {
+    /// Returns the memory that a search of at most `limit` bytes takes beside the body: a copy without escapes, and one
+    /// without its coding. `plain_len` is the length without its coding, if it is known.
+    pub(in crate::proxy) fn search_bytes(&self, limit: usize, plain_len: Option<usize>) -> usize {
         let Payload::InMemory(body) = &self.body.payload else {
             return 0;
         };
         match ContentCoding::from_headers(&self.headers) {
             Some(ContentCoding::Identity) => body.len(),
-            Some(coding) => coding.longest_plain(body.len()).min(limit).saturating_mul(2),
+            Some(coding) => {
+                let longest = plain_len.unwrap_or_else(|| coding.longest_plain(body.len()));
+                longest.min(limit).saturating_mul(2)
+            }
             None => 0,
         }
     }

@@ -258,7 +258,7 @@ impl Wait {
                 while world.heavy_work.waiting() == 0 {
                     let work = world.heavy_work.clone();
                     let until = clock::now() + secs(3600);
-                    spawn(async move { work.run_admitted(BudgetClient::Unknown, until, pending::<()>()).await });
+                    spawn(async move { work.run_later(BudgetClient::Unknown, until, pending::<()>()).await });
                     tokio::task::yield_now().await;
                 }
                 return (world, whole(&unanswered(200)));

@@ -3,16 +3,22 @@
 //! Each provider takes ten seconds for its answer. Meanwhile other clients take all places, so that the step which
 //! follows the answer has to wait for one.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use antiphon::{
     auth::{AwsKeys, Credential, Profile, Secret},
     budget::{BodyShare, BudgetClient},
+    ledger::Ledger,
     provider::ProviderKind,
 };
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::ledger::pinned_answers::{self, SwitchableLedger};
 use crate::support::{
     app::{gzipped, post_with},
     kept::durable,
@@ -30,8 +36,8 @@ const UNPAIRED: &str = r#"{"type":"error","error":{"type":"invalid_request_error
 fn hold_place(world: &World, last: u8) -> AbortOnDropHandle<()> {
     let (work, client) = (world.heavy_work.clone(), IpAddr::from([198, 51, 100, last]));
     AbortOnDropHandle::new(spawn(async move {
-        let held = work.run(BudgetClient::Address(client), std::future::pending::<()>());
-        held.await.unwrap();
+        let _place = work.take_place(BudgetClient::Address(client)).await.unwrap();
+        std::future::pending::<()>().await;
     }))
 }
 
@@ -95,7 +101,7 @@ async fn a_large_body_is_searched_for_the_words_of_an_error_as_heavy_work() {
 /// Takes all memory of request bodies for another client. Dropping the result frees it.
 fn fill_memory(world: &World) -> BodyShare {
     let client = BudgetClient::Address(IpAddr::from([198, 51, 100, 9]));
-    let mut share = world.body_memory.open_step(client);
+    let mut share = world.body_memory.open_processing(client);
     share.add(world.body_memory.memory_use().bytes_max.try_into().unwrap());
     share
 }
@@ -158,6 +164,57 @@ async fn a_body_that_waits_for_memory_has_no_place() {
         assert_eq!(world.heavy_work.waiting(), 0, "all places are free");
         drop((share, held));
         assert_eq!(client.answer().await.status(), 200);
+    }
+}
+
+/// A body that waits for the ledger leaves its place to others.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_does_not_answer_takes_no_places() {
+    let switched = SwitchableLedger::new();
+    let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
+    let messages = |bytes| format!("{},{}", long(bytes), pinned_answers::hurry());
+    let before = pinned_answers::over(&kept);
+    before.otherwise(|_| still::json(200, FINE));
+    for _ in 0..2 {
+        assert_eq!(pinned_answers::ask(&before, &messages(100)).await.status(), 200);
+    }
+    before.settle().await;
+    // After a restart only the ledger knows how the call was answered before.
+    let world = pinned_answers::over(&kept);
+    world.otherwise(|_| still::json(200, FINE));
+    assert_eq!(pinned_answers::ask(&world, &long(100).to_string()).await.status(), 200);
+    world.settle().await;
+    switched.stalls.store(true, Ordering::Relaxed);
+    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[{}]}}"#, messages(400_000));
+    let mut stalled = Vec::new();
+    for last in [1, 1, 2, 2] {
+        let mut client = world.client_from(last);
+        client
+            .send(post_with(MESSAGES, &[("x-api-key", "sk-one")], body.as_bytes()))
+            .await;
+        stalled.push(client);
+    }
+    world.settle().await;
+    let began = world.now();
+    let mut other = world.client_from(3);
+    other
+        .send(post_with(MESSAGES, &[], body_of(&[long(400_000)]).as_bytes()))
+        .await;
+    let answer = other.answer().await;
+    assert_eq!(answer.status(), 200);
+    assert!(
+        answer.head_at <= began + Duration::from_millis(50),
+        "{:?}",
+        answer.head_at
+    );
+    for mut client in stalled {
+        let answer = client.answer().await;
+        assert_eq!(answer.status(), 200);
+        assert!(
+            answer.head_at >= began + Duration::from_millis(200),
+            "it did not wait for the ledger: {:?}",
+            answer.head_at
+        );
     }
 }
 
