@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::{
     BudgetClient, Overloaded, WAIT_MAX,
-    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome},
+    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome, ShareKind},
     waiting_shares::ShareId,
 };
 use crate::clock;
@@ -95,19 +95,27 @@ impl BodyMemory {
     /// Opens the share of a body that `client` sends. A claimed length tells small bodies from large. It takes nothing,
     /// unless the body had to wait: then the rest of it is taken at once.
     pub fn open(&self, client: BudgetClient, claimed: Option<u64>) -> BodyShare {
-        let id = self.lock().bodies.open(client, claimed);
-        BodyShare::new(self, id)
+        self.open_kind(client, ShareKind::Body, claimed)
     }
 
-    /// Opens a share for the processing of a body that has been read, such as its decoding. It is never evicted.
-    pub fn open_processing(&self, client: BudgetClient) -> BodyShare {
-        let id = self.lock().bodies.open_processing(client);
+    /// Opens the share of a copy of a body that has been read, such as the decoded one. It is never evicted.
+    pub fn open_copy(&self, client: BudgetClient) -> BodyShare {
+        self.open_kind(client, ShareKind::Copy, None)
+    }
+
+    /// Opens the share of memory for one pass over a body that has been read. It is never evicted.
+    pub fn open_scratch(&self, client: BudgetClient) -> BodyShare {
+        self.open_kind(client, ShareKind::Scratch, None)
+    }
+
+    fn open_kind(&self, client: BudgetClient, kind: ShareKind, claimed: Option<u64>) -> BodyShare {
+        let id = self.lock().bodies.open(client, kind, claimed);
         BodyShare::new(self, id)
     }
 
     /// Returns the same bytes, which `client` is counted for until the last clone is dropped. Never waits.
     pub fn count_bytes(&self, client: BudgetClient, bytes: Bytes) -> Bytes {
-        let mut share = self.open_processing(client);
+        let mut share = self.open_copy(client);
         share.add(bytes.len());
         Bytes::from_owner(SharedBytes { bytes, _share: share })
     }
@@ -236,11 +244,14 @@ impl BodyShare {
         self.memory.change(|table| table.add(self.id, bytes as u64));
     }
 
-    /// Gives back what the share has above `bytes`.
-    pub fn shrink_to(&mut self, bytes: usize) {
+    /// Keeps `bytes` of a share for a pass as a copy, which stays. Gives back the rest.
+    pub fn keep_as_copy(&mut self, bytes: usize) {
         let unused = self.bytes.saturating_sub(bytes);
         self.bytes -= unused;
-        self.memory.change(|table| table.give_back(self.id, unused as u64));
+        self.memory.change(|table| {
+            table.give_back(self.id, unused as u64);
+            table.keep_as_copy(self.id);
+        });
     }
 
     /// Ends the reading: from now on the body is never evicted. The share shrinks to the bytes that are used.

@@ -41,6 +41,8 @@ pub(super) struct BodyTable {
     waiting_small: WaitingShares,
     /// Large bodies that wait.
     waiting_large: WaitingShares,
+    /// Times at which large processing got memory.
+    processing_grants: u64,
     /// Bodies that could be evicted.
     evictable: usize,
     /// Bodies that were evicted, and are not released yet.
@@ -56,18 +58,29 @@ pub(super) struct BodyTable {
 enum ShareUse {
     /// A body or its processing, up to [`SMALL_BYTES_MAX`].
     Small,
-    /// The processing of a body that has been read, such as its decoding. It comes before large bodies, since it lets a
+    /// A copy of a body that has been read, or scratch memory for reading it. It comes before large bodies, since it lets a
     /// body finish.
     Processing,
     /// A body that is being read.
     LargeBody,
 }
 
+/// The memory that a share counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShareKind {
+    /// A body that is read from its client.
+    Body,
+    /// A copy of a body, such as the decoded one, which stays for as long as the exchange.
+    Copy,
+    /// Memory for one pass over a body.
+    Scratch,
+}
+
 /// The share of one body, or of its processing.
 #[derive(Debug)]
 struct Share {
     client: BudgetClient,
-    is_processing: bool,
+    kind: ShareKind,
     bytes: u64,
     /// The length that the client claims, or 0.
     claimed: u64,
@@ -76,6 +89,8 @@ struct Share {
     /// `true` until the whole body has been read. After that it is never evicted.
     is_reading: bool,
     is_evicted: bool,
+    /// The table's grants of processing when it was last asked whether its queue moves.
+    grants_seen: u64,
     reserved: u64,
     waker: Option<Waker>,
 }
@@ -86,6 +101,8 @@ struct ClientTotal {
     shares: usize,
     bodies: usize,
     bytes: u64,
+    /// Bytes of scratch memory among them.
+    scratch_bytes: u64,
     /// Bodies that could be evicted.
     evictable: usize,
 }
@@ -115,10 +132,18 @@ impl Share {
     fn use_with(&self, more: u64) -> ShareUse {
         if self.claimed.max(self.bytes.saturating_add(more)) <= SMALL_BYTES_MAX {
             ShareUse::Small
-        } else if self.is_processing {
-            ShareUse::Processing
-        } else {
+        } else if self.kind == ShareKind::Body {
             ShareUse::LargeBody
+        } else {
+            ShareUse::Processing
+        }
+    }
+
+    /// Returns its bytes of scratch memory.
+    const fn scratch_bytes(&self) -> u64 {
+        match self.kind {
+            ShareKind::Scratch => self.bytes,
+            ShareKind::Body | ShareKind::Copy => 0,
         }
     }
 
@@ -139,6 +164,7 @@ impl BodyTable {
             waiting_processing: WaitingShares::default(),
             waiting_small: WaitingShares::default(),
             waiting_large: WaitingShares::default(),
+            processing_grants: 0,
             evictable: 0,
             evicted: 0,
             next_eviction_at: None,
@@ -146,32 +172,24 @@ impl BodyTable {
         }
     }
 
-    /// Adds a body without any bytes. `claimed` is the length that its client claims.
-    pub(super) fn open(&mut self, client: BudgetClient, claimed: Option<u64>) -> ShareId {
-        self.open_share(client, claimed, false)
-    }
-
-    /// Adds a share for the processing of a body that has been read.
-    pub(super) fn open_processing(&mut self, client: BudgetClient) -> ShareId {
-        self.open_share(client, None, true)
-    }
-
-    fn open_share(&mut self, client: BudgetClient, claimed: Option<u64>, is_processing: bool) -> ShareId {
+    /// Adds a share without any bytes. `claimed` is the length of a body that its client claims.
+    pub(super) fn open(&mut self, client: BudgetClient, kind: ShareKind, claimed: Option<u64>) -> ShareId {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         let own = self.clients.entry(client).or_default();
         own.shares += 1;
-        own.bodies += usize::from(!is_processing);
+        own.bodies += usize::from(kind == ShareKind::Body);
         self.shares.insert(
             id,
             Share {
                 client,
-                is_processing,
+                kind,
                 bytes: 0,
                 claimed: claimed.unwrap_or(0),
                 wanted: 0,
-                is_reading: !is_processing,
+                is_reading: kind == ShareKind::Body,
                 is_evicted: false,
+                grants_seen: self.processing_grants,
                 reserved: 0,
                 waker: None,
             },
@@ -205,6 +223,7 @@ impl BodyTable {
         if is_first && is_next && is_free && !self.is_above_limit(share, wanted) {
             self.stop_waiting(id);
             self.add(id, wanted);
+            self.processing_grants += u64::from(share_use == ShareUse::Processing);
             return GrowOutcome::Grown(wanted);
         }
         if let Some(share) = self.shares.get_mut(&id) {
@@ -233,7 +252,9 @@ impl BodyTable {
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
     fn is_above_limit(&self, share: &Share, more: u64) -> bool {
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
-        own.bodies > 1 && own.bytes.saturating_add(more) > self.client_limit()
+        // One pass at a time lets the client's bodies finish one after the other.
+        let is_only_pass = share.kind == ShareKind::Scratch && own.scratch_bytes == share.bytes;
+        own.bodies > 1 && !is_only_pass && own.bytes.saturating_add(more) > self.client_limit()
     }
 
     const fn client_limit(&self) -> u64 {
@@ -271,14 +292,20 @@ impl BodyTable {
     /// Changes a share, and keeps the sums right.
     fn change(&mut self, id: ShareId, change: impl FnOnce(&mut Share)) {
         let Some(share) = self.shares.get_mut(&id) else { return };
-        let (bytes, was_evictable) = (share.bytes, usize::from(share.is_evictable()));
+        let (bytes, scratch, was_evictable) = (share.bytes, share.scratch_bytes(), usize::from(share.is_evictable()));
         change(share);
         let is_evictable = usize::from(share.is_evictable());
         let own = self.clients.entry(share.client).or_default();
         let new_sum = |sum: u64| sum.saturating_sub(bytes).saturating_add(share.bytes);
         (own.bytes, self.bytes) = (new_sum(own.bytes), new_sum(self.bytes));
+        own.scratch_bytes = own.scratch_bytes.saturating_sub(scratch) + share.scratch_bytes();
         let new_count = |count: usize| count.saturating_sub(was_evictable).saturating_add(is_evictable);
         (own.evictable, self.evictable) = (new_count(own.evictable), new_count(self.evictable));
+    }
+
+    /// Makes scratch memory a copy, which stays.
+    pub(super) fn keep_as_copy(&mut self, id: ShareId) {
+        self.change(id, |share| share.kind = ShareKind::Copy);
     }
 
     /// Notes that the whole body has been read. Returns `false` if it was evicted.
@@ -301,7 +328,7 @@ impl BodyTable {
         match self.clients.get_mut(&share.client) {
             Some(own) if own.shares > 1 => {
                 own.shares -= 1;
-                own.bodies -= usize::from(!share.is_processing);
+                own.bodies -= usize::from(share.kind == ShareKind::Body);
             }
             // Removed with the last share, so that the map does not grow with every client.
             _ => drop(self.clients.remove(&share.client)),
@@ -353,13 +380,8 @@ impl BodyTable {
         let is_limited = self.is_above_limit(share, share.wanted);
         let evictable = if is_limited { own.evictable } else { self.evictable };
         if evictable == 0 {
-            // Bodies that were read hold all of it, for as long as their providers take. Those that are processed hold
-            // memory themselves, so the oldest waits on for what the others free by failing.
-            let is_oldest = self
-                .waiting_of(share_use)
-                .oldest_of_each()
-                .any(|oldest| oldest == waiter);
-            return if share_use == ShareUse::Processing && is_oldest {
+            // Bodies that were read hold all of it, for as long as their providers take.
+            return if share_use == ShareUse::Processing && self.may_wait_on(waiter) {
                 Eviction::Nobody
             } else {
                 Eviction::Waiter(Vec::new())
@@ -398,6 +420,18 @@ impl BodyTable {
         } else {
             Eviction::Others(wakers)
         }
+    }
+
+    /// Returns `true` if large processing that waits may still get its memory: others got theirs since it was last asked, or
+    /// it is the oldest of its client. Those that wait hold bodies, so the oldest gets what the others free by failing.
+    fn may_wait_on(&mut self, waiter: ShareId) -> bool {
+        let is_oldest = self.waiting_processing.oldest_of_each().any(|oldest| oldest == waiter);
+        let grants = self.processing_grants;
+        let seen = self
+            .shares
+            .get_mut(&waiter)
+            .map(|share| std::mem::replace(&mut share.grants_seen, grants));
+        is_oldest || seen.is_some_and(|seen| seen < grants)
     }
 
     /// Returns the bodies that could be evicted, those of the client that holds the most first, and its youngest first;
@@ -478,7 +512,7 @@ mod tests {
     async fn the_youngest_body_of_the_largest_holder_is_evicted() {
         let mut table = BodyTable::new(64 * MIB);
         let mut read = |owner: u8, bytes: u64| {
-            let id = table.open(client(owner), None);
+            let id = table.open(client(owner), ShareKind::Body, None);
             assert_eq!(table.try_grow(id, bytes), GrowOutcome::Grown(bytes));
             id
         };
@@ -507,7 +541,9 @@ mod tests {
     #[tokio::test]
     async fn freed_memory_lets_one_body_after_the_other_finish() {
         let mut table = BodyTable::new(32 * MIB);
-        let bodies: Vec<_> = (0..4).map(|owner| table.open(client(owner), Some(16 * MIB))).collect();
+        let bodies: Vec<_> = (0..4)
+            .map(|owner| table.open(client(owner), ShareKind::Body, Some(16 * MIB)))
+            .collect();
         for id in &bodies {
             assert_eq!(table.try_grow(*id, 7 * MIB), GrowOutcome::Grown(7 * MIB));
         }
@@ -531,14 +567,14 @@ mod tests {
     #[tokio::test]
     async fn one_client_leaves_a_quarter_to_others() {
         let mut table = BodyTable::new(64 * MIB);
-        let read: Vec<_> = (0..6).map(|_| table.open(client(1), None)).collect();
+        let read: Vec<_> = (0..6).map(|_| table.open(client(1), ShareKind::Body, None)).collect();
         for id in &read {
             assert_eq!(table.try_grow(*id, 8 * MIB), GrowOutcome::Grown(8 * MIB));
             assert!(table.end_reading(*id));
         }
-        let seventh = table.open(client(1), None);
+        let seventh = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Waiting);
-        let other = table.open(client(2), None);
+        let other = table.open(client(2), ShareKind::Body, None);
         assert_eq!(table.try_grow(other, 8 * MIB), GrowOutcome::Grown(8 * MIB));
         // The eviction of another client's body would not help.
         assert!(matches!(table.evict_for(seventh, clock::now()), Eviction::Waiter(_)));
@@ -546,18 +582,18 @@ mod tests {
         assert_eq!(table.try_grow(seventh, MIB), GrowOutcome::Grown(MIB));
         // A single body, decoded, may have all of it.
         let mut table = BodyTable::new(64 * MIB);
-        let body = table.open(client(1), None);
+        let body = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(body, 32 * MIB), GrowOutcome::Grown(32 * MIB));
-        let decoding = table.open_processing(client(1));
+        let decoding = table.open(client(1), ShareKind::Copy, None);
         assert_eq!(table.try_grow(decoding, 28 * MIB), GrowOutcome::Grown(28 * MIB));
     }
 
     #[tokio::test]
     async fn what_can_never_fit_is_refused_at_once() {
         let mut table = BodyTable::new(32 * MIB);
-        let read = table.open(client(1), None);
+        let read = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(read, MIB), GrowOutcome::Grown(MIB));
-        let decoding = table.open_processing(client(2));
+        let decoding = table.open(client(2), ShareKind::Copy, None);
         assert_eq!(table.try_grow(decoding, 31 * MIB), GrowOutcome::Evicted);
         assert_eq!(table.waiting_count(), 0);
     }
@@ -566,18 +602,18 @@ mod tests {
     async fn processing_is_limited_by_client_and_leaves_memory_to_small_bodies() {
         let mut table = BodyTable::new(64 * MIB);
         for _ in 0..2 {
-            let body = table.open(client(1), None);
+            let body = table.open(client(1), ShareKind::Body, None);
             assert_eq!(table.try_grow(body, 1024), GrowOutcome::Grown(1024));
             assert!(table.end_reading(body));
         }
-        let decoding: Vec<_> = (0..2).map(|_| table.open_processing(client(1))).collect();
+        let decoding: Vec<_> = (0..2).map(|_| table.open(client(1), ShareKind::Copy, None)).collect();
         assert_eq!(table.try_grow(decoding[0], 30 * MIB), GrowOutcome::Grown(30 * MIB));
         assert_eq!(table.try_grow(decoding[1], 30 * MIB), GrowOutcome::Waiting);
-        let other = table.open_processing(client(2));
+        let other = table.open(client(2), ShareKind::Copy, None);
         assert_eq!(table.try_grow(other, 29 * MIB), GrowOutcome::Grown(29 * MIB));
-        let third = table.open_processing(client(3));
+        let third = table.open(client(3), ShareKind::Copy, None);
         assert_eq!(table.try_grow(third, 2 * MIB), GrowOutcome::Waiting);
-        let small = table.open_processing(client(4));
+        let small = table.open(client(4), ShareKind::Copy, None);
         assert_eq!(table.try_grow(small, 64 * 1024), GrowOutcome::Grown(64 * 1024));
     }
 
@@ -585,29 +621,63 @@ mod tests {
     async fn of_bodies_in_work_that_block_each_other_the_oldest_goes_on() {
         let mut table = BodyTable::new(64 * MIB);
         let now = clock::now();
-        let [old, young] = [1, 2].map(|owner| {
-            let body = table.open(client(owner), None);
-            assert_eq!(table.try_grow(body, 28 * MIB), GrowOutcome::Grown(28 * MIB));
+        // 42 MiB are taken by bodies, and 60 are there for them and their processing.
+        let bodies = [1, 2, 2].map(|owner| {
+            let body = table.open(client(owner), ShareKind::Body, None);
+            assert_eq!(table.try_grow(body, 14 * MIB), GrowOutcome::Grown(14 * MIB));
             assert!(table.end_reading(body));
-            let reading = table.open_processing(client(owner));
-            assert_eq!(table.try_grow(reading, 10 * MIB), GrowOutcome::Waiting);
+            (owner, body)
+        });
+        let bodies = bodies.map(|(owner, body)| {
+            let reading = table.open(client(owner), ShareKind::Scratch, None);
+            assert_eq!(table.try_grow(reading, 20 * MIB), GrowOutcome::Waiting);
             (body, reading)
         });
-        assert!(matches!(table.evict_for(old.1, now), Eviction::Nobody));
-        assert!(matches!(table.evict_for(young.1, now), Eviction::Waiter(_)));
-        table.release(young.1);
-        table.release(young.0);
-        assert_eq!(table.try_grow(old.1, 10 * MIB), GrowOutcome::Grown(10 * MIB));
+        for (index, may_wait) in [(0, true), (1, true), (2, false)] {
+            let eviction = table.evict_for(bodies[index].1, now);
+            assert_eq!(matches!(eviction, Eviction::Nobody), may_wait, "{index}");
+        }
+        for share in [bodies[2].1, bodies[2].0] {
+            table.release(share);
+        }
+        assert_eq!(table.try_grow(bodies[1].1, 20 * MIB), GrowOutcome::Waiting);
+        assert_eq!(table.try_grow(bodies[0].1, 20 * MIB), GrowOutcome::Grown(20 * MIB));
+    }
+
+    #[tokio::test]
+    async fn one_pass_at_a_time_lets_the_bodies_of_a_client_finish() {
+        let mut table = BodyTable::new(64 * MIB);
+        let bodies: Vec<_> = (0..3).map(|_| table.open(client(1), ShareKind::Body, None)).collect();
+        for id in &bodies {
+            assert_eq!(table.try_grow(*id, 16 * MIB), GrowOutcome::Grown(16 * MIB));
+            assert!(table.end_reading(*id));
+        }
+        // The client is at its limit.
+        let passes: Vec<_> = (0..3)
+            .map(|_| table.open(client(1), ShareKind::Scratch, None))
+            .collect();
+        assert_eq!(table.try_grow(passes[0], 6 * MIB), GrowOutcome::Grown(6 * MIB));
+        for id in &passes[1..] {
+            assert_eq!(table.try_grow(*id, 6 * MIB), GrowOutcome::Waiting);
+        }
+        let copy = table.open(client(1), ShareKind::Copy, None);
+        assert_eq!(table.try_grow(copy, 4 * MIB), GrowOutcome::Waiting);
+        table.release(passes[0]);
+        assert_eq!(table.try_grow(passes[1], 6 * MIB), GrowOutcome::Grown(6 * MIB));
+        // The queue moves, so the youngest waits on, until it does not move any more.
+        let now = clock::now();
+        assert!(matches!(table.evict_for(copy, now), Eviction::Nobody));
+        assert!(matches!(table.evict_for(copy, now), Eviction::Waiter(_)));
     }
 
     #[tokio::test]
     async fn at_most_64_bodies_are_evicted_at_once() {
         let mut table = BodyTable::new(64 * MIB);
-        let bodies: Vec<_> = (0..120).map(|_| table.open(client(1), None)).collect();
+        let bodies: Vec<_> = (0..120).map(|_| table.open(client(1), ShareKind::Body, None)).collect();
         for id in &bodies {
             assert_eq!(table.try_grow(*id, 400 * 1024), GrowOutcome::Grown(400 * 1024));
         }
-        let large = table.open(client(2), Some(60 * MIB));
+        let large = table.open(client(2), ShareKind::Body, Some(60 * MIB));
         assert_eq!(table.try_grow(large, 60 * MIB), GrowOutcome::Waiting);
         assert!(matches!(table.evict_for(large, clock::now()), Eviction::Others(_)));
         assert_eq!(evicted_bodies(&table), bodies[120 - EVICTED_MAX..]);
@@ -620,13 +690,13 @@ mod tests {
     #[tokio::test]
     async fn the_processing_of_bodies_comes_before_large_bodies() {
         let mut table = BodyTable::new(32 * MIB);
-        let read = table.open(client(1), None);
+        let read = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(read, 10 * MIB), GrowOutcome::Grown(10 * MIB));
         assert!(table.end_reading(read));
-        let [reading, waits] = [2, 3].map(|owner| table.open(client(owner), Some(16 * MIB)));
+        let [reading, waits] = [2, 3].map(|owner| table.open(client(owner), ShareKind::Body, Some(16 * MIB)));
         assert_eq!(table.try_grow(reading, 20 * MIB), GrowOutcome::Grown(20 * MIB));
         assert_eq!(table.try_grow(waits, 4 * MIB), GrowOutcome::Waiting);
-        let decoding = table.open_processing(client(1));
+        let decoding = table.open(client(1), ShareKind::Copy, None);
         assert_eq!(table.try_grow(decoding, 4 * MIB), GrowOutcome::Waiting);
         // Only bodies that are being read are evicted.
         assert!(matches!(table.evict_for(decoding, clock::now()), Eviction::Others(_)));
@@ -640,14 +710,17 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_was_read_is_never_evicted() {
         let mut table = BodyTable::new(10 * MIB);
-        let (read, reading) = (table.open(client(1), None), table.open(client(2), None));
+        let (read, reading) = (
+            table.open(client(1), ShareKind::Body, None),
+            table.open(client(2), ShareKind::Body, None),
+        );
         assert_eq!(table.try_grow(read, 9 * MIB), GrowOutcome::Grown(9 * MIB));
         assert!(table.end_reading(read));
         assert_eq!(table.try_grow(reading, 1024), GrowOutcome::Grown(1024));
         assert_eq!(table.try_grow(reading, MIB), GrowOutcome::Waiting);
         assert!(matches!(table.evict_for(reading, clock::now()), Eviction::Waiter(_)));
         table.release(reading);
-        let new = table.open(client(2), None);
+        let new = table.open(client(2), ShareKind::Body, None);
         assert_eq!(table.try_grow(new, 2 * MIB), GrowOutcome::Waiting);
         // It has no bytes yet, and nobody else can be evicted.
         assert!(matches!(table.evict_for(new, clock::now()), Eviction::Waiter(_)));
@@ -656,7 +729,10 @@ mod tests {
     #[test]
     fn address_space_is_reserved_up_to_twice_the_memory() {
         let mut table = BodyTable::new(10 * MIB);
-        let (first, second) = (table.open(client(1), None), table.open(client(2), None));
+        let (first, second) = (
+            table.open(client(1), ShareKind::Body, None),
+            table.open(client(2), ShareKind::Body, None),
+        );
         assert!(table.reserve(first, 16 * MIB));
         assert!(!table.reserve(second, 5 * MIB));
         assert!(table.reserve(second, 4 * MIB));
@@ -667,10 +743,14 @@ mod tests {
     #[test]
     fn large_bodies_leave_a_part_to_small_ones() {
         let mut table = BodyTable::new(32 * MIB);
-        let (large, small) = (table.open(client(1), None), table.open(client(2), None));
-        assert_eq!(table.try_grow(large, 30 * MIB), GrowOutcome::Grown(30 * MIB));
-        assert_eq!(table.try_grow(large, MIB), GrowOutcome::Waiting);
-        let begun = table.open(client(1), Some(MIB));
+        let (large, small) = (
+            table.open(client(1), ShareKind::Body, None),
+            table.open(client(2), ShareKind::Body, None),
+        );
+        assert_eq!(table.try_grow(large, 29 * MIB), GrowOutcome::Grown(29 * MIB));
+        let other = table.open(client(3), ShareKind::Body, None);
+        assert_eq!(table.try_grow(other, 2 * MIB), GrowOutcome::Waiting);
+        let begun = table.open(client(1), ShareKind::Body, Some(MIB));
         assert_eq!(table.try_grow(begun, 64 * 1024), GrowOutcome::Waiting);
         assert_eq!(table.try_grow(small, 64 * 1024), GrowOutcome::Grown(64 * 1024));
         assert_eq!(table.waiting_count(), 2);
@@ -679,7 +759,9 @@ mod tests {
     #[test]
     fn the_oldest_that_waits_comes_first() {
         let mut table = BodyTable::new(32 * MIB);
-        let bodies: Vec<_> = (0..3).map(|owner| table.open(client(owner), None)).collect();
+        let bodies: Vec<_> = (0..3)
+            .map(|owner| table.open(client(owner), ShareKind::Body, None))
+            .collect();
         assert_eq!(table.try_grow(bodies[0], 29 * MIB), GrowOutcome::Grown(29 * MIB));
         assert_eq!(table.try_grow(bodies[1], 2 * MIB), GrowOutcome::Waiting);
         // It would fit, but then the older one might never.
@@ -693,7 +775,7 @@ mod tests {
     #[test]
     fn every_byte_is_given_back() {
         let mut table = BodyTable::new(32 * MIB);
-        let body = table.open(client(1), None);
+        let body = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(body, 5 * MIB), GrowOutcome::Grown(5 * MIB));
         table.add(body, 40 * MIB);
         table.give_back(body, MIB);

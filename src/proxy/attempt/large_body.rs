@@ -52,13 +52,13 @@ pub(super) fn end_resend_plan(attempts: &mut Attempts<'_>, is_resend: bool) {
     let copied = attempts.recovery.as_ref().filter(|_| is_resend);
     let copied = copied.map_or(0, |recovery| recovery.body_len());
     if let Some(share) = &mut attempts.outgoing.body.resend_memory {
-        share.shrink_to(copied);
+        share.keep_as_copy(copied);
     }
 }
 
 async fn take_memory(attempts: &mut Attempts<'_>, bytes: usize) -> Result<BodyShare, Overloaded> {
     let body = &mut attempts.outgoing.body;
-    let opened = || attempts.path.budgets.memory.open_processing(body.context.budget_client);
+    let opened = || attempts.path.budgets.memory.open_scratch(body.context.budget_client);
     let mut share = body.resend_memory.take().unwrap_or_else(opened);
     share.grow_to(bytes).await?;
     Ok(share)
@@ -78,7 +78,7 @@ pub(super) async fn find_phrase<'p>(
         .path
         .budgets
         .memory
-        .open_processing(outgoing.body.context.budget_client);
+        .open_scratch(outgoing.body.context.budget_client);
     if is_heavy && share.grow_to(outgoing.search_bytes(limit, plain_len)).await.is_err() {
         return phrases.first().copied();
     }

@@ -168,7 +168,7 @@ impl BodyPlanner<'_> {
         let pieces = repaired.parts().len().saturating_mul(PIECE_BYTES);
         let added = repaired.len().saturating_sub(plain.len()).saturating_add(pieces);
         (added > UNCOUNTED_BYTES_MAX).then(|| {
-            let mut share = self.reader.path.budgets.memory.open_processing(self.reader.client);
+            let mut share = self.reader.path.budgets.memory.open_copy(self.reader.client);
             share.add(added);
             share
         })

@@ -59,9 +59,8 @@ impl ReceivedBody<'_> {
             self.decode_now(limit, None, memory_max)?
         };
         if decoded.reading_bytes > 0 {
-            let mut share = budgets.memory.open_processing(client);
+            let mut share = budgets.memory.open_scratch(client);
             share.grow_to(decoded.reading_bytes).await?;
-            share.end_reading(decoded.reading_bytes)?;
             decoded.reading = Some(share);
         }
         Ok(decoded)
@@ -76,7 +75,7 @@ impl ReceivedBody<'_> {
     ) -> Result<DecodedBody, Overloaded> {
         let mut share = None;
         if self.coding != ContentCoding::Identity {
-            let plain = share.insert(budgets.memory.open_processing(client));
+            let plain = share.insert(budgets.memory.open_copy(client));
             // Its length is known only once it is decoded.
             plain
                 .grow_to(self.coding.longest_plain(self.raw.len()).min(limit))

@@ -101,7 +101,7 @@ async fn a_large_body_is_searched_for_the_words_of_an_error_as_heavy_work() {
 /// Takes all memory of request bodies for another client. Dropping the result frees it.
 fn fill_memory(world: &World) -> BodyShare {
     let client = BudgetClient::Address(IpAddr::from([198, 51, 100, 9]));
-    let mut share = world.body_memory.open_processing(client);
+    let mut share = world.body_memory.open_scratch(client);
     share.add(world.body_memory.memory_use().bytes_max.try_into().unwrap());
     share
 }
