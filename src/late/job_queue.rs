@@ -45,18 +45,18 @@ struct RetryPause {
 }
 
 impl PendingJob {
-    /// Notes a failed try. `worked_at` is the last time at which the store did another job.
+    /// Notes a failed try. `last_stored_at` is the last time at which the store did another job.
     ///
     /// Returns `false` if the job is lost: it has failed for 70 seconds while others succeeded. While the
     /// store fails for all, jobs wait.
-    pub(super) fn note_failure(&mut self, now: Instant, worked_at: Option<Instant>) -> bool {
+    pub(super) fn note_failure(&mut self, now: Instant, last_stored_at: Option<Instant>) -> bool {
         let doubled = |pause: RetryPause| pause.length.saturating_mul(2).min(RETRY_PAUSE.1);
         let length = self.pause.map_or(RETRY_PAUSE.0, doubled);
         self.pause = Some(RetryPause {
             length,
             ends_at: now + length,
         });
-        self.failures.note(now, worked_at) < ALONE_TIME_MAX
+        self.failures.note(now, last_stored_at) < ALONE_TIME_MAX
     }
 
     /// Returns the end of its pause. `None` if it has not failed yet.

@@ -31,7 +31,7 @@ pub struct LateWorker {
     writer: LateWriter,
     jobs: QueueReceiver<JobQueue>,
     /// The last time at which a job surely wrote to the store.
-    worked_at: Option<Instant>,
+    last_stored_at: Option<Instant>,
     /// Set while jobs are lost: of many losses in a row only the first is logged.
     is_losing: bool,
 }
@@ -90,16 +90,16 @@ impl LateWorker {
         Self {
             writer,
             jobs,
-            worked_at: None,
+            last_stored_at: None,
             is_losing: false,
         }
     }
 
     /// Does the queued jobs until all handles of the queue are dropped and it is empty.
     pub async fn run(mut self) {
-        let (mut is_working, mut pause) = (true, RETRY_PAUSE.0);
+        let (mut store_works, mut pause) = (true, RETRY_PAUSE.0);
         loop {
-            let side_by_side = if is_working { SIDE_BY_SIDE_MAX } else { PROBES };
+            let side_by_side = if store_works { SIDE_BY_SIDE_MAX } else { PROBES };
             let round = self.jobs.lock().take_round(clock::now(), side_by_side);
             if round.is_empty() {
                 if self.wait_for_jobs().await {
@@ -108,12 +108,12 @@ impl LateWorker {
                 return;
             }
             let results = join_all(round.iter().map(|jobs| self.try_round_job(jobs))).await;
-            let was_working = std::mem::replace(&mut is_working, self.end_round(round, results));
+            let store_worked = std::mem::replace(&mut store_works, self.end_round(round, results));
             self.jobs.publish_ended();
-            if !is_working {
+            if !store_works {
                 self.wait_for_store(pause).await;
                 pause = pause.saturating_mul(2).min(RETRY_PAUSE.1);
-            } else if !was_working {
+            } else if !store_worked {
                 pause = RETRY_PAUSE.0;
                 self.jobs.lock().end_pauses(clock::now());
             }
@@ -163,10 +163,10 @@ impl LateWorker {
         let now = clock::now();
         let store_failed =
             |result: &Result<bool, LateError>| matches!(result, Err(LateError::Ledger(LedgerError::Store(_))));
-        let is_working = !results.iter().all(store_failed);
+        let store_works = !results.iter().all(store_failed);
         // A full disk still reads, so a job that only reads proves nothing.
         if results.iter().any(|result| matches!(result, Ok(true))) {
-            self.worked_at = Some(now);
+            self.last_stored_at = Some(now);
         }
         for (jobs, result) in round.into_iter().zip(results) {
             let is_single = jobs.single_job().is_some();
@@ -180,7 +180,7 @@ impl LateWorker {
                 }
             }
         }
-        is_working
+        store_works
     }
 
     /// Puts a failed job back, or gives it up.
@@ -188,7 +188,9 @@ impl LateWorker {
         let may_recover = match error {
             // The fault may lie with another job of the commit: each is retried alone.
             _ if !is_single => pending.note_failure(now, None),
-            LateError::Ledger(LedgerError::Store(_)) | LateError::Busy => pending.note_failure(now, self.worked_at),
+            LateError::Ledger(LedgerError::Store(_)) | LateError::Busy => {
+                pending.note_failure(now, self.last_stored_at)
+            }
             // These do not go away with time: the ledger is full or closed, or the record is too large.
             LateError::Ledger(_) => false,
         };

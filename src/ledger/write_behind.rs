@@ -35,7 +35,7 @@ pub struct WriteBehindWorker {
     /// Ends a pause.
     end_pause: Arc<Notify>,
     /// The last time at which the store did a write.
-    worked_at: Option<Instant>,
+    last_stored_at: Option<Instant>,
     /// Set while writes fail: of many failures in a row only the first is logged.
     is_failing: bool,
 }
@@ -61,7 +61,7 @@ pub fn write_behind(ledger: Arc<dyn Ledger>, telemetry: Telemetry) -> (WriteBehi
         queue: receiver,
         telemetry: telemetry.clone(),
         end_pause: Arc::clone(&end_pause),
-        worked_at: None,
+        last_stored_at: None,
         is_failing: false,
     };
     let handle = WriteBehind {
@@ -134,23 +134,23 @@ impl WriteBehindWorker {
     /// Does the queued writes until all handles of the queue are dropped and it is empty.
     pub async fn run(mut self) {
         let mut pause = BACKOFF.0;
-        // The end of a batch of which nothing was stored. The next batch comes from behind it, until the end of the queue:
-        // the fault may lie with these writes, and those behind must not wait for them.
+        // The end of a batch of which nothing was stored. The next batch comes after it, until the end of the queue:
+        // the fault may lie with these writes, and later ones must not wait for them.
         let mut failed_until = None;
         loop {
-            let behind = failed_until.take();
-            let batch = self.queue.lock().take_batch(behind);
+            let after = failed_until.take();
+            let batch = self.queue.lock().take_batch(after);
             let Some(last) = batch.last().map(RecordWrite::position) else {
-                if behind.is_none() && !self.queue.wait_for_change().await {
+                if after.is_none() && !self.queue.wait_for_change().await {
                     return;
                 }
                 continue;
             };
             let commits: Vec<TimedCommit> = batch.iter().flat_map(RecordWrite::commits).collect();
             let done = self.ledger.commit_each(commits).await;
-            let is_working = self.end_batch(batch, done, behind.is_none());
+            let store_works = self.end_batch(batch, done, after.is_none());
             self.queue.publish_ended();
-            if is_working {
+            if store_works {
                 pause = BACKOFF.0;
                 continue;
             }
@@ -189,9 +189,9 @@ impl WriteBehindWorker {
         let now = clock::now();
         // A conflict writes nothing, and a full disk still reads.
         if results.iter().any(|result| matches!(result, Ok(CommitOutcome::Done))) {
-            self.worked_at = Some(now);
+            self.last_stored_at = Some(now);
         }
-        let mut is_working = false;
+        let mut store_works = false;
         let mut results = results.iter();
         for mut write in batch {
             let end = match &error {
@@ -199,9 +199,9 @@ impl WriteBehindWorker {
                 None => TryEnd::of_results(results.by_ref().take(write.step_count())),
             };
             let is_failed = matches!(end, TryEnd::Failed);
-            is_working |= !is_failed;
+            store_works |= !is_failed;
             // The store works, so a write that goes on failing is at fault itself.
-            if is_failed && write.failures().note(now, self.worked_at) < ALONE_TIME_MAX {
+            if is_failed && write.failures().note(now, self.last_stored_at) < ALONE_TIME_MAX {
                 self.queue.lock().put_back(write);
                 continue;
             }
@@ -210,7 +210,7 @@ impl WriteBehindWorker {
                 self.telemetry.record_lost_write(write.kind().label());
             }
         }
-        is_working
+        store_works
     }
 
     /// Logs the first of several failures, and their end.

@@ -19,13 +19,13 @@ pub struct WriteFailures {
 }
 
 impl WriteFailures {
-    /// Notes a failed try. `worked_at` is the last time at which the store did another write.
+    /// Notes a failed try. `last_stored_at` is the last time at which the store did another write.
     ///
     /// Returns for how long in all the write has failed although the store did others. An outage adds 65 seconds at
     /// most: in it every write fails, and is not at fault.
-    pub fn note(&mut self, now: Instant, worked_at: Option<Instant>) -> Duration {
+    pub fn note(&mut self, now: Instant, last_stored_at: Option<Instant>) -> Duration {
         let last_at = self.last_at.replace(now);
-        let is_alone = worked_at.is_some_and(|at| last_at.map_or(at == now, |last| at > last));
+        let is_alone = last_stored_at.is_some_and(|at| last_at.map_or(at == now, |last| at > last));
         if is_alone && let Some(alone_at) = self.alone_at.replace(now) {
             let gap = now.duration_since(alone_at).min(ALONE_GAP_MAX);
             self.alone_for = self.alone_for.saturating_add(gap);
@@ -45,8 +45,8 @@ mod tests {
     fn an_outage_blames_no_write() {
         let (start, mut failures) = (clock::now(), WriteFailures::default());
         for second in 0..1000 {
-            let worked_at = (second > 0).then(|| start.checked_sub(SECOND).unwrap());
-            assert_eq!(failures.note(start + SECOND * second, worked_at), Duration::ZERO);
+            let last_stored_at = (second > 0).then(|| start.checked_sub(SECOND).unwrap());
+            assert_eq!(failures.note(start + SECOND * second, last_stored_at), Duration::ZERO);
         }
     }
 

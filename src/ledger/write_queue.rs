@@ -13,7 +13,7 @@ use super::{
 const QUEUED_ROWS_MAX: usize = 200_000;
 /// The most bytes that wait. Each row counts [`RECORD_BYTES`] in addition to its value.
 const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes behind which a batch takes no further write.
+/// The most bytes of a batch, unless its only write is larger.
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The kinds in the order of their loss: those whose loss costs least come first.
@@ -241,11 +241,11 @@ impl WriteQueue {
         !std::mem::replace(&mut self.is_overflowing, true)
     }
 
-    /// Takes the oldest writes behind a position, as many as one commit takes. They count until they are ended or put back.
+    /// Takes the oldest writes after a position, as many as one commit takes. They count until they are ended or put back.
     ///
     /// A write waits for those of the same record that wait before that position.
-    pub(super) fn take_batch(&mut self, behind: Option<u64>) -> Vec<RecordWrite> {
-        let held: HashSet<RecordKey> = match behind {
+    pub(super) fn take_batch(&mut self, after: Option<u64>) -> Vec<RecordWrite> {
+        let held: HashSet<RecordKey> = match after {
             Some(position) => self
                 .waiting
                 .range(..=position)
@@ -255,7 +255,7 @@ impl WriteQueue {
         };
         let mut positions = Vec::new();
         let mut taken = QueuedSize::default();
-        let candidates = self.waiting.range(behind.map_or(0, |position| position + 1)..);
+        let candidates = self.waiting.range(after.map_or(0, |position| position + 1)..);
         for (position, write) in candidates.take(ROWS_MAX + held.len()) {
             if write.key().is_some_and(|key| held.contains(&key)) {
                 continue;
