@@ -2,6 +2,8 @@
 //!
 //! The bench starts itself under valgrind, twice for each task with different numbers of runs. The difference is the
 //! cost of the runs. Without valgrind it prints a note and ends.
+//!
+//! Whole exchanges are counted too, and compared with committed figures: `exchange_gate`.
 #![allow(
     clippy::allow_attributes,
     clippy::cast_precision_loss,
@@ -10,14 +12,21 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::format_push_string,
     reason = "a bench looks around, speaks, and may panic"
 )]
 
+#[path = "support/exchange_gate.rs"]
+mod exchange_gate;
+mod loopback;
 #[path = "../tests/support/mod.rs"]
 mod shared;
 mod support;
 
-use std::{hint::black_box, process::Command};
+use std::{
+    hint::black_box,
+    process::{Command, ExitCode},
+};
 
 use antiphon::{check, repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
@@ -32,19 +41,28 @@ const INSIDE: &str = "--inside";
 /// Names of the counted tasks.
 const TASKS: [&str; 5] = ["skim", "check", "repair", "repair-orphan", "repair-displaced"];
 
-fn main() {
+fn main() -> ExitCode {
+    if loopback::play() {
+        return ExitCode::SUCCESS;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [inside, task, format, bytes, runs] = arguments.as_slice()
         && inside == INSIDE
     {
         let format = Format::ALL.into_iter().find(|known| known.label() == format).unwrap();
-        return work(task, format, bytes.parse().unwrap(), runs.parse().unwrap());
+        work(task, format, bytes.parse().unwrap(), runs.parse().unwrap());
+        return ExitCode::SUCCESS;
     }
-    let Some(options) = Options::read() else { return };
+    let Some(options) = Options::read() else {
+        return ExitCode::SUCCESS;
+    };
     options.introduce("instructions", "callgrind, the difference between 4 runs and 1");
     if let Err(error) = Command::new("valgrind").arg("--version").output() {
         println!("skipped: valgrind cannot be started ({error})");
-        return;
+        return ExitCode::SUCCESS;
+    }
+    if !exchange_gate::count_exchanges(options) {
+        return ExitCode::FAILURE;
     }
     let sizes: &[(&str, usize)] = if options.quick { &SIZES[1..2] } else { &SIZES[1..3] };
     let head = &[
@@ -78,6 +96,7 @@ fn main() {
     }
     table.print(options.markdown);
     options.conclude();
+    ExitCode::SUCCESS
 }
 
 /// Returns the instructions of this program for one task, including its start.

@@ -1,7 +1,9 @@
 //! The processes of an exchange, and their figures from the system: time, memory, calls. Figures on Linux only.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{self, Command, Stdio},
@@ -51,30 +53,42 @@ impl Child {
 
     /// Starts the bare pass-through.
     pub fn floor(upstream: SocketAddr) -> Self {
+        Self::floor_under(upstream, &[])
+    }
+
+    /// Starts the bare pass-through under another program, which these arguments name.
+    pub fn floor_under(upstream: SocketAddr, program: &[String]) -> Self {
         let listen = free();
         let arguments = [FLOOR, &listen.to_string(), &upstream.to_string()];
-        Self::spawn(Command::new(env::current_exe().unwrap()).args(arguments), listen)
+        let mut command = command_under(program, env::current_exe().unwrap().as_os_str());
+        Self::spawn(command.args(arguments), listen)
     }
 
     /// Starts the shipped proxy with its defaults. Its log goes to a file. Each upstream also exists with three
     /// profiles, as `NAME-keys`.
     pub fn antiphon(upstream: SocketAddr) -> Self {
-        Self::antiphon_with(upstream, "", None)
+        Self::antiphon_with(upstream, "", &[])
     }
 
     /// Starts the shipped proxy with at most `address_space` bytes of address space.
     pub fn antiphon_limited(upstream: SocketAddr, address_space: u64) -> Self {
-        Self::antiphon_with(upstream, "", Some(address_space))
+        let limit = format!("--as={address_space}");
+        Self::antiphon_with(upstream, "", &["prlimit".to_owned(), limit, "--".to_owned()])
+    }
+
+    /// Starts the shipped proxy under another program, which these arguments name.
+    pub fn antiphon_under(upstream: SocketAddr, program: &[String]) -> Self {
+        Self::antiphon_with(upstream, "", program)
     }
 
     /// Starts the proxy with a tool service that may post results of all calls.
     pub fn antiphon_with_service(upstream: SocketAddr) -> Self {
         let token = "0".repeat(64);
         let service = format!("[services.tools]\ntoken = \"sha256:{token}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n");
-        Self::antiphon_with(upstream, &service, None)
+        Self::antiphon_with(upstream, &service, &[])
     }
 
-    fn antiphon_with(upstream: SocketAddr, sections: &str, address_space: Option<u64>) -> Self {
+    fn antiphon_with(upstream: SocketAddr, sections: &str, program: &[String]) -> Self {
         let (listen, admin) = (free(), free());
         let profiles = |name: &str| {
             ["a", "b", "c"]
@@ -87,15 +101,7 @@ impl Child {
             format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
         });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        let binary = env!("CARGO_BIN_EXE_antiphon");
-        let mut command = match address_space {
-            Some(bytes) => {
-                let mut command = Command::new("prlimit");
-                command.args([&format!("--as={bytes}"), "--", binary]);
-                command
-            }
-            None => Command::new(binary),
-        };
+        let mut command = command_under(program, OsStr::new(env!("CARGO_BIN_EXE_antiphon")));
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
         let config = format!(
@@ -108,6 +114,13 @@ impl Child {
         fs::remove_file(file).unwrap();
         child.admin = Some(admin);
         child
+    }
+
+    /// Asks the process to end, and waits until it has.
+    pub fn terminate(mut self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        drop(self.process.wait());
     }
 
     fn spawn(command: &mut Command, address: SocketAddr) -> Self {
@@ -127,7 +140,8 @@ impl Child {
             start: Duration::ZERO,
         };
         while TcpStream::connect(address).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{command:?} does not listen");
+            // Under callgrind a start takes seconds.
+            assert!(begin.elapsed() < Duration::from_secs(60), "{command:?} does not listen");
             assert_eq!(child.process.try_wait().unwrap(), None, "{command:?} has ended");
             thread::sleep(Duration::from_micros(100));
         }
@@ -186,6 +200,18 @@ impl Drop for Child {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
+    }
+}
+
+/// Returns the command of `binary`, under another program if there is one.
+fn command_under(program: &[String], binary: &OsStr) -> Command {
+    match program.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(binary);
+            command
+        }
+        None => Command::new(binary),
     }
 }
 

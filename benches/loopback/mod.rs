@@ -3,6 +3,7 @@
 
 mod child;
 mod client;
+pub mod counted;
 mod floor;
 pub mod upstream;
 
