@@ -53,7 +53,7 @@ pub(super) struct BodyTable {
     reserved: u64,
 }
 
-/// What a share is for. Each use has a queue of its own.
+/// The use of a share. Each has a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShareUse {
     /// A body or its processing, up to [`SMALL_BYTES_MAX`].

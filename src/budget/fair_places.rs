@@ -7,7 +7,7 @@ use super::BudgetClient;
 /// Number of a body that waits, in the order of arrival.
 pub(super) type QueueTicket = u64;
 
-/// What a body wants a place for.
+/// The pass for which a body wants a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceUse {
     /// Its first pass: a queue that is full refuses it.

@@ -56,7 +56,7 @@ struct PlaceWait {
     receiver: oneshot::Receiver<HeavyPlace>,
 }
 
-/// What a body in work has of its place.
+/// The state of the place of a body in work.
 #[derive(Debug)]
 enum PlaceState {
     Held(HeavyPlace),
