@@ -218,6 +218,7 @@ impl HeavyWork {
                     .places
                     .ask(client, PlaceUse::LaterPass)
                     .unwrap_or(PlaceState::Released);
+                kept.as_mut().reset(clock::now() + PLACE_KEPT);
             }
             if let PlaceState::Waiting(wait) = &mut state {
                 match Pin::new(wait).poll(cx) {
@@ -288,6 +289,25 @@ mod tests {
         assert_eq!(clock::now() - began, Duration::from_secs(5));
         drop(held);
         assert_eq!(work.run(client(2), async { 2 }).await, Ok(2));
+    }
+
+    /// A body that got its place again, after a long wait for something else, keeps it through a short one.
+    #[tokio::test(start_paused = true)]
+    async fn a_place_is_kept_through_short_waits() {
+        let work = HeavyWork::with_places(1, None);
+        let milliseconds = Duration::from_millis;
+        let waits = work.run(client(1), async {
+            tokio::time::sleep(milliseconds(30)).await;
+            tokio::time::sleep(milliseconds(10)).await;
+        });
+        let other = async {
+            tokio::time::sleep(milliseconds(35)).await;
+            let began = clock::now();
+            work.run(client(2), async {}).await.unwrap();
+            clock::now() - began
+        };
+        let (done, waited) = tokio::join!(waits, other);
+        assert_eq!((done, waited), (Ok(()), milliseconds(5)));
     }
 
     #[tokio::test(start_paused = true)]
