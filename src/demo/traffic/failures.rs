@@ -22,6 +22,8 @@ use crate::{
 pub(super) const COUNT: usize = 7;
 /// More replies than the proxy sends attempts.
 const ATTEMPTS_MAX: usize = 4;
+/// Number of sessions that are tried until one is on a certain account: each is on any of the three.
+const SESSIONS_MAX: usize = 32;
 /// Time after which a client leaves.
 const IMPATIENCE: Duration = Duration::from_millis(300);
 
@@ -36,7 +38,7 @@ const UNLUCKY: Agent = Agent {
 };
 
 /// Fails in one way, and returns the answer of the proxy.
-pub(super) async fn fail_once(stage: &Stage, turn: usize, number: usize) -> io::Result<Answer> {
+pub(super) async fn fail_once(stage: &Stage, turn: usize, number: usize, round: usize) -> io::Result<Answer> {
     match turn {
         0 => {
             let error = json!({"type": "overloaded_error", "message": "Overloaded"});
@@ -58,6 +60,8 @@ pub(super) async fn fail_once(stage: &Stage, turn: usize, number: usize) -> io::
         }
         4 => UNREACHABLE.send(stage, number, HEALTHY[0], None).await,
         5 => limit_main_account(stage, number).await,
+        // An account without credit gets no more requests.
+        _ if round > 0 => TRIAL.send(stage, number, HEALTHY[0], None).await,
         _ => use_up_trial(stage, number).await,
     }
 }
@@ -84,8 +88,8 @@ async fn fail_with(stage: &Stage, agent: &Agent, number: usize, status: u16, err
 /// Lets the main account reach its rate limit. Another account answers.
 async fn limit_main_account(stage: &Stage, number: usize) -> io::Result<Answer> {
     let error = json!({"type": "rate_limit_error", "message": "Number of requests has exceeded your rate limit."});
-    fail_key(stage, MAIN_KEY, 429, &json!({"type": "error", "error": error}));
-    COMPANY_AGENT.send(stage, number, HEALTHY[0], None).await
+    let error = json!({"type": "error", "error": error});
+    fail_account(stage, &COMPANY_AGENT, number, ("main-account", MAIN_KEY), (429, error)).await
 }
 
 /// Uses up the credit of the trial account. Another account answers.
@@ -93,20 +97,34 @@ async fn use_up_trial(stage: &Stage, number: usize) -> io::Result<Answer> {
     let words = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or \
                  purchase credits.";
     let error = json!({"type": "invalid_request_error", "message": words});
-    fail_key(stage, TRIAL_KEY, 400, &json!({"type": "error", "error": error}));
-    // Each new session may get another account, so a few are tried.
-    let mut answer = TRIAL.send(stage, number, HEALTHY[0], None).await;
-    for session in ["trial-1", "trial-2", "trial-3", "trial-4", "trial-5"] {
-        let body = TRIAL.body(number, HEALTHY[0]).to_string();
-        answer = TRIAL.send_body(stage, session, &body, None).await;
-    }
-    answer
+    let error = json!({"type": "error", "error": error});
+    fail_account(stage, &TRIAL, number, ("trial-account", TRIAL_KEY), (400, error)).await
 }
 
-/// Sets the next reply to a key.
-fn fail_key(stage: &Stage, key: &str, status: u16, error: &Value) {
+/// Fails once at an account, and returns the answer of another. New sessions are tried until one is on the account.
+async fn fail_account(
+    stage: &Stage,
+    agent: &Agent,
+    number: usize,
+    (account, key): (&str, &str),
+    (status, error): (u16, Value),
+) -> io::Result<Answer> {
+    stage.provider.reply_to(key, Reply::Status(status, error));
+    let body = agent.body(number, HEALTHY[0]).to_string();
+    let has_left = |answer: &Answer| {
+        let profile = answer.header("x-antiphon-profile");
+        profile.contains(&format!("from={account}"))
+    };
+    let mut answer = agent.send(stage, number, HEALTHY[0], None).await?;
+    for try_number in 1..SESSIONS_MAX {
+        if has_left(&answer) {
+            break;
+        }
+        let session = format!("{}-{number}-{try_number}", agent.session);
+        answer = agent.send_body(stage, &session, &body, None).await?;
+    }
     stage.provider.clear_replies(key);
-    stage.provider.reply_to(key, Reply::Status(status, error.clone()));
+    Ok(answer)
 }
 
 /// Returns a streamed request of a search at the provider.

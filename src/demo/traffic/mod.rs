@@ -71,7 +71,7 @@ async fn send_special(stage: &Stage, number: usize) {
     if turn < conversations::COUNT {
         conversations::play_conversation(stage, turn, number, round).await.ok();
     } else {
-        send_quietly(failures::fail_once(stage, turn - conversations::COUNT, number)).await;
+        send_quietly(failures::fail_once(stage, turn - conversations::COUNT, number, round)).await;
     }
 }
 
