@@ -6,6 +6,7 @@
 mod exchange_columns;
 mod exchange_fields;
 mod exchange_line;
+mod json_format;
 mod settings;
 mod text_format;
 mod writer;

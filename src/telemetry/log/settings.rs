@@ -10,12 +10,13 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt, LevelFilter, ParseError, filter_fn},
+    fmt::format::JsonFields,
     layer::SubscriberExt,
     reload,
     util::SubscriberInitExt,
 };
 
-use super::{text_format::TextFormat, writer::LogOutput};
+use super::{json_format::JsonFormat, text_format::TextFormat, writer::LogOutput};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,12 +125,7 @@ impl LogSettings {
             let lines = lines.event_format(TextFormat::new(terminal));
             registry.with(lines.with_filter(filter)).try_init()
         } else {
-            let lines = lines
-                .json()
-                // Fields become top-level keys, which operators filter by.
-                .flatten_event(true)
-                .with_current_span(false)
-                .with_span_list(false);
+            let lines = lines.fmt_fields(JsonFields::new()).event_format(JsonFormat::new());
             registry.with(lines.with_filter(filter)).try_init()
         };
         installed.map_err(io::Error::other)?;

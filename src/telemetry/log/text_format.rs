@@ -23,7 +23,7 @@ use super::{
 use crate::clock;
 
 /// The last second of the year 9999, since 1970.
-const LAST_TIME: Duration = Duration::from_secs(253_402_300_799);
+pub(super) const LAST_TIME: Duration = Duration::from_secs(253_402_300_799);
 
 /// Formats log lines as text for people.
 #[derive(Debug)]
