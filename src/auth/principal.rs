@@ -195,19 +195,22 @@ impl fmt::Debug for Principal {
 
 /// The headers in which clients send their credentials.
 // Taken from the table of providers, so that a new provider's header is never forgotten.
-static CREDENTIAL_HEADERS: LazyLock<BTreeSet<&str>> =
-    LazyLock::new(|| ProviderKind::ALL.map(ProviderKind::credential_header).into());
+static CREDENTIAL_HEADERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let headers: BTreeSet<&str> = ProviderKind::ALL.map(ProviderKind::credential_header).into();
+    headers.into_iter().collect()
+});
 
 /// Returns every bare secret of a request: the values of credential headers, without `Bearer`, and of the query
 /// parameter `key`.
 pub fn presented_secrets<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
-    let in_headers = CREDENTIAL_HEADERS
+    // One pass: each look-up would hash a name.
+    let credentials = headers
         .iter()
-        .flat_map(|name| headers.get_all(*name))
-        .map(|value| {
-            // A scheme is not part of the secret, in whichever header it appears.
-            Cow::Borrowed(strip_scheme(value.as_bytes()))
-        });
+        .filter(|(name, _)| CREDENTIAL_HEADERS.contains(&name.as_str()));
+    let in_headers = credentials.map(|(_, value)| {
+        // A scheme is not part of the secret, in whichever header it appears.
+        Cow::Borrowed(strip_scheme(value.as_bytes()))
+    });
     let pairs = query.unwrap_or_default().split('&');
     let in_query = pairs.filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;

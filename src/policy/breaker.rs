@@ -38,7 +38,7 @@ pub struct Breaker {
     open_periods: u32,
     open_until: Option<Instant>,
     /// The logical request that failed last. A client's retry of it does not count again.
-    last_request: Option<[u8; 32]>,
+    last_request: Option<u64>,
 }
 
 impl Breaker {
@@ -63,7 +63,7 @@ impl Breaker {
 
     /// Records the outcome of an attempt: zero `halves` if the endpoint worked. `request` identifies the logical
     /// request and is the same for each send of it.
-    pub fn record_outcome(&mut self, halves: u32, request: [u8; 32], now: Instant) {
+    pub fn record_outcome(&mut self, halves: u32, request: u64, now: Instant) {
         // Any sign that the endpoint works ends the row, however many failures came before.
         if halves == 0 {
             *self = Self::default();
@@ -100,7 +100,7 @@ impl SharedBreaker {
     }
 
     /// Records a failure that `caller` has seen. `request` identifies the logical request.
-    pub fn record_failure(&mut self, halves: u32, caller: CallerBytes, request: [u8; 32], now: Instant) {
+    pub fn record_failure(&mut self, halves: u32, caller: CallerBytes, request: u64, now: Instant) {
         // Once it is open, the callers have proven their failures: the next one counts as usual.
         if self.breaker.open_until.is_some() {
             self.breaker.record_outcome(halves, request, now);
@@ -141,11 +141,11 @@ mod tests {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..5 {
             assert_eq!(breaker.state_at(start), BreakerState::Closed);
-            breaker.record_outcome(2, [number; 32], start);
+            breaker.record_outcome(2, number, start);
         }
         assert_eq!(breaker.state_at(at(start, 29)), BreakerState::Open);
         assert_eq!(breaker.state_at(at(start, 30)), BreakerState::HalfOpen);
-        breaker.record_outcome(0, [9; 32], at(start, 31));
+        breaker.record_outcome(0, 9, at(start, 31));
         assert_eq!(breaker.state_at(at(start, 31)), BreakerState::Closed);
         assert_eq!(breaker.failures_in_row(), 0);
     }
@@ -154,11 +154,11 @@ mod tests {
     fn each_failed_probe_opens_it_for_longer_up_to_five_minutes() {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..5 {
-            breaker.record_outcome(2, [number; 32], start);
+            breaker.record_outcome(2, number, start);
         }
         let (mut now, mut open) = (30, vec![30]);
         for number in 5..20 {
-            breaker.record_outcome(2, [number; 32], at(start, now));
+            breaker.record_outcome(2, number, at(start, now));
             let until = breaker.open_until().unwrap().duration_since(at(start, now)).as_secs();
             open.push(until);
             now += until;
@@ -171,19 +171,19 @@ mod tests {
     fn one_request_counts_once_however_often_it_is_sent_and_a_success_between_starts_anew() {
         let (start, mut breaker) = (start(), Breaker::default());
         for _ in 0..50 {
-            breaker.record_outcome(2, [1; 32], start);
+            breaker.record_outcome(2, 1, start);
         }
         assert_eq!(
             (breaker.failures_in_row(), breaker.state_at(start)),
             (1, BreakerState::Closed)
         );
         for number in 0..9 {
-            breaker.record_outcome(1, [number + 2; 32], start);
+            breaker.record_outcome(1, number + 2, start);
         }
         assert_eq!(breaker.state_at(start), BreakerState::Open);
         let mut breaker = Breaker::default();
         for number in 0..100 {
-            breaker.record_outcome(if number % 5 == 4 { 0 } else { 2 }, [number; 32], start);
+            breaker.record_outcome(if number % 5 == 4 { 0 } else { 2 }, number, start);
             assert_eq!(breaker.state_at(start), BreakerState::Closed);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
     fn failures_while_open_change_nothing() {
         let (start, mut breaker) = (start(), Breaker::default());
         for number in 0..100 {
-            breaker.record_outcome(2, [number; 32], start);
+            breaker.record_outcome(2, number, start);
         }
         assert_eq!(breaker.open_until(), Some(at(start, 30)));
     }
@@ -213,7 +213,7 @@ mod tests {
             let (start, mut shared) = (start(), SharedBreaker::default());
             let mut opened = None;
             for (number, caller) in callers.bytes().enumerate() {
-                let request = [u8::try_from(number).unwrap(); 32];
+                let request = u64::try_from(number).unwrap();
                 shared.record_failure(2, [caller; 32], request, start);
                 if shared.breaker().state_at(start) == BreakerState::Open {
                     opened.get_or_insert(number + 1);

@@ -69,8 +69,8 @@ pub struct ObservedAttempt {
     pub path: Option<&'static str>,
     /// The start of the attempt.
     pub began: Instant,
-    /// The name of the logical request: the same for each send, and for each retry of the client.
-    pub request: [u8; 32],
+    /// The hash of the logical request: the same for each send, and for each retry of the client.
+    pub request: u64,
     /// `true` if the attempt is the first of its exchange, and the client does not retry either.
     pub is_first: bool,
     /// `true` if a model answers such requests. Other answers prove nothing about the profile or the model's breaker.

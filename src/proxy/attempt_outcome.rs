@@ -33,7 +33,7 @@ pub(super) struct AttemptOutcome {
     pub(super) chain: Option<ChainNote>,
     /// Note of the objects that the answer names. `None` if nothing of it is read.
     pub(super) objects: Option<Box<ObjectNote>>,
-    /// `true` if requests of this format may continue from the answer by its id alone.
+    /// `true` if a later request may continue from the answer by its id alone.
     pub(super) is_continued_by_id: bool,
 }
 
@@ -60,9 +60,8 @@ impl AttemptOutcome {
         // Without a lane no session can wait for the calls.
         let Some(lane) = self.lane else { return 0 };
         let now = clock::now();
-        // If clients name the session, no request finds its lane by an answer's id: storing it would cost memory.
-        let looked_up = self.is_continued_by_id || lane.source.is_looked_up();
-        let id = facts.answer_id.as_deref().filter(|_| looked_up);
+        // Storing the id of any other answer would only cost memory.
+        let id = facts.answer_id.as_deref().filter(|_| self.is_continued_by_id);
         // A client that left, or an error of the provider, says nothing about the tool.
         if let Some(tool) = tool.filter(|_| verdict.class.is_silence()) {
             self.sessions.note_stall(lane.id, tool.clone(), now);

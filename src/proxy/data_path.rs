@@ -106,6 +106,6 @@ pub(super) struct DataPath {
     pub(super) principal_key: PrincipalKey,
     /// Places of client tokens whose exchanges are limited.
     pub(super) client_places: Arc<ClientPlaces>,
-    /// Key of the hash that gives each exchange its jitter.
-    pub(super) jitter: RandomState,
+    /// Key of hashes that never leave the process: the jitter of an exchange, the identity of a request.
+    pub(super) hash_key: RandomState,
 }

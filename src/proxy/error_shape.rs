@@ -1,12 +1,16 @@
 //! Selection of the shape in which the proxy's own errors are returned: each client gets the one that its SDK reads.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::{
     ledger_api::is_ledger_path,
     provider::{ProviderKind, Route, is_gemini},
     wire::ErrorShape,
 };
+
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const ANTHROPIC_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const GOOGLE_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Returns the shape for a route.
 pub(super) fn shape_for_route(route: &Route<'_>) -> ErrorShape {
@@ -28,9 +32,9 @@ pub fn guess_shape(path: &str, headers: &HeaderMap) -> ErrorShape {
         return ErrorShape::OpenAi;
     }
     // Each of these headers and paths belongs to one provider's SDKs. OpenAI's are the most widely imitated.
-    if headers.contains_key("anthropic-version") || headers.contains_key("x-api-key") || path.contains("/messages") {
+    if headers.contains_key(ANTHROPIC_VERSION) || headers.contains_key(ANTHROPIC_KEY) || path.contains("/messages") {
         ErrorShape::Anthropic
-    } else if headers.contains_key("x-goog-api-key") || path.contains("/v1beta/") || is_gemini(path) {
+    } else if headers.contains_key(GOOGLE_KEY) || path.contains("/v1beta/") || is_gemini(path) {
         ErrorShape::Gemini
     } else if path.starts_with("/model/") {
         ErrorShape::Bedrock

@@ -124,7 +124,7 @@ impl Proxy {
             principal_key: shared.late.principal_key().clone(),
             late: shared.late,
             ledger_api: api,
-            jitter: RandomState::new(),
+            hash_key: RandomState::new(),
         })))
     }
 

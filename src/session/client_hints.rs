@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use super::ClientHeaders;
 
 /// The codex subagent that compacts its thread.
 pub(super) const COMPACT: &str = "compact";
@@ -27,27 +27,28 @@ pub struct ClientHints {
 }
 
 /// Reads the hints of a request for `path`.
-pub fn read_client_hints(headers: &HeaderMap, path: &str) -> ClientHints {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let is = |name: &str, words: &[&str]| {
-        text(name).is_some_and(|text| words.iter().any(|word| text.eq_ignore_ascii_case(word)))
+pub fn read_client_hints(headers: &ClientHeaders<'_>, path: &str) -> ClientHints {
+    let hints = &headers.hints;
+    let is = |text: Option<&str>, words: &[&str]| {
+        text.is_some_and(|text| words.iter().any(|word| text.eq_ignore_ascii_case(word)))
     };
     // Some clients send the header with `false` instead of omitting it.
-    let says = |name: &str| text(name).is_some_and(|text| !text.is_empty()) && !is(name, &["false", "0"]);
-    let compaction = is("x-claude-code-compaction", &["auto", "manual", "reactive"])
-        || is("x-claude-code-request-class", &["compaction"])
-        || is("x-openai-subagent", &[COMPACT])
+    let says = |text: Option<&str>| text.is_some_and(|text| !text.is_empty()) && !is(text, &["false", "0"]);
+    let compaction = is(hints.compaction, &["auto", "manual", "reactive"])
+        || is(hints.request_class, &["compaction"])
+        || is(hints.subagent, &[COMPACT])
         || path.trim_end_matches('/').ends_with("/responses/compact");
-    let patience = |name: &str| text(name).and_then(parse_seconds);
+    let patience = |text: Option<&str>| text.and_then(parse_seconds);
     ClientHints {
         is_compaction: compaction,
-        is_compacted: says("x-claude-code-context-compacted"),
-        retries: text("x-stainless-retry-count")
+        is_compacted: says(hints.compacted),
+        retries: hints
+            .retry_count
             .and_then(|count| count.parse().ok())
             .unwrap_or_default(),
         // A client that sends both gives up at the read timeout if the proxy stays silent.
-        client_timeout: patience("x-stainless-read-timeout").or_else(|| patience("x-stainless-timeout")),
-        has_turn_state: says("x-codex-turn-state"),
+        client_timeout: patience(hints.read_timeout).or_else(|| patience(hints.timeout)),
+        has_turn_state: says(hints.turn_state),
     }
 }
 
@@ -68,7 +69,7 @@ fn parse_seconds(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
+    use http::{HeaderMap, HeaderName, HeaderValue};
 
     use super::*;
 
@@ -76,7 +77,8 @@ mod tests {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
-        read_client_hints(&pairs.iter().map(pair).collect(), "/v1/messages")
+        let headers: HeaderMap = pairs.iter().map(pair).collect();
+        read_client_hints(&ClientHeaders::read(&headers), "/v1/messages")
     }
 
     #[test]
@@ -99,7 +101,7 @@ mod tests {
             ("/v1/responses/compacted", false),
         ] {
             assert_eq!(
-                read_client_hints(&HeaderMap::new(), path).is_compaction,
+                read_client_hints(&ClientHeaders::default(), path).is_compaction,
                 compaction,
                 "{path}"
             );

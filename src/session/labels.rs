@@ -1,12 +1,9 @@
-//! The labels that clients give to their sessions and agents, in headers and in `metadata.user_id`.
+//! The labels that clients give to their sessions and agents, and the session in `metadata.user_id`.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
 )]
 
-use http::HeaderMap;
-
-use super::SessionSource;
 use crate::{
     splice::Span,
     wire::json::{Json, JsonKind, validate},
@@ -17,30 +14,6 @@ pub const LABEL_BYTES_MAX: usize = 256;
 /// The longest `metadata.user_id` that is parsed, in bytes.
 pub(super) const USER_ID_BYTES_MAX: usize = 4 * 1024;
 
-/// Session headers that take precedence over the body.
-pub(super) const FIRST_HEADERS: [(&str, SessionSource); 2] = [
-    ("x-antiphon-session", SessionSource::Antiphon),
-    ("x-claude-code-session-id", SessionSource::ClaudeCode),
-];
-
-/// Session headers after `metadata.user_id` in precedence. They are from codex, codex up to 0.57 and pi, and opencode.
-pub(super) const FALLBACK_HEADERS: [(&str, SessionSource); 6] = [
-    ("session-id", SessionSource::Header),
-    ("session_id", SessionSource::Header),
-    ("thread-id", SessionSource::Header),
-    ("conversation_id", SessionSource::Header),
-    ("x-session-id", SessionSource::Header),
-    ("x-session-affinity", SessionSource::Header),
-];
-
-/// Returns the first value of a header that is a valid label.
-pub(super) fn header_label<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers
-        .get_all(name)
-        .iter()
-        .find_map(|value| parse_label(value.as_bytes()))
-}
-
 /// Returns the string at `span` if it is a valid label.
 pub(super) fn string_label(json: Json<'_>, span: Span) -> Option<String> {
     // JSON escapes take at most twelve bytes for a character: a longer string is not worth decoding.
@@ -50,25 +23,12 @@ pub(super) fn string_label(json: Json<'_>, span: Span) -> Option<String> {
     parse_label(&json.decode_string(span)).map(str::to_owned)
 }
 
-fn parse_label(text: &[u8]) -> Option<&str> {
+/// Returns a text if it is a valid label.
+pub(super) fn parse_label(text: &[u8]) -> Option<&str> {
     // Labels appear in logs, so control characters disqualify one.
     let text = std::str::from_utf8(text).ok()?.trim();
     let fits = !text.is_empty() && text.len() <= LABEL_BYTES_MAX;
     (fits && !text.chars().any(char::is_control)).then_some(text)
-}
-
-/// Returns the agent within the session. `None` for the main agent.
-///
-/// A codex thread beside another session belongs to a subagent. A compaction belongs to its own thread.
-pub(super) fn agent_label(headers: &HeaderMap) -> Option<&str> {
-    let thread = || {
-        let session = header_label(headers, "session-id").or_else(|| header_label(headers, "session_id"))?;
-        header_label(headers, "thread-id").filter(|thread| *thread != session)
-    };
-    let kind = || header_label(headers, "x-openai-subagent").filter(|kind| *kind != super::client_hints::COMPACT);
-    header_label(headers, "x-claude-code-agent-id")
-        .or_else(thread)
-        .or_else(kind)
 }
 
 /// Returns the session in a `metadata.user_id` of Claude Code: a JSON object with `session_id`, or before 2.1.43 the

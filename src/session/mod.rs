@@ -7,13 +7,12 @@
 )]
 
 mod body_user;
+mod client_headers;
 mod client_hints;
 mod history_hash;
 mod labels;
 
 use std::fmt;
-
-use http::HeaderMap;
 
 use crate::{
     auth::{Caller, Principal},
@@ -26,6 +25,7 @@ use crate::{
 };
 
 pub use body_user::body_user;
+pub use client_headers::ClientHeaders;
 pub use client_hints::{ClientHints, is_token_count, read_client_hints};
 pub use labels::LABEL_BYTES_MAX;
 
@@ -40,7 +40,7 @@ pub struct SessionRequest<'r> {
     /// The format of the body.
     pub format: Format,
     /// The headers.
-    pub headers: &'r HeaderMap,
+    pub headers: ClientHeaders<'r>,
     /// The body, or empty if none was read.
     pub body: &'r [u8],
     /// The outline of the body.
@@ -254,21 +254,22 @@ pub fn find_lane(
 impl SessionRequest<'_> {
     /// Returns the session that the client names.
     pub fn named_session(&self) -> Option<SessionId> {
-        let header = |(name, source): &(&str, SessionSource)| {
-            let name = labels::header_label(self.headers, name)?;
-            Some(SessionId::new(name.as_bytes(), *source))
+        let of_header = |(name, source): (&str, _)| SessionId::new(name.as_bytes(), source);
+        let fallback = || {
+            let name = self.headers.fallback_session()?;
+            Some(of_header((name, SessionSource::Header)))
         };
-        labels::FIRST_HEADERS
-            .iter()
-            .find_map(header)
+        self.headers
+            .first_session()
+            .map(of_header)
             .or_else(|| self.user_id_session())
-            .or_else(|| labels::FALLBACK_HEADERS.iter().find_map(header))
+            .or_else(fallback)
             .or_else(|| self.conversation_session())
     }
 
     /// Returns the agent within the session. `None` for the main agent.
     pub fn agent_label(&self) -> Option<&str> {
-        labels::agent_label(self.headers)
+        self.headers.agent_label()
     }
 
     fn lane_of_session(&self, session: &SessionId) -> Lane {

@@ -57,7 +57,7 @@ pub(super) async fn run_attempts(
         outgoing.set_trace_parent(parent);
     }
     // A keyed hash of the request id: each exchange gets its own delays, without a call for random numbers.
-    let jitter = f64::from(u32::try_from(path.jitter.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
+    let jitter = f64::from(u32::try_from(path.hash_key.hash_one(&log.event.request_id) >> 32).unwrap_or(0));
     let lane_key = profile_choice::lane_key(&outgoing, route, &log.event.request_id);
     let recovery = outgoing
         .body
@@ -285,7 +285,7 @@ impl Attempts<'_> {
                 .map(|continuity| continuity.answer_note(self.profile)),
             chain: None,
             objects: None,
-            is_continued_by_id: self.route.wire.is_some_and(|wire| wire.format.continues_by_id()),
+            is_continued_by_id: context.is_continued_by_id,
         }
     }
 
@@ -444,9 +444,10 @@ impl Attempts<'_> {
     /// Records a limit that a success reports as used up, before the next request meets it.
     fn record_empty_quota(&self, answer: &ProviderAnswer) {
         // Other paths have limits of their own.
-        let id = self.profile.filter(|_| self.route.asks_model);
-        let empty = EmptyQuota::read(answer.headers(), clock::unix_time());
-        if let (Some(id), Some(empty)) = (id, empty) {
+        let Some(id) = self.profile.filter(|_| self.route.asks_model) else {
+            return;
+        };
+        if let Some(empty) = EmptyQuota::read(answer.headers(), clock::unix_time()) {
             let model = self.outgoing.body.context.model.as_deref();
             self.path
                 .profiles

@@ -1,6 +1,10 @@
 //! The context of one request: its caller, model, lane, and everything else that decides how it is sent.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -19,13 +23,13 @@ use crate::{
         owned_ids::NamedObjects,
     },
     repair::ContinuityKind,
-    session::{self, ClientHints, Lane},
+    session::{self, ClientHeaders, ClientHints, Lane, SessionRequest},
     session_table::EnteredLane,
     wire::{Format, json::Json},
 };
 
 /// Bytes at the end of a history by which requests are told apart.
-const TAIL_BYTES: usize = 1024;
+const TAIL_BYTES: usize = 256;
 /// Maximum length of a model's name in bytes. A longer name counts as no name.
 const MODEL_MAX: usize = 256;
 
@@ -75,7 +79,9 @@ pub(in crate::proxy) struct RequestContext {
     /// Label of the profile that owns one of them. `None` if none is known to.
     pub(in crate::proxy) owner: Option<Arc<str>>,
     /// Hash of the logical request: the same each time that the client sends it.
-    pub(in crate::proxy) request_hash: [u8; 32],
+    pub(in crate::proxy) request_hash: u64,
+    /// `true` if a later request may continue from the answer by its id alone.
+    pub(in crate::proxy) is_continued_by_id: bool,
 }
 
 /// Returns the model that a request names. `None` if it names none, or one of more than [`MODEL_MAX`] bytes.
@@ -157,12 +163,14 @@ impl ContextBuilder<'_> {
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
     pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline) -> RequestContext {
         let path = self.route.target.path();
-        let hints = session::read_client_hints(self.headers, path);
+        let headers = ClientHeaders::read(self.headers);
+        let hints = session::read_client_hints(&headers, path);
         let is_compaction = hints.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !is_compaction && !session::is_token_count(path);
-        let (lane, entered) = self.find_and_enter_lane(body, outline, goes_on);
-        let session = self.named_session(body, outline);
+        let evidence = self.session_evidence(body, outline, headers);
+        let (lane, entered) = self.find_and_enter_lane(evidence, outline, goes_on);
+        let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
@@ -187,7 +195,7 @@ impl ContextBuilder<'_> {
             },
             caller: self.caller,
             lane,
-            choice_hash: self.choice_hash(body, outline, lane),
+            choice_hash: self.choice_hash(evidence, lane),
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
@@ -198,14 +206,20 @@ impl ContextBuilder<'_> {
             objects: NamedObjects::default(),
             owner: None,
             request_hash: self.request_hash(body, outline, lane),
+            is_continued_by_id: self.is_continued_by_id(outline, lane),
         }
     }
 
     /// Enters the lane, which closes the calls that this request answers.
-    fn find_and_enter_lane(&self, body: &[u8], outline: &Outline, goes_on: bool) -> (Option<Lane>, EnteredLane) {
+    fn find_and_enter_lane(
+        &self,
+        evidence: Option<SessionRequest<'_>>,
+        outline: &Outline,
+        goes_on: bool,
+    ) -> (Option<Lane>, EnteredLane) {
         let sessions = &self.path.sessions;
-        let asked = self.session_evidence(body, outline);
-        let lane = asked.and_then(|asked| session::find_lane(&asked, |caller, id| sessions.lane_of_answer(caller, id)));
+        let lane =
+            evidence.and_then(|asked| session::find_lane(&asked, |caller, id| sessions.lane_of_answer(caller, id)));
         let Some(lane) = lane else {
             return (None, EnteredLane::default());
         };
@@ -215,7 +229,7 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the hash that decides which profile serves the conversation first.
-    fn choice_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
+    fn choice_hash(&self, evidence: Option<SessionRequest<'_>>, lane: Option<Lane>) -> [u8; 32] {
         // Lists and stored objects differ from key to key, so a caller without a lane stays with one.
         let Some(lane) = lane else {
             return *self.caller.principal_bytes();
@@ -225,23 +239,27 @@ impl ContextBuilder<'_> {
         }
         // The names of lanes are new after a restart then. The choice must not be, or conversations would move.
         let nobody = Caller::of_account(Principal::NONE);
-        let asked = self.session_evidence(body, outline);
-        let asked = asked.map(|asked| session::SessionRequest {
+        let asked = evidence.map(|evidence| SessionRequest {
             caller: &nobody,
-            ..asked
+            ..evidence
         });
         let choice = asked.and_then(|asked| session::find_lane(&asked, |_, _| None));
         *choice.unwrap_or(lane).id.as_bytes()
     }
 
     /// Returns what the request shows of its session. `None` if its body was not read.
-    fn session_evidence<'r>(&'r self, body: &'r [u8], outline: &'r Outline) -> Option<session::SessionRequest<'r>> {
+    fn session_evidence<'r>(
+        &'r self,
+        body: &'r [u8],
+        outline: &'r Outline,
+        headers: ClientHeaders<'r>,
+    ) -> Option<SessionRequest<'r>> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
-        Some(session::SessionRequest {
+        Some(SessionRequest {
             caller: &self.caller,
             format: wire.format,
-            headers: self.headers,
+            headers,
             body,
             outline,
             path_model: self.route.model_name(),
@@ -249,11 +267,11 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the named session. `None` if it has no name, or no tool service is configured.
-    fn named_session(&self, body: &[u8], outline: &Outline) -> Option<session::SessionId> {
+    fn named_session(&self, evidence: Option<SessionRequest<'_>>) -> Option<session::SessionId> {
         if !self.path.late.is_used() {
             return None;
         }
-        self.session_evidence(body, outline)?.named_session()
+        evidence?.named_session()
     }
 
     /// Returns the origin of the credential, and what the body binds it to.
@@ -270,13 +288,25 @@ impl ContextBuilder<'_> {
         }
     }
 
+    /// Returns `true` if a later request may continue from the answer by its id alone.
+    ///
+    /// Responses may always. Messages may within a thread, which its first request creates by a field of the body.
+    fn is_continued_by_id(&self, outline: &Outline, lane: Option<Lane>) -> bool {
+        let is_threaded = outline.field(BodyField::Thread).is_some();
+        // If clients name the session, no request finds its lane by an answer's id.
+        let is_looked_up = lane.is_some_and(|lane| lane.source.is_looked_up());
+        self.route.wire.is_some_and(|wire| wire.format.continues_by_id()) || (is_threaded && is_looked_up)
+    }
+
     /// Hashes the lane and the end of the history, or of the whole body if its history is not known.
     ///
     /// Other fields do not count: after a broken stream, clients repeat it without `stream`, or with other limits.
-    fn request_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> [u8; 32] {
-        let mut hash = blake3::Hasher::new_keyed(self.caller.principal_bytes());
+    fn request_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> u64 {
+        // Short, since it only tells retries from other requests, and its key is never shown.
+        let mut hash = self.path.hash_key.build_hasher();
+        hash.write(self.caller.principal_bytes());
         if let Some(lane) = lane {
-            hash.update(lane.id.as_bytes());
+            hash.write(lane.id.as_bytes());
         }
         let begin = outline.first_user.or(outline.last).map(|first| first.start);
         let history = begin
@@ -285,12 +315,12 @@ impl ContextBuilder<'_> {
         let told = history.unwrap_or(body);
         if history.is_none() {
             // Without a history, equal bodies for two paths are two requests.
-            hash.update(self.route.target.path().as_bytes());
+            hash.write(self.route.target.path().as_bytes());
         }
-        hash.update(&(told.len() as u64).to_le_bytes());
+        hash.write_usize(told.len());
         // The end tells one turn from the next: hashing all of a long history would cost every request time.
-        hash.update(told.get(told.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
-        hash.finalize().into()
+        hash.write(told.get(told.len().saturating_sub(TAIL_BYTES)..).unwrap_or_default());
+        hash.finish()
     }
 }
 

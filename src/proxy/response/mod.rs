@@ -11,7 +11,7 @@ use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{
-    HeaderMap, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
 use http_body::Body as _;
@@ -386,7 +386,8 @@ fn is_compressed(headers: &HeaderMap) -> bool {
 
 /// Returns the error type that Amazon sends in a header: `ThrottlingException:http://…`.
 fn amazon_error_type(headers: &HeaderMap) -> Option<&str> {
-    headers.get("x-amzn-errortype")?.to_str().ok()?.split(':').next()
+    const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+    headers.get(ERROR_TYPE)?.to_str().ok()?.split(':').next()
 }
 
 /// Returns the content type without its parameters; empty if there is none.

@@ -8,7 +8,7 @@ use antiphon::{
     policy::{Class, LimitHints, ProviderErrorInfo, billed_organisation},
     proxy::guess_shape,
     repair::{Mode, parse},
-    session::{SessionRequest, find_lane, read_client_hints},
+    session::{ClientHeaders, SessionRequest, find_lane, read_client_hints},
     wire::ErrorShape,
     wire::{Format, Wire},
 };
@@ -36,7 +36,7 @@ fn lane_facts(fields: &[(&str, &str)]) -> String {
     let asked = SessionRequest {
         caller: &const { Caller::of_account(Principal::from_bytes([1; 32])) },
         format: Format::Anthropic,
-        headers: &headers,
+        headers: ClientHeaders::read(&headers),
         body: ASK.as_bytes(),
         outline: &outline,
         path_model: None,
@@ -58,7 +58,7 @@ fn shape_fact(headers: &HeaderMap) -> &'static str {
 
 /// Returns the facts in the headers that do not identify the client.
 fn marks_facts(headers: &HeaderMap) -> String {
-    let marks = read_client_hints(headers, "/v1/messages");
+    let marks = read_client_hints(&ClientHeaders::read(headers), "/v1/messages");
     let mut facts = String::new();
     for (name, holds) in [
         ("compaction", marks.is_compaction),

@@ -28,7 +28,7 @@ fn lane() -> LaneId {
     let asked = antiphon::session::SessionRequest {
         caller: &const { Caller::of_account(Principal::from_bytes([1; 32])) },
         format: Format::Anthropic,
-        headers: &headers,
+        headers: antiphon::session::ClientHeaders::read(&headers),
         body: b"",
         outline: &Outline::default(),
         path_model: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon::{
     auth::{Caller, Principal},
     conversation::{Outline, OutlineCall, OutlineResult},
-    session::{Lane, SessionRequest, find_lane},
+    session::{ClientHeaders, Lane, SessionRequest, find_lane},
     session_table::{
         AnswerEnd, CallLimits, CallView, ClosedCalls, DetachReason, EnteredLane, LEFT_CALLS_MAX, OPEN_CALLS_MAX,
         SessionSettings, SessionTable, SettledCall,
@@ -33,7 +33,7 @@ fn called(name: &str) -> Lane {
     let asked = SessionRequest {
         caller: &ONE,
         format: Format::Anthropic,
-        headers: &headers,
+        headers: ClientHeaders::read(&headers),
         body: b"",
         outline: &Outline::default(),
         path_model: None,

@@ -10,7 +10,9 @@ use antiphon::{
     conversation::{Outline, OutlineCall, OutlineResult},
     policy::stream_timeouts::RunningTool,
     repair::parse,
-    session::{Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash},
+    session::{
+        ClientHeaders, Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash,
+    },
     session_table::{
         AnswerEnd, CallLimits, ClosedCalls, DetachReason, LaneView, OPEN_CALLS_MAX, ProfilePin, SessionSettings,
         SessionTable, SettledCall,
@@ -60,7 +62,7 @@ impl Request {
         SessionRequest {
             caller,
             format: self.format,
-            headers: &self.headers,
+            headers: ClientHeaders::read(&self.headers),
             body: self.body.as_bytes(),
             outline: &self.outline,
             path_model: None,

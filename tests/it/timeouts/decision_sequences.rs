@@ -70,7 +70,7 @@ fn start_cooldown(world: &World, profile: usize, class: Class, seconds: u64) {
         model: Some(MODEL.to_owned()),
         path: None,
         began: now,
-        request: [9; 32],
+        request: 9,
         is_first: true,
         asks_model: true,
         jitter: 0.0,

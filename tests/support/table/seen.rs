@@ -207,7 +207,7 @@ pub(super) fn note(world: &World, upstream: &str, class: Class, number: u8) {
         model: Some(MODEL.to_owned()),
         path: None,
         began: now,
-        request: [number; 32],
+        request: number.into(),
         is_first: false,
         asks_model: true,
         jitter: 0.0,
