@@ -1,14 +1,16 @@
 //! The current turn: the open tool loop at the end of a history.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use crate::{
     conversation::{Conversation, Message, Part, PartKind, Role},
     work,
 };
 
-/// The beginning of every text of the proxy, as a JSON string.
-const MARK: &[u8] = b"\"[antiphon:";
+/// Searcher for the beginning of every text of the proxy, as a JSON string.
+static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"[antiphon:"));
 /// Bytes of a part within which that beginning is searched: the members in front of a text.
 const MARK_WITHIN: usize = 128;
 
@@ -49,5 +51,5 @@ fn is_mark(conversation: &Conversation<'_>, part: &Part<'_>) -> bool {
     let bytes = conversation.body.get(part.span.range()).unwrap_or_default();
     let begin = bytes.get(..bytes.len().min(MARK_WITHIN)).unwrap_or_default();
     work::count_bytes(begin.len());
-    memmem::find(begin, MARK).is_some()
+    MARK.find(begin).is_some()
 }

@@ -91,6 +91,29 @@ const fn row(client: &'static str, saying: LostText, since: &'static str) -> Los
     }
 }
 
+/// Bytes by which [`may_be_lost`] tells other texts apart.
+const HEAD_BYTES: usize = 12;
+
+/// Returns `false` if the text of a JSON string, quotes included, begins unlike every text for a lost result.
+pub fn may_be_lost(string: &[u8]) -> bool {
+    let mut rest = string.strip_prefix(b"\"").unwrap_or_default();
+    while let [b' ', behind @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', behind @ ..] = rest {
+        work::count(1);
+        rest = behind;
+    }
+    // Any letter may be escaped, so only those before the first escape are compared.
+    let head = rest.get(..rest.len().min(HEAD_BYTES)).unwrap_or_default();
+    let head = head
+        .split(|byte| matches!(byte, b'\\' | b'"'))
+        .next()
+        .unwrap_or_default();
+    let begins_alike = |text: LostText| {
+        let (LostText::Whole(begin) | LostText::Begins(begin) | LostText::Between(begin, _)) = text;
+        head.iter().zip(begin.as_bytes()).all(|(ours, theirs)| ours == theirs)
+    };
+    LOST_RESULTS.iter().any(|row| begins_alike(row.text))
+}
+
 /// Returns `true` if the decoded `text` of a result only reports that the result was lost.
 pub fn is_lost(text: &[u8]) -> bool {
     work::count(text.len());

@@ -28,6 +28,10 @@ const CAPACITY_MAX: usize = 4096;
 /// Decoded bytes of a JSON string. A lone surrogate is encoded as three bytes (WTF-8).
 pub type Text<'a> = Cow<'a, [u8]>;
 
+/// A reader of a result's text. `None` unless the result at the span is one plain text, and the last argument returns
+/// `true` for its JSON string, which is decoded only then.
+pub type ReadResultText = fn(&[u8], Span, fn(&[u8]) -> bool) -> Option<Text<'_>>;
+
 /// The history of one body.
 #[derive(Clone, Debug)]
 pub struct Conversation<'a> {
@@ -49,8 +53,8 @@ pub struct Conversation<'a> {
     pub compaction: Option<PartId>,
     /// Reads a call's name and input from the body and the call's span. On demand, because few calls need it.
     pub details: fn(&[u8], Span) -> CallDetails,
-    /// Reads the text of a result. `None` unless it is one plain text. On demand, because few results need it.
-    pub plain_text: fn(&[u8], Span) -> Option<Text<'_>>,
+    /// Reads the text of a result. On demand, because few results need it.
+    pub result_text: ReadResultText,
     /// `true` if calls may exist only at the provider (Anthropic `thread: continue`, Responses `previous_response_id`).
     /// A result without a call is no finding then.
     pub may_have_remote_calls: bool,
@@ -60,11 +64,7 @@ pub struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// Returns an empty conversation over `body`, with room for the messages of a typical body of its size.
-    pub fn new(
-        body: &'a [u8],
-        details: fn(&[u8], Span) -> CallDetails,
-        said: fn(&[u8], Span) -> Option<Text<'_>>,
-    ) -> Self {
+    pub fn new(body: &'a [u8], details: fn(&[u8], Span) -> CallDetails, result_text: ReadResultText) -> Self {
         Self {
             body,
             array: None,
@@ -76,7 +76,7 @@ impl<'a> Conversation<'a> {
             removed_thinking: Vec::new(),
             compaction: None,
             details,
-            plain_text: said,
+            result_text,
             may_have_remote_calls: false,
             notes: ReadNotes::default(),
         }
@@ -126,8 +126,19 @@ impl<'a> Conversation<'a> {
     ///
     /// `None` unless it is one plain text, such as a string or a list of one text block.
     pub fn plain_text(&self, part: PartId) -> Option<Text<'a>> {
+        self.result_text_if(part, |_| true)
+    }
+
+    /// Returns `true` if the result at `part` only reports that the client lost it: see [`lost_results`].
+    pub fn is_lost_result(&self, part: PartId) -> bool {
+        // Few results begin like such a text, and the others need no decoding.
+        let text = self.result_text_if(part, lost_results::may_be_lost);
+        text.is_some_and(|text| lost_results::is_lost(&text))
+    }
+
+    fn result_text_if(&self, part: PartId, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'a>> {
         let part = self.part(part)?;
-        matches!(part.kind, PartKind::Result(_)).then(|| (self.plain_text)(self.body, part.span))?
+        matches!(part.kind, PartKind::Result(_)).then(|| (self.result_text)(self.body, part.span, is_wanted))?
     }
 
     /// Returns the parts of one message.

@@ -2,15 +2,12 @@
 //!
 //! Made from the reader's notes and parts, without a second parse of the body.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, ops::Range, sync::LazyLock};
 
 use memchr::memmem;
 
 use crate::{
-    conversation::{
-        CallChain, Content, Conversation, Message, Part, PartId, PartKind, Role,
-        lost_results::{self, is_lost},
-    },
+    conversation::{CallChain, Content, Conversation, Message, Part, PartId, PartKind, Role, lost_results},
     splice::Span,
     work,
 };
@@ -32,6 +29,12 @@ const ASK_FOR_SUMMARY: [&[u8]; 3] = [
     b"an <analysis> block followed by a <summary> block",
     b"Your task is to create a detailed summary",
 ];
+
+/// Searchers for these phrases. Building one costs more than most searches.
+static SUMMARY_FINDERS: LazyLock<[memmem::Finder<'static>; 3]> =
+    LazyLock::new(|| ASK_FOR_SUMMARY.map(memmem::Finder::new));
+/// Searcher for the types of compactions.
+static COMPACTION_FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\"compact"));
 
 /// Top-level fields of a body that the proxy reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,7 +223,7 @@ fn is_bound(part: &Part<'_>) -> bool {
 fn names_compaction(value: &[u8]) -> bool {
     let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
     work::count_bytes(head.len());
-    memmem::find(head, b"\"compact").is_some()
+    COMPACTION_FINDER.find(head).is_some()
 }
 
 /// Returns `true` if the last user message is Claude Code's request for a summary.
@@ -239,8 +242,7 @@ fn asks_for_summary(conversation: &Conversation<'_>) -> bool {
     let searched = start.max(end.saturating_sub(SEARCHED_MAX))..end;
     let text = conversation.body.get(searched).unwrap_or_default();
     work::count_bytes(text.len());
-    let says = |phrase: &&[u8]| memmem::find(text, phrase).is_some();
-    ASK_FOR_SUMMARY.iter().all(says)
+    SUMMARY_FINDERS.iter().all(|phrase| phrase.find(text).is_some())
 }
 
 /// Returns `true` if the last message, instructions aside, is the user's and contains more than results.
@@ -353,12 +355,12 @@ impl HistoryTail {
                 }
                 PartKind::Result(result) if has_room(result.call_name(), self.answers.len()) => {
                     let short = part.span.len() <= lost_results::LOST_BYTES_MAX;
-                    let text = short.then(|| conversation.plain_text(PartId::new(index))).flatten();
+                    let lost = short && conversation.is_lost_result(PartId::new(index));
                     self.answers.push(OutlineResult {
                         id: truncate_id(result.call_name()),
                         name: truncate_id(&result.name),
                         at: part.span,
-                        lost: text.is_some_and(|text| is_lost(&text)),
+                        lost,
                     });
                 }
                 PartKind::Thinking => thinks = true,

@@ -4,10 +4,10 @@
 //! `input`, once the provider has accepted it. Nothing is done before the send. For a large body both are heavy work. A
 //! caller that has never continued from a response pays the hash only for inputs up to 64 KiB.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
 use bytes::Bytes;
-use memchr::memmem;
+use memchr::memmem::Finder;
 
 use super::catch_core_panic::catch_core_panic;
 use crate::{
@@ -27,6 +27,8 @@ use crate::{
 ///
 /// A conversation begins with a short input, and most callers never need its chain.
 const FIRST_INPUT_MAX: usize = 64 * 1024;
+/// Searcher for the member that asks the provider not to store its answer.
+static STORE_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"store\""));
 /// The stop reason of a response that a request may continue from.
 const COMPLETED: &str = "completed";
 
@@ -106,7 +108,7 @@ impl ChainRequest {
     /// Returns `true` unless the request asks the provider not to store its answer.
     pub(super) fn stores_answer(&self) -> bool {
         // Most bodies do not contain the word, and then nothing is read.
-        memmem::find(&self.body, b"\"store\"").is_none()
+        STORE_KEY.find(&self.body).is_none()
             || catch_core_panic(|| {
                 let json = Json::new(&self.body);
                 Some(json.bytes(json.member(json.root_span().ok()?, "store")?) != b"false")

@@ -5,7 +5,6 @@ use std::{collections::HashMap, fmt};
 use crate::{
     conversation::{
         CallDetails, CallRowId, Conversation, PartId, PartKind, TurnId, WithoutResult,
-        lost_results::is_lost,
         pairing::{CallRow, Pairing, id_of},
         turns::Turn,
     },
@@ -203,10 +202,7 @@ impl<'c> CallIndex<'c> {
             crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_behind_thinking),
             answer: match answer {
                 Some(row) if row.in_place => BodyAnswer::InPlace {
-                    is_lost: self
-                        .conversation
-                        .plain_text(row.part)
-                        .is_some_and(|text| is_lost(&text)),
+                    is_lost: self.conversation.is_lost_result(row.part),
                 },
                 Some(_) => BodyAnswer::Elsewhere,
                 None => BodyAnswer::Nothing,

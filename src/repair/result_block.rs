@@ -1,6 +1,8 @@
 //! Stored results: cut out of one body and inserted into a later one.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use crate::{
     splice::{Edit, EditList, Piece, Span},
@@ -11,6 +13,10 @@ use crate::{
     work,
 };
 
+/// Searchers for the member that is removed, and for escapes by which its key may be hidden.
+static CACHE_CONTROL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"cache_control"));
+static UNICODE_ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u"));
+
 /// Returns the result at `result` without `cache_control`. `None` if it is no object, or not UTF-8.
 pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     let json = Json::new(body);
@@ -20,7 +26,7 @@ pub fn cut_block(body: &[u8], result: Span) -> Option<String> {
     // Most results have no `cache_control`. A key may be written with escapes, so `\u` needs the full search.
     let bytes = result.of(body);
     work::count_bytes(bytes.len());
-    if memmem::find(bytes, b"cache_control").is_none() && memmem::find(bytes, b"\\u").is_none() {
+    if CACHE_CONTROL.find(bytes).is_none() && UNICODE_ESCAPE.find(bytes).is_none() {
         return std::str::from_utf8(bytes).ok().map(ToOwned::to_owned);
     }
     // Anthropic accepts four breakpoints in a body, and a restored one could be the fifth.

@@ -7,23 +7,30 @@ use crate::{
 };
 
 /// Returns the text of a content that is a string, or a list of exactly one text block.
-pub(super) fn plain_text(json: Json<'_>, content: Span) -> Option<Text<'_>> {
-    match json.kind(content) {
-        JsonKind::String => Some(json.decode_string(content)),
+///
+/// `None` also if `is_wanted` returns `false` for the string, quotes included.
+pub(super) fn plain_text(json: Json<'_>, content: Span, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'_>> {
+    let string = match json.kind(content) {
+        JsonKind::String => content,
         JsonKind::Array => {
             let [block] = json.elements(content)[..] else {
                 return None;
             };
             // The types are `text`, `input_text` and `output_text`.
             let is_text = json.member_text(block, "type").ends_with(b"text");
-            let text = json.string_member(block, "text").filter(|_| is_text)?;
-            Some(json.decode_string(text))
+            json.string_member(block, "text").filter(|_| is_text)?
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    is_wanted(json.bytes(string)).then(|| json.decode_string(string))
 }
 
 /// Returns the text of a result's `member`, as [`plain_text`] does.
-pub(super) fn member_text<'a>(json: Json<'a>, result: Span, member: &str) -> Option<Text<'a>> {
-    plain_text(json, json.member(result, member)?)
+pub(super) fn member_text<'a>(
+    json: Json<'a>,
+    result: Span,
+    member: &str,
+    is_wanted: fn(&[u8]) -> bool,
+) -> Option<Text<'a>> {
+    plain_text(json, json.member(result, member)?, is_wanted)
 }

@@ -193,8 +193,8 @@ pub(crate) fn call_details(body: &[u8], block: Span) -> CallDetails {
 }
 
 /// Returns the text of a `tool_result`. `None` if its content is not one plain text.
-fn result_text(body: &[u8], block: Span) -> Option<Text<'_>> {
-    plain_text::member_text(Json::new(body), block, "content")
+fn result_text(body: &[u8], block: Span, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'_>> {
+    plain_text::member_text(Json::new(body), block, "content", is_wanted)
 }
 
 /// The members of a block that pairing needs. Of a repeated key the last counts.

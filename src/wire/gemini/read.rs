@@ -215,7 +215,7 @@ pub(crate) fn call_details(body: &[u8], part: Span) -> CallDetails {
 }
 
 /// Returns the text of a `functionResponse`. `None` unless its only member is a text under a key for results or errors.
-fn result_text(body: &[u8], part: Span) -> Option<Text<'_>> {
+fn result_text(body: &[u8], part: Span, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'_>> {
     let json = Json::new(body);
     let response = json.member(super::write::response_in_part(json, part)?, "response")?;
     let (mut members, mut said) = (0_usize, None);
@@ -225,5 +225,5 @@ fn result_text(body: &[u8], part: Span) -> Option<Text<'_>> {
         said = says.then_some(value);
     });
     let said = said.filter(|_| walked.is_ok() && members == 1)?;
-    Some(json.decode_string(said))
+    is_wanted(json.bytes(said)).then(|| json.decode_string(said))
 }

@@ -151,8 +151,8 @@ pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
 }
 
 /// Returns the text of a tool message. `None` if its content is not one plain text.
-fn result_text(body: &[u8], message: Span) -> Option<Text<'_>> {
-    plain_text::member_text(Json::new(body), message, "content")
+fn result_text(body: &[u8], message: Span, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'_>> {
+    plain_text::member_text(Json::new(body), message, "content", is_wanted)
 }
 
 fn role_of(name: &[u8]) -> Role {

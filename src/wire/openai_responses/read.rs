@@ -330,6 +330,6 @@ pub(crate) fn call_details(body: &[u8], item: Span) -> CallDetails {
 }
 
 /// Returns the text of the output of a call. `None` if it is not one plain text.
-fn result_text(body: &[u8], item: Span) -> Option<Text<'_>> {
-    plain_text::member_text(Json::new(body), item, "output")
+fn result_text(body: &[u8], item: Span, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'_>> {
+    plain_text::member_text(Json::new(body), item, "output", is_wanted)
 }
