@@ -51,6 +51,11 @@ pub(crate) fn to_word(mut text: String) -> String {
 
 /// Returns a name with escapes, and with at most `chars_max` characters.
 fn escape_name(name: &[u8], chars_max: usize) -> String {
+    // Most names are shown as they are.
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
+    if name.len() <= chars_max && name.iter().all(is_plain) {
+        return String::from_utf8_lossy(name).into_owned();
+    }
     let shortened = without_middle(name, chars_max);
     let mut text = String::new();
     for chunk in shortened.as_deref().unwrap_or(name).utf8_chunks() {

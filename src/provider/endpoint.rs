@@ -39,7 +39,10 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
         return is_anthropic_model(model).then(|| ProviderKind::Bedrock.wire_for(Format::Anthropic));
     }
-    if let Some((_, model)) = path.rsplit_once("/publishers/anthropic/models/") {
+    let publisher = template::inner_segments(path)
+        .any(|segment| segment == "publishers")
+        .then(|| path.rsplit_once("/publishers/anthropic/models/"));
+    if let Some((_, model)) = publisher.flatten() {
         let predicts = [":rawPredict", ":streamRawPredict"]
             .iter()
             .any(|verb| model.ends_with(verb));
@@ -58,11 +61,16 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     }
     // `/v1/threads/{id}/messages` adds one message to a thread that the provider stores.
     let messages = MESSAGES_SUFFIXES.iter().any(|end| path.ends_with(end));
-    (messages && !path.contains("/threads/")).then(|| kind.wire_for(Format::Anthropic))
+    (messages && !template::inner_segments(path).any(|segment| segment == "threads"))
+        .then(|| kind.wire_for(Format::Anthropic))
 }
 
 /// Returns the model in a path, still percent-encoded.
 pub(super) fn model_of(path: &str) -> Option<&str> {
+    // Most paths name none, and a search for each of the texts below costs more than this look at the segments.
+    if !template::inner_segments(path).any(|segment| matches!(segment, "models" | "model" | "deployments")) {
+        return None;
+    }
     let (_, rest) = ["/models/", "/model/", "/deployments/"]
         .iter()
         .find_map(|segment| path.rsplit_once(segment))?;
@@ -117,7 +125,7 @@ pub(super) fn creates_object(path: &str) -> bool {
 /// Returns `true` if only Azure endpoints have such a path.
 pub(super) fn is_azure(path: &str, query: Option<&str>) -> bool {
     let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
-    path.contains("/deployments/") || query.is_some_and(versioned)
+    template::inner_segments(path).any(|segment| segment == "deployments") || query.is_some_and(versioned)
 }
 
 /// Returns `true` if a Bedrock model id may be a Claude model. Bodies of other vendors differ. An ARN does not name the

@@ -69,14 +69,14 @@ const TEMPLATES: &[(&str, &str, PostWork)] = &[
 
 /// Path segments below which a provider stores or administers something, whatever the suffix.
 const STORAGE_SEGMENTS: [&str; 8] = [
-    "/threads/",
-    "/conversations/",
-    "/organization/",
-    "/organizations/",
-    "/files/",
-    "/batches/",
-    "/vector_stores/",
-    "/fine_tuning/",
+    "threads",
+    "conversations",
+    "organization",
+    "organizations",
+    "files",
+    "batches",
+    "vector_stores",
+    "fine_tuning",
 ];
 
 /// Returns the template of a path and the operation of a POST to it; `None` if the path is unknown.
@@ -97,10 +97,16 @@ pub(super) fn is_answered_at_once(path: &str) -> bool {
     find_row(path).is_some_and(|(_, asks)| matches!(asks, Model(Some(_))))
 }
 
+/// Returns the segments of a path with a slash before and behind them.
+pub(super) fn inner_segments(path: &str) -> impl Iterator<Item = &str> {
+    let inner = path.split_once('/').and_then(|(_, rest)| rest.rsplit_once('/'));
+    inner.into_iter().flat_map(|(inner, _)| inner.split('/'))
+}
+
 /// Finds the template and the work of a path; `None` if the path is unknown.
 fn find_row(path: &str) -> Option<(&'static str, PostWork)> {
     // Before the suffixes: `/threads/{id}/messages` is not a Messages request.
-    if STORAGE_SEGMENTS.iter().any(|segment| path.contains(segment)) {
+    if inner_segments(path).any(|segment| STORAGE_SEGMENTS.contains(&segment)) {
         return None;
     }
     let known = TEMPLATES.iter().find(|(end, ..)| path.ends_with(end));
@@ -173,6 +179,19 @@ mod tests {
             ("/", false),
         ] {
             assert_eq!(asks_model(path), asks, "{path}");
+        }
+    }
+
+    #[test]
+    fn inner_segments_are_those_between_two_slashes() {
+        for (path, segments) in [
+            ("/v1/files/f_1", &["v1", "files"][..]),
+            ("v1/files/", &["files"]),
+            ("/files", &[]),
+            ("files", &[]),
+            ("//", &[""]),
+        ] {
+            assert_eq!(inner_segments(path).collect::<Vec<_>>(), segments, "{path}");
         }
     }
 
