@@ -3,7 +3,13 @@
 //! Every set is one series on the page (a histogram has several). The bound is known before any traffic arrives,
 //! because each label has either a closed list of values or a limit here.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    fmt,
+    hash::{Hash, Hasher},
+};
+
+use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 
 /// The value that replaces label values without room on the page.
 pub(super) const OTHER: &str = "other";
@@ -12,7 +18,25 @@ pub(super) const OTHER: &str = "other";
 pub(super) type LabelValue = Cow<'static, str>;
 
 /// The labels of a metric, each with its value.
-pub(super) type LabelSet<const N: usize> = [(&'static str, LabelValue); N];
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LabelSet<const N: usize>([(&'static str, LabelValue); N]);
+
+impl<const N: usize> Hash for LabelSet<N> {
+    /// Hashes the values. The names are the same in all sets of a metric.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // FNV-1a first, because a metric has few sets, and the standard hasher costs more for many short texts.
+        let hash_byte = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash_value = |hash: u64, value: &LabelValue| hash_byte(value.bytes().fold(hash, hash_byte), 0xff);
+        let values = self.0.iter().map(|(_, value)| value);
+        state.write_u64(values.fold(0xcbf2_9ce4_8422_2325, hash_value));
+    }
+}
+
+impl<const N: usize> EncodeLabelSet for LabelSet<N> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.encode(encoder)
+    }
+}
 
 /// The label sets that a metric may have.
 #[derive(Debug)]
@@ -79,9 +103,9 @@ impl<const N: usize> LabelSpace<N> {
     /// Returns the set with these values, in the order of the labels.
     pub(super) fn label_set<V: Into<LabelValue>>(&self, values: [V; N]) -> LabelSet<N> {
         let mut values = values.into_iter();
-        self.names
-            // Both arrays have N elements, so the default is never used.
-            .map(|name| (name, values.next().map_or(LabelValue::Borrowed(""), Into::into)))
+        // Both arrays have N elements, so the default is never used.
+        let pair = |name| (name, values.next().map_or(LabelValue::Borrowed(""), Into::into));
+        LabelSet(self.names.map(pair))
     }
 
     /// Returns the sets that are on the page from the start.
@@ -99,7 +123,7 @@ impl<const N: usize> LabelSpace<N> {
             };
             (name, value)
         };
-        (!self.folded_labels.is_empty()).then(|| labels.clone().map(fold))
+        (!self.folded_labels.is_empty()).then(|| LabelSet(labels.0.clone().map(fold)))
     }
 
     /// Returns the limit of sets with their own label values.
