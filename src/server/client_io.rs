@@ -14,7 +14,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf, Take},
     time::Sleep,
 };
 
@@ -25,7 +25,7 @@ use crate::clock;
 ///
 /// hyper never shrinks that buffer while the connection lives. After a 64 kB request, an idle stream holds 0.7 times
 /// the memory. No difference in CPU time was measurable.
-const SHORT_READ_BYTES: usize = 16 * 1024 - 1;
+const SHORT_READ_BYTES: u64 = 16 * 1024 - 1;
 /// The answer to a client whose request head takes too long.
 const SLOW_HEAD_ANSWER: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 66\r\n\
     connection: close\r\n\r\ntimeout: the head of the request did not arrive in time; try again";
@@ -65,7 +65,8 @@ impl ClientStall {
 /// a timeout in which the client took no bytes.
 #[derive(Debug)]
 pub(super) struct ClientIo<T> {
-    inner: T,
+    // Limits the bytes of one read. The limit is set anew before each.
+    inner: Take<T>,
     inspector: FramingInspector,
     head_timeout: Duration,
     stall_timeout: Duration,
@@ -78,11 +79,11 @@ pub(super) struct ClientIo<T> {
     linger: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> ClientIo<T> {
+impl<T: AsyncRead> ClientIo<T> {
     /// Wraps `inner`, and sends the framing of each request to `heads`.
     pub(super) fn new(inner: T, heads: RequestHeads, head_timeout: Duration, stall_timeout: Duration) -> Self {
         Self {
-            inner,
+            inner: inner.take(u64::MAX),
             inspector: FramingInspector::new(heads),
             head_timeout,
             stall_timeout,
@@ -153,7 +154,7 @@ impl<T: AsyncRead + Unpin> ClientIo<T> {
         let mut scratch = [0; 4096];
         while farewell.as_mut().poll(cx).is_pending() {
             let mut buffer = ReadBuf::new(&mut scratch);
-            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            let read = ready!(Pin::new(self.inner.get_mut()).poll_read(cx, &mut buffer));
             if read.is_err() || buffer.filled().is_empty() {
                 break;
             }
@@ -162,14 +163,14 @@ impl<T: AsyncRead + Unpin> ClientIo<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> ClientIo<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> ClientIo<T> {
     /// Answers a client that has begun a head and did not end it in time. hyper only closes the connection.
     fn answer_slow_head(&mut self, cx: &mut Context<'_>) {
         // hyper reads a head only after it has passed on the whole answer to the request before. While a write waits,
         // a part of that answer is still in hyper's buffer.
         if self.inspector.has_begun_head() && !self.stalled.is_write_waiting() {
             // Best effort: the connection is closed whether or not the socket takes it.
-            drop(Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD_ANSWER));
+            drop(Pin::new(self.inner.get_mut()).poll_write(cx, SLOW_HEAD_ANSWER));
         }
     }
 }
@@ -178,15 +179,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         // Small reads keep hyper's buffer small for collected bodies: see the constants above.
-        let polled = if self.inspector.is_in_short_body() && buf.remaining() > SHORT_READ_BYTES {
-            let mut short = ReadBuf::new(buf.initialize_unfilled_to(SHORT_READ_BYTES));
-            let polled = Pin::new(&mut self.inner).poll_read(cx, &mut short);
-            let read = short.filled().len();
-            buf.advance(read);
-            polled
+        let limit = if self.inspector.is_in_short_body() {
+            SHORT_READ_BYTES
         } else {
-            Pin::new(&mut self.inner).poll_read(cx, buf)
+            u64::MAX
         };
+        self.inner.set_limit(limit);
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         if polled.is_ready() {
             self.inspector
                 .inspect_bytes(buf.filled().get(before..).unwrap_or_default());
@@ -204,19 +203,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ClientIo<T> {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        let written = Pin::new(self.inner.get_mut()).poll_write(cx, buf);
         self.check_stall(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Bytes that wait for TLS to send them have not been taken by the client.
-        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        let flushed = Pin::new(self.inner.get_mut()).poll_flush(cx);
         self.check_stall(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // TLS still has to send its farewell, for which a client that reads nothing leaves no room.
-        let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
+        let shut = Pin::new(self.inner.get_mut()).poll_shutdown(cx);
         ready!(self.check_stall(cx, shut))?;
         self.poll_linger(cx).map(Ok)
     }
@@ -226,12 +225,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ClientIo<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        let written = Pin::new(self.inner.get_mut()).poll_write_vectored(cx, bufs);
         self.check_stall(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
+        self.inner.get_ref().is_write_vectored()
     }
 }
 
