@@ -26,7 +26,7 @@ use crate::{
     repair::RepairReport,
     server::ClientStall,
     session::Lane,
-    session_table::{DetachReason, LaneLabels},
+    session_table::{DetachReason, LaneNames},
     splice::Segments,
     telemetry::{
         Telemetry,
@@ -174,20 +174,23 @@ impl ExchangeLog {
         self.event.client_token = Some(printable_word(name.as_bytes()));
     }
 
-    /// Records the model and the lane of the request.
-    pub(super) fn record_conversation(&mut self, model: Option<&str>, lane: Option<Lane>) {
+    /// Records the model of the request.
+    pub(super) fn record_model(&mut self, model: Option<&str>) {
         self.event.model = model.map(|model| printable_word(model.as_bytes()));
+    }
+
+    /// Records the lane of the request.
+    pub(super) fn record_lane(&mut self, lane: Option<Lane>) {
         self.event.lane = lane.map(|lane| lane.id.short_hash());
     }
 
     /// Returns the names that operators see beside the lane of the request.
-    pub(super) fn lane_labels(&self) -> LaneLabels {
-        let label = |name: &Option<String>| name.as_deref().map(Box::from);
-        LaneLabels {
-            upstream: label(&self.event.upstream),
-            model: label(&self.event.model),
-            client: label(&self.event.client),
-            token: label(&self.event.client_token),
+    pub(super) fn lane_names(&self) -> LaneNames<'_> {
+        LaneNames {
+            upstream: self.event.upstream.as_deref(),
+            model: self.event.model.as_deref(),
+            client: self.event.client.as_deref(),
+            token: self.event.client_token.as_deref(),
         }
     }
 

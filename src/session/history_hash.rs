@@ -11,8 +11,10 @@ use crate::{
     wire::json::{Json, JsonKind},
 };
 
-/// Bytes of each part that are hashed, together with its length.
-const HEAD_BYTES: usize = 1024;
+/// Bytes of the first text that are hashed, together with its length. Many begin with a note of the client.
+const TEXT_BYTES: usize = 1024;
+/// Bytes of any other part that are hashed, together with its length. A client writes the same in most conversations.
+const PART_BYTES: usize = 256;
 /// The longest message that is parsed, in bytes. A longer one is hashed from its start.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -26,15 +28,15 @@ pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
     let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
     let mut hash = blake3::Hasher::new();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
-    for part in [
-        model_family(model.as_deref().unwrap_or(path_model)),
-        bytes(outline.system),
-        bytes(outline.field(BodyField::Tools)),
-        json.bytes(first),
+    for (part, bytes_max) in [
+        (model_family(model.as_deref().unwrap_or(path_model)), PART_BYTES),
+        (bytes(outline.system), PART_BYTES),
+        (bytes(outline.field(BodyField::Tools)), PART_BYTES),
+        (json.bytes(first), TEXT_BYTES),
     ] {
         // The length separates long parts that begin alike.
         hash.update(&part.len().to_le_bytes());
-        hash.update(part.get(..part.len().min(HEAD_BYTES)).unwrap_or_default());
+        hash.update(part.get(..part.len().min(bytes_max)).unwrap_or_default());
     }
     Some(hash.finalize().into())
 }

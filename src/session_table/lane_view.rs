@@ -77,7 +77,34 @@ pub struct LaneTotals {
     pub overdue_calls: usize,
 }
 
+/// The names that a request gives its lane. They become its [`LaneLabels`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LaneNames<'n> {
+    /// The upstream.
+    pub upstream: Option<&'n str>,
+    /// The model.
+    pub model: Option<&'n str>,
+    /// The client program.
+    pub client: Option<&'n str>,
+    /// The name of the client token.
+    pub token: Option<&'n str>,
+}
+
 impl LaneLabels {
+    /// Replaces the names. Most requests of a lane repeat those of the last one, which costs nothing.
+    pub(super) fn set_names(&mut self, names: LaneNames<'_>) {
+        for (label, name) in [
+            (&mut self.upstream, names.upstream),
+            (&mut self.model, names.model),
+            (&mut self.client, names.client),
+            (&mut self.token, names.token),
+        ] {
+            if label.as_deref() != name {
+                *label = name.map(Box::from);
+            }
+        }
+    }
+
     /// Returns the bytes that the names occupy.
     pub(super) fn memory_bytes(&self) -> usize {
         self.names().map(str::len).fold(0, usize::saturating_add)

@@ -36,7 +36,7 @@ pub use branches::BRANCHES_MAX;
 use branches::Branches;
 pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
 use lane_view::STALL_SHOWN;
-pub use lane_view::{LaneFilter, LaneLabels, LaneTotals, LaneView, StalledTool};
+pub use lane_view::{LaneFilter, LaneLabels, LaneNames, LaneTotals, LaneView, StalledTool};
 use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
 use repeated_calls::LostCalls;
@@ -269,12 +269,20 @@ impl SessionTable {
 
     /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
     ///
-    /// `goes_on` is `false` for a request that only counts tokens or compacts its history.
-    pub fn enter_lane(&self, lane: LaneId, outline: &Outline, goes_on: bool, now: Instant) -> EnteredLane {
+    /// `goes_on` is `false` for a request that only counts tokens or compacts its history. Operators see the `names`.
+    pub fn enter_lane(
+        &self,
+        lane: LaneId,
+        names: LaneNames<'_>,
+        outline: &Outline,
+        goes_on: bool,
+        now: Instant,
+    ) -> EnteredLane {
         // Such a request does not continue the history, so it proves no fork.
         let nothing = CallChain::default();
         let chain = if goes_on { &outline.chain } else { &nothing };
         self.change_lane(lane, now, |session| {
+            session.labels.set_names(names);
             let closed = session.calls.close_by_request(outline, &self.limits, now);
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
@@ -345,11 +353,6 @@ impl SessionTable {
     /// Notes that an answer of the lane stalled while this tool ran at the provider.
     pub fn note_stall(&self, lane: LaneId, tool: RunningTool, now: Instant) {
         self.change_lane(lane, now, |session| session.stall = Some((tool, now)));
-    }
-
-    /// Sets the names that operators see beside a lane.
-    pub fn set_lane_labels(&self, lane: LaneId, labels: LaneLabels, now: Instant) {
-        self.change_lane(lane, now, |session| session.labels = labels);
     }
 
     /// Returns `true` if the caller may have a lost call that its model can still repeat.

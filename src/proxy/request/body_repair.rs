@@ -208,12 +208,8 @@ impl BodyRepair<'_> {
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
     ) -> Result<OutgoingBody, ProxyError> {
-        let mut context = self.context_builder(caller).enter_lane(read.plain, &read.outline);
-        log.record_conversation(context.model.as_deref(), context.lane);
-        if let Some(lane) = context.lane {
-            let labels = log.lane_labels();
-            self.path.sessions.set_lane_labels(lane.id, labels, clock::now());
-        }
+        let builder = self.context_builder(caller);
+        let mut context = builder.enter_lane(read.plain, &read.outline, log);
         context.follow_owner(objects, self.owners.method);
         // Any edit would break the client's signature. A profile's signature is made after all edits.
         let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
@@ -470,8 +466,7 @@ impl BodyRepair<'_> {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
-        let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default());
-        log.record_conversation(context.model.as_deref(), context.lane);
+        let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default(), log);
         context.follow_owner(objects, self.owners.method);
         OutgoingBody::from_payload(payload, context)
     }

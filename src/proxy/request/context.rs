@@ -18,13 +18,14 @@ use crate::{
     proxy::{
         continuity::{ContinuityContext, RequestContinuity},
         data_path::DataPath,
+        exchange_log::ExchangeLog,
         headers,
         late_results::LateResults,
         owned_ids::NamedObjects,
     },
     repair::ContinuityKind,
     session::{self, ClientHeaders, ClientHints, Lane, SessionRequest},
-    session_table::EnteredLane,
+    session_table::{EnteredLane, LaneNames},
     wire::{Format, json::Json},
 };
 
@@ -158,10 +159,11 @@ pub(in crate::proxy) struct ContextBuilder<'s> {
 }
 
 impl ContextBuilder<'_> {
-    /// Enters the lane of the request, which closes the calls it answers, and returns the context.
+    /// Enters the lane of the request, which closes the calls it answers, and returns the context. The log gets the
+    /// model and the lane.
     ///
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
-    pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline) -> RequestContext {
+    pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline, log: &mut ExchangeLog) -> RequestContext {
         let path = self.route.target.path();
         let headers = ClientHeaders::read(self.headers);
         let hints = session::read_client_hints(&headers, path);
@@ -169,13 +171,16 @@ impl ContextBuilder<'_> {
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !is_compaction && !session::is_token_count(path);
         let evidence = self.session_evidence(body, outline, headers);
-        let (lane, entered) = self.find_and_enter_lane(evidence, outline, goes_on);
+        let model = named_model(self.route, body, outline);
+        log.record_model(model.as_deref());
+        let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), outline, goes_on);
+        log.record_lane(lane);
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
         RequestContext {
             budget_client: self.budget_client,
-            model: named_model(self.route, body, outline),
+            model,
             wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.
             max_tokens: self
@@ -214,6 +219,7 @@ impl ContextBuilder<'_> {
     fn find_and_enter_lane(
         &self,
         evidence: Option<SessionRequest<'_>>,
+        names: LaneNames<'_>,
         outline: &Outline,
         goes_on: bool,
     ) -> (Option<Lane>, EnteredLane) {
@@ -223,7 +229,7 @@ impl ContextBuilder<'_> {
         let Some(lane) = lane else {
             return (None, EnteredLane::default());
         };
-        let entered = sessions.enter_lane(lane.id, outline, goes_on, clock::now());
+        let entered = sessions.enter_lane(lane.id, names, outline, goes_on, clock::now());
         self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }

@@ -93,8 +93,7 @@ pub(super) async fn prepare_request(
             caller,
             budget_client: client,
         };
-        let mut context = builder.enter_lane(&[], &Outline::default());
-        log.record_conversation(context.model.as_deref(), context.lane);
+        let mut context = builder.enter_lane(&[], &Outline::default(), log);
         let (payload, read) = read_or_stream(owners, (caller, client), &parts, body).await?;
         let found = Box::pin(owners.find_objects(caller, &read, &mut ledger_budget));
         let objects = if is_heavy_pass(read.len()) {

@@ -5,7 +5,7 @@ use antiphon::{
     conversation::{CallChain, Outline, call_chain::TAIL_MAX},
     repair::{RepairPolicy, parse, repair},
     session::{LaneId, SessionSource},
-    session_table::{SessionSettings, SessionTable},
+    session_table::{LaneNames, SessionSettings, SessionTable},
     wire::{Format, Wire},
 };
 use bytes::Bytes;
@@ -46,7 +46,9 @@ fn forks(requests: &[(&str, bool)]) -> Vec<usize> {
             chain: chain(&ids.split_whitespace().collect::<Vec<_>>()),
             ..Outline::default()
         };
-        table.enter_lane(lane, &outline, *goes_on, now()).forks
+        table
+            .enter_lane(lane, LaneNames::default(), &outline, *goes_on, now())
+            .forks
     };
     requests.iter().map(show).collect()
 }
@@ -137,7 +139,13 @@ fn two_processes_on_one_session_are_one_fork() {
         let bytes = Bytes::copy_from_slice(body.as_bytes());
         let repaired = repair(&bytes, Wire::ANTHROPIC, &RepairPolicy::default()).unwrap();
         assert!(repaired.report.actions.is_empty(), "request {at} is untouched");
-        let entered = table.enter_lane(lane, &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(), true, now());
+        let entered = table.enter_lane(
+            lane,
+            LaneNames::default(),
+            &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(),
+            true,
+            now(),
+        );
         assert_eq!(entered.forks, *forks, "request {at}");
     }
 }
@@ -214,7 +222,13 @@ fn branches_take_bounded_memory() {
             chain: CallChain::of_ids(list.iter().map(String::as_bytes)),
             ..Outline::default()
         };
-        assert_eq!(table.enter_lane(lane, &outline, true, now()).forks, 0, "request {n}");
+        assert_eq!(
+            table
+                .enter_lane(lane, LaneNames::default(), &outline, true, now())
+                .forks,
+            0,
+            "request {n}"
+        );
     }
     assert_eq!(table.lane_totals(now()).lanes, 1, "the lane weighs little");
 }

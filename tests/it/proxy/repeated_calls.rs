@@ -7,7 +7,8 @@ use antiphon::{
     auth::Caller,
     repair::Tier,
     session_table::{
-        AnswerEnd, LOST_CALLS_MAX, LossKind, REPEAT_WINDOW, RepeatedCall, SessionSettings, SessionTable, ShownCall,
+        AnswerEnd, LOST_CALLS_MAX, LaneNames, LossKind, REPEAT_WINDOW, RepeatedCall, SessionSettings, SessionTable,
+        ShownCall,
     },
 };
 use serde_json::{Value, json};
@@ -240,7 +241,7 @@ fn the_lane_shows_its_repetitions_and_its_unattended_calls() {
     let caller = ONE;
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&caller, "s"), antiphon::clock::now());
-    table.enter_lane(lane.id, &shows(1, &[], &[]), true, began);
+    table.enter_lane(lane.id, LaneNames::default(), &shows(1, &[], &[]), true, began);
     table.note_answer(
         &caller,
         lane,
@@ -251,7 +252,7 @@ fn the_lane_shows_its_repetitions_and_its_unattended_calls() {
     );
     // The lane was silent for longer than its limit, and then went on without the result.
     let late = began + Duration::from_secs(6 * 60);
-    let entered = table.enter_lane(lane.id, &shows(3, &["toolu_1"], &[]), true, late);
+    let entered = table.enter_lane(lane.id, LaneNames::default(), &shows(3, &["toolu_1"], &[]), true, late);
     assert_eq!(entered.unattended, [*blake3::hash(b"toolu_1").as_bytes()]);
     table.note_shown_calls(&caller, Some(lane.id), &[shown(1, 1, LOST)], late);
     assert_eq!(view(&table, lane.id, late).unwrap().repeats, 0);

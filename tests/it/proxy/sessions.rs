@@ -14,8 +14,8 @@ use antiphon::{
         ClientHeaders, Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash,
     },
     session_table::{
-        AnswerEnd, CallLimits, ClosedCalls, DetachReason, LaneView, OPEN_CALLS_MAX, ProfilePin, SessionSettings,
-        SessionTable, SettledCall,
+        AnswerEnd, CallLimits, ClosedCalls, DetachReason, LaneNames, LaneView, OPEN_CALLS_MAX, ProfilePin,
+        SessionSettings, SessionTable, SettledCall,
     },
     wire::{
         Format, Wire,
@@ -421,7 +421,7 @@ fn now() -> Instant {
 
 /// Notes a request that continues the history of its lane.
 pub(super) fn note_request(table: &SessionTable, lane: LaneId, outline: &Outline, now: Instant) -> ClosedCalls {
-    table.enter_lane(lane, outline, true, now).closed
+    table.enter_lane(lane, LaneNames::default(), outline, true, now).closed
 }
 
 /// Returns a lane as the admin page shows it.
@@ -658,7 +658,7 @@ fn a_stall_is_shown_until_the_lane_goes_on() {
         ),
         (
             "a count of its tokens",
-            &|table, lane, at| drop(table.enter_lane(lane.id, &shows(1, &[], &[]), false, at)),
+            &|table, lane, at| drop(table.enter_lane(lane.id, LaneNames::default(), &shows(1, &[], &[]), false, at)),
             true,
         ),
         (
