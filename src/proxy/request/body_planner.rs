@@ -36,7 +36,7 @@ const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// Body after its plan, with the answers that were known for its calls.
 pub(super) struct PreparedBody {
-    pub(super) sent: SentBody,
+    pub(super) sent: Box<SentBody>,
     /// Memory that the repair takes beside the client's bytes. `None` if it is little.
     pub(super) memory: Option<BodyShare>,
     pub(super) report: RepairReport,
@@ -91,11 +91,11 @@ impl BodyPlanner<'_> {
     /// Puts late results and values into the body, and plans it. What the plan assigns is pinned before it is sent.
     pub(super) async fn plan_body(
         &self,
-        read: ReadBody<'_>,
+        read: Box<ReadBody<'_>>,
         context: &RequestContext,
         results: &LateResults,
         wait: LedgerWait,
-    ) -> Result<PreparedBody, Unreadable> {
+    ) -> Result<Box<PreparedBody>, Unreadable> {
         let deadline = wait.deadline;
         let ReadBody {
             plain,
@@ -104,7 +104,7 @@ impl BodyPlanner<'_> {
             learned,
             shapes,
             mut continuity,
-        } = read;
+        } = *read;
         let (reader, caller) = (self.reader, context.caller);
         self.note_history(&paired, &outline, context, results).await;
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
@@ -206,7 +206,7 @@ impl BodyPlanner<'_> {
         context: &RequestContext,
         results: &LateResults,
         deadline: Instant,
-    ) -> Result<PreparedBody, Unreadable> {
+    ) -> Result<Box<PreparedBody>, Unreadable> {
         let FilledBody {
             plain,
             unfilled,
@@ -253,7 +253,7 @@ impl BodyPlanner<'_> {
             repeat_watch,
         });
         let memory = self.count_repair(&plain, &repaired);
-        let sent = SentBody {
+        let sent = Box::new(SentBody {
             plain,
             unfilled,
             reading_bytes: 0,
@@ -265,8 +265,8 @@ impl BodyPlanner<'_> {
             model: context.model.clone(),
             shapes,
             late_results: results.clone(),
-        };
-        Ok(PreparedBody {
+        });
+        Ok(Box::new(PreparedBody {
             is_unread: is_unread || !sent.lookup.unread.is_empty(),
             memory,
             sent,
@@ -275,6 +275,6 @@ impl BodyPlanner<'_> {
             last_text: texts.last,
             pins,
             continuity,
-        })
+        }))
     }
 }

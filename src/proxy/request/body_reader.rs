@@ -45,7 +45,11 @@ pub(super) struct ReadBody<'b> {
 
 impl BodyReader<'_> {
     /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    pub(super) fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, ReadBody<'b>), Unreadable> {
+    pub(super) fn read_body<'b>(
+        &self,
+        caller: Caller,
+        plain: &'b Bytes,
+    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
         // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
         let (parsed, outline) = catch_read(|| {
             let parsed = parse(plain, self.wire)?;
@@ -78,7 +82,8 @@ impl BodyReader<'_> {
             // Its owner is known only once the lane is.
             continuity: None,
         };
-        Ok((caller, read))
+        // Boxed, because it is moved several times until its body is planned.
+        Ok((caller, Box::new(read)))
     }
 
     /// Pairs calls and results. Fails if there are findings but the body is not valid JSON.

@@ -64,7 +64,7 @@ impl BodyRepair<'_> {
         ledger_budget: LedgerBudget,
         body: ClientBody,
         log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    ) -> Result<Box<OutgoingBody>, ProxyError> {
         let Some(coding) = ContentCoding::from_headers(self.headers) else {
             // What cannot be decoded need not be collected either.
             let payload = Payload::Streamed(Some(boxed_client_body(body)));
@@ -116,7 +116,7 @@ impl BodyRepair<'_> {
         (raw, coding): (Bytes, ContentCoding),
         decoded: DecodedBody,
         log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    ) -> Result<Box<OutgoingBody>, ProxyError> {
         let (_reading, decoded) = (decoded.reading, decoded.plain);
         let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
         let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
@@ -204,10 +204,10 @@ impl BodyRepair<'_> {
         &self,
         (caller, objects): (Caller, NamedObjects),
         received: ReceivedBody<'_>,
-        mut read: ReadBody<'_>,
+        mut read: Box<ReadBody<'_>>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    ) -> Result<Box<OutgoingBody>, ProxyError> {
         let builder = self.context_builder(caller);
         let mut context = builder.enter_lane(read.plain, &read.outline, log);
         context.follow_owner(objects, self.owners.method);
@@ -259,24 +259,30 @@ impl BodyRepair<'_> {
     fn original_body(
         &self,
         raw: &Bytes,
-        read: ReadBody<'_>,
-        context: RequestContext,
+        read: Box<ReadBody<'_>>,
+        context: Box<RequestContext>,
         ledger_budget: LedgerBudget,
-    ) -> OutgoingBody {
+    ) -> Box<OutgoingBody> {
         let results = context.late_results(self.path, self.wire.format);
         let is_used = results.late.is_used();
+        let ReadBody {
+            plain,
+            outline,
+            continuity,
+            ..
+        } = *read;
         let pins = (is_used && self.asks_for_turn(&context)).then(|| {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            PendingPins::without_answers(results.clone(), ledger_budget, read.plain.clone(), read.outline)
+            PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline)
         });
-        OutgoingBody {
+        Box::new(OutgoingBody {
             pins,
             late_results: is_used.then_some(results),
-            continuity: read.continuity,
+            continuity,
             ..OutgoingBody::from_payload(Payload::InMemory(Segments::whole(raw.clone())), context)
-        }
+        })
     }
 
     /// Restores the results that tool services have posted for the unanswered calls of a body in strict mode.
@@ -285,11 +291,11 @@ impl BodyRepair<'_> {
     async fn fill_strict_body(
         &self,
         received: ReceivedBody<'_>,
-        mut read: ReadBody<'_>,
-        context: RequestContext,
+        mut read: Box<ReadBody<'_>>,
+        context: Box<RequestContext>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<Option<OutgoingBody>, ProxyError> {
+    ) -> Result<Option<Box<OutgoingBody>>, ProxyError> {
         // What the client has dropped is a finding of strict mode, and is never put back.
         read.continuity = None;
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
@@ -305,23 +311,21 @@ impl BodyRepair<'_> {
         if self.asks_for_turn(&context) && context.has_detached_calls {
             results.detach_lane();
         }
-        let outgoing = self.finish_repair(received, before, prepared, context, ledger_budget, log);
+        let mut outgoing = self.finish_repair(received, before, prepared, context, ledger_budget, log);
         // No resend: it would answer the call with a placeholder.
-        Ok(Some(OutgoingBody {
-            sent_body: None,
-            ..outgoing
-        }))
+        outgoing.sent_body = None;
+        Ok(Some(outgoing))
     }
 
     /// Repairs the body, and pins the answers that its calls get for the first time.
     async fn repair_body(
         &self,
         received: ReceivedBody<'_>,
-        read: ReadBody<'_>,
-        context: RequestContext,
+        read: Box<ReadBody<'_>>,
+        context: Box<RequestContext>,
         mut ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    ) -> Result<Box<OutgoingBody>, ProxyError> {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         match self.prepare_body(read, &context, &results, &mut ledger_budget).await {
             Ok(prepared) => {
@@ -336,7 +340,7 @@ impl BodyRepair<'_> {
                 log.event.unreadable = Some(reason);
                 log.repair_header = Some(HeaderValue::from_static("unreadable"));
                 let payload = Payload::InMemory(Segments::whole(received.raw.clone()));
-                Ok(OutgoingBody::from_payload(payload, context))
+                Ok(Box::new(OutgoingBody::from_payload(payload, context)))
             }
         }
     }
@@ -344,11 +348,11 @@ impl BodyRepair<'_> {
     /// Plans the body, with what the ledger says in time.
     async fn prepare_body(
         &self,
-        read: ReadBody<'_>,
+        read: Box<ReadBody<'_>>,
         context: &RequestContext,
         results: &LateResults,
         ledger_budget: &mut LedgerBudget,
-    ) -> Result<PreparedBody, Unreadable> {
+    ) -> Result<Box<PreparedBody>, Unreadable> {
         let planner = self.planner(context);
         if self.must_wait(&read, context, results) {
             ledger_budget.make_patient();
@@ -363,11 +367,11 @@ impl BodyRepair<'_> {
         &self,
         received: ReceivedBody<'_>,
         before: Bytes,
-        prepared: PreparedBody,
-        mut context: RequestContext,
+        prepared: Box<PreparedBody>,
+        mut context: Box<RequestContext>,
         ledger_budget: LedgerBudget,
         log: &mut ExchangeLog,
-    ) -> OutgoingBody {
+    ) -> Box<OutgoingBody> {
         let results = context.late_results(self.path, self.wire.format);
         // From now on a service cannot correct or withdraw them.
         let posted = prepared.sent.lookup.posted_calls.values();
@@ -381,7 +385,7 @@ impl BodyRepair<'_> {
             last_text,
             is_unread: _,
             continuity,
-        } = prepared;
+        } = *prepared;
         if let Some(continuity) = &continuity {
             context.bind_account(continuity);
             continuity.add_to_report(&mut report);
@@ -405,10 +409,10 @@ impl BodyRepair<'_> {
         } else {
             sent.body.clone()
         };
-        OutgoingBody {
+        Box::new(OutgoingBody {
             is_decoded: received.coding != ContentCoding::Identity && !is_untouched,
             renamed_ids: renamed,
-            sent_body: Some(Box::new(sent)),
+            sent_body: Some(sent),
             _repair_memory: memory,
             pins,
             last_text: last_text.map(Box::new),
@@ -417,7 +421,7 @@ impl BodyRepair<'_> {
             appended,
             needs_binding_beta: asks_for_binding_controls,
             ..OutgoingBody::from_payload(Payload::InMemory(bytes), context)
-        }
+        })
     }
 
     /// Returns `true` if the body must wait for a slow ledger: without it, it could contradict what was sent before.
@@ -462,12 +466,12 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
         reason: Unreadable,
         payload: Payload,
-    ) -> OutgoingBody {
+    ) -> Box<OutgoingBody> {
         log.event.unreadable = Some(reason);
         log.repair_header = Some(HeaderValue::from_static("unreadable"));
         let objects = Box::pin(self.owners.find_objects(caller, &[], &mut ledger_budget)).await;
         let mut context = self.context_builder(caller).enter_lane(&[], &Outline::default(), log);
         context.follow_owner(objects, self.owners.method);
-        OutgoingBody::from_payload(payload, context)
+        Box::new(OutgoingBody::from_payload(payload, context))
     }
 }

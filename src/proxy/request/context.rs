@@ -163,7 +163,12 @@ impl ContextBuilder<'_> {
     /// model and the lane.
     ///
     /// Consumes the builder: a request enters its lane once. `body` and `outline` are empty if no body was read.
-    pub(in crate::proxy) fn enter_lane(self, body: &[u8], outline: &Outline, log: &mut ExchangeLog) -> RequestContext {
+    pub(in crate::proxy) fn enter_lane(
+        self,
+        body: &[u8],
+        outline: &Outline,
+        log: &mut ExchangeLog,
+    ) -> Box<RequestContext> {
         let path = self.route.target.path();
         let headers = ClientHeaders::read(self.headers);
         let hints = session::read_client_hints(&headers, path);
@@ -178,7 +183,8 @@ impl ContextBuilder<'_> {
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
-        RequestContext {
+        // Boxed, because it is moved several times until the request is sent.
+        Box::new(RequestContext {
             budget_client: self.budget_client,
             model,
             wants_stream: outline.stream || self.route.is_stream(),
@@ -212,7 +218,7 @@ impl ContextBuilder<'_> {
             owner: None,
             request_hash: self.request_hash(body, outline, lane),
             is_continued_by_id: self.is_continued_by_id(outline, lane),
-        }
+        })
     }
 
     /// Enters the lane, which closes the calls that this request answers.

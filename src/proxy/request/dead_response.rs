@@ -90,9 +90,9 @@ impl DeadIdRemoval<'_> {
         &self,
         dead: Option<&DeadResponse>,
         decoded: &Result<Bytes, Unreadable>,
-        outgoing: Result<OutgoingBody, ProxyError>,
+        outgoing: Result<Box<OutgoingBody>, ProxyError>,
         log: &mut ExchangeLog,
-    ) -> Result<OutgoingBody, ProxyError> {
+    ) -> Result<Box<OutgoingBody>, ProxyError> {
         let removed = dead.filter(|dead| dead.mode == Mode::Repair);
         let removed_id = removed.map(|dead| dead.removed.id.clone());
         if let Some(dead) = dead.filter(|_| removed_id.is_none()) {

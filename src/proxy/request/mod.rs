@@ -103,7 +103,7 @@ pub(super) async fn prepare_request(
             found.await
         };
         context.follow_owner(objects, &parts.method);
-        let body = OutgoingBody::from_payload(payload, context);
+        let body = Box::new(OutgoingBody::from_payload(payload, context));
         return Ok(build_outgoing(parts, route, body));
     };
     (log.event.format, log.event.mode) = (Some(wire.format), Some(mode));
@@ -196,7 +196,7 @@ async fn uninspected_payload(
 }
 
 /// Builds the outgoing request from its head and body.
-fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: OutgoingBody) -> OutgoingRequest {
+fn build_outgoing(mut parts: Parts, route: &Route<'_>, body: Box<OutgoingBody>) -> OutgoingRequest {
     if body.needs_binding_beta {
         add_binding_beta(&mut parts.headers);
     }

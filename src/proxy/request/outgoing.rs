@@ -71,7 +71,7 @@ pub(in crate::proxy) struct OutgoingBody {
     pub(in crate::proxy) appended: usize,
     /// `true` if the body contains the setting for bound thinking, which needs a header.
     pub(in crate::proxy) needs_binding_beta: bool,
-    pub(in crate::proxy) context: RequestContext,
+    pub(in crate::proxy) context: Box<RequestContext>,
 }
 
 impl OutgoingBody {
@@ -90,7 +90,7 @@ impl OutgoingBody {
     }
 
     /// Creates a body that is sent as it is.
-    pub(in crate::proxy) fn from_payload(payload: Payload, context: RequestContext) -> Self {
+    pub(in crate::proxy) fn from_payload(payload: Payload, context: Box<RequestContext>) -> Self {
         // A streamed body is never in memory as a whole.
         let is_heavy = matches!(&payload, Payload::InMemory(body) if is_heavy_pass(body.len()));
         Self {
@@ -142,7 +142,8 @@ pub(in crate::proxy) struct OutgoingRequest {
     pub(in crate::proxy) method: Method,
     pub(in crate::proxy) uri: Uri,
     pub(in crate::proxy) headers: HeaderMap,
-    pub(in crate::proxy) body: OutgoingBody,
+    /// Boxed, because a request is moved several times until it is sent.
+    pub(in crate::proxy) body: Box<OutgoingBody>,
 }
 
 /// Bytes of a request's body.
