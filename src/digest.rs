@@ -1,5 +1,5 @@
 //! Hashes of lists of texts, and of JSON values. Each text is preceded by its length, so that no two lists have the same
-//! input.
+//! input. Maps whose keys are such hashes need no second hash of them: [`DigestKeys`].
 
 use serde_json::Value;
 
@@ -62,6 +62,45 @@ pub(crate) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     }
 }
 
+/// A hasher for maps in memory whose keys are keyed hashes, or contain one. Clients cannot choose such a key.
+#[cfg(feature = "server")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DigestKeys;
+
+#[cfg(feature = "server")]
+impl std::hash::BuildHasher for DigestKeys {
+    type Hasher = DigestKeyHasher;
+
+    fn build_hasher(&self) -> DigestKeyHasher {
+        DigestKeyHasher(0)
+    }
+}
+
+/// The hash of one key: the first bytes of each of its parts.
+#[cfg(feature = "server")]
+#[derive(Debug)]
+pub(crate) struct DigestKeyHasher(u64);
+
+#[cfg(feature = "server")]
+impl std::hash::Hasher for DigestKeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        // Rotated, so that two equal parts do not cancel each other.
+        let start = bytes
+            .first_chunk()
+            .copied()
+            .map_or(bytes.len() as u64, u64::from_le_bytes);
+        self.0 = self.0.rotate_left(5) ^ start;
+    }
+
+    fn write_usize(&mut self, _: usize) {
+        // The length of a part, which is the same in all keys of a map.
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Hashes a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn digest_of<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
@@ -85,6 +124,18 @@ fn hash_texts<'t>(mut hash: blake3::Hasher, texts: impl IntoIterator<Item = &'t 
 #[cfg(all(test, feature = "server"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_differ_in_a_digest_differ_in_their_hash() {
+        use std::hash::BuildHasher as _;
+
+        let digest = |text: &[u8]| digest_of([text]);
+        let keys = [digest(b"a"), digest(b"b"), digest(b"c")];
+        let hashes = keys.map(|key| DigestKeys.hash_one(key));
+        let pairs = keys.map(|key| DigestKeys.hash_one((key, key, true)));
+        let all: std::collections::HashSet<u64> = hashes.into_iter().chain(pairs).collect();
+        assert_eq!(all.len(), 6);
+    }
 
     #[test]
     fn no_two_lists_read_alike() {

@@ -12,6 +12,7 @@ use super::{AnswerStoreState, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
+    digest::DigestKeys,
     ledger::{self, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread},
     repair::{Anchor, LateText},
 };
@@ -125,7 +126,7 @@ struct TextsOfCaller {
 /// The texts of those callers whose texts were read.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    by_caller: Cache<Caller, Arc<TextsOfCaller>>,
+    by_caller: Cache<Caller, Arc<TextsOfCaller>, DigestKeys>,
     /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
     /// failed ledger one after the other.
     cooldowns: Cache<Caller, Instant>,
@@ -154,7 +155,7 @@ impl AppendedTexts {
         };
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
-            by_caller: cache.time_to_live(lasts).build(),
+            by_caller: cache.time_to_live(lasts).build_with_hasher(DigestKeys),
             cooldowns: Cache::new(COOLDOWNS_MAX),
             unaccepted: Cache::builder()
                 .max_capacity(UNACCEPTED_MAX)

@@ -8,7 +8,7 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Caller,
-    digest::HashTexts as _,
+    digest::{DigestKeys, HashTexts as _},
     ledger::RecordName,
     repair::{ClientResult, id_letters},
     session::LaneId,
@@ -48,14 +48,15 @@ pub struct ClientResultQuery {
 
 /// The results in memory.
 #[derive(Debug)]
-pub(super) struct ClientResultCache(Cache<RecordName, Arc<String>>);
+pub(super) struct ClientResultCache(Cache<RecordName, Arc<String>, DigestKeys>);
 
 impl ClientResultCache {
     pub(super) fn new() -> Self {
         let weigh = |_: &RecordName, block: &Arc<String>| {
             u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX)
         };
-        Self(Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh).build())
+        let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
+        Self(cache.build_with_hasher(DigestKeys))
     }
 
     /// Stores a result in place of an earlier one of its call.
