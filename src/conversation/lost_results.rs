@@ -101,6 +101,10 @@ pub fn may_be_lost(string: &[u8]) -> bool {
         work::count(1);
         rest = behind;
     }
+    // Terminals begin their colors with this character, and no text above does.
+    if rest.starts_with(b"\\u001b") {
+        return false;
+    }
     // Any letter may be escaped, so only those before the first escape are compared.
     let head = rest.get(..rest.len().min(HEAD_BYTES)).unwrap_or_default();
     let head = head

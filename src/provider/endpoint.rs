@@ -39,8 +39,7 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
         return is_anthropic_model(model).then(|| ProviderKind::Bedrock.wire_for(Format::Anthropic));
     }
-    let publisher = template::inner_segments(path)
-        .any(|segment| segment == "publishers")
+    let publisher = template::has_segment(path, |segment| segment == b"publishers")
         .then(|| path.rsplit_once("/publishers/anthropic/models/"));
     if let Some((_, model)) = publisher.flatten() {
         let predicts = [":rawPredict", ":streamRawPredict"]
@@ -61,14 +60,14 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     }
     // `/v1/threads/{id}/messages` adds one message to a thread that the provider stores.
     let messages = MESSAGES_SUFFIXES.iter().any(|end| path.ends_with(end));
-    (messages && !template::inner_segments(path).any(|segment| segment == "threads"))
+    (messages && !template::has_segment(path, |segment| segment == b"threads"))
         .then(|| kind.wire_for(Format::Anthropic))
 }
 
 /// Returns the model in a path, still percent-encoded.
 pub(super) fn model_of(path: &str) -> Option<&str> {
     // Most paths name none, and a search for each of the texts below costs more than this look at the segments.
-    if !template::inner_segments(path).any(|segment| matches!(segment, "models" | "model" | "deployments")) {
+    if !template::has_segment(path, |segment| matches!(segment, b"models" | b"model" | b"deployments")) {
         return None;
     }
     let (_, rest) = ["/models/", "/model/", "/deployments/"]
@@ -125,7 +124,7 @@ pub(super) fn creates_object(path: &str) -> bool {
 /// Returns `true` if only Azure endpoints have such a path.
 pub(super) fn is_azure(path: &str, query: Option<&str>) -> bool {
     let versioned = |query: &str| query.split('&').any(|pair| pair.starts_with("api-version="));
-    template::inner_segments(path).any(|segment| segment == "deployments") || query.is_some_and(versioned)
+    template::has_segment(path, |segment| segment == b"deployments") || query.is_some_and(versioned)
 }
 
 /// Returns `true` if a Bedrock model id may be a Claude model. Bodies of other vendors differ. An ARN does not name the

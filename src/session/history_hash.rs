@@ -57,10 +57,8 @@ fn first_text(json: Json<'_>, message: Span) -> Span {
     if message.len() > MESSAGE_BYTES_MAX {
         return message;
     }
-    let content = json
-        .member(message, "content")
-        .or_else(|| json.member(message, "parts"));
-    let Some(content) = content else {
+    let [content, parts] = json.members(message, ["content", "parts"]);
+    let Some(content) = content.or(parts) else {
         return message;
     };
     if json.kind(content) != JsonKind::Array {

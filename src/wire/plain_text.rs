@@ -17,8 +17,9 @@ pub(super) fn plain_text(json: Json<'_>, content: Span, is_wanted: fn(&[u8]) -> 
                 return None;
             };
             // The types are `text`, `input_text` and `output_text`.
-            let is_text = json.member_text(block, "type").ends_with(b"text");
-            json.string_member(block, "text").filter(|_| is_text)?
+            let [kind, text] = json.members(block, ["type", "text"]);
+            let is_text = kind.is_some_and(|kind| json.decode_string(kind).ends_with(b"text"));
+            text.filter(|_| is_text).and_then(|text| json.only_string(text))?
         }
         _ => return None,
     };

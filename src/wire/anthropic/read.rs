@@ -185,10 +185,12 @@ pub(crate) fn code_call_id(json: Json<'_>, block: Span) -> Text<'_> {
 /// Locates the name, the input and the toolset of a `tool_use` block.
 pub(crate) fn call_details(body: &[u8], block: Span) -> CallDetails {
     let json = Json::new(body);
+    let [name, input, toolset] = json.members(block, ["name", "input", "toolset_name"]);
+    let string = |span: Option<Span>| span.and_then(|span| json.only_string(span));
     CallDetails {
-        name: json.string_member(block, "name"),
-        input: json.member(block, "input"),
-        toolset: json.string_member(block, "toolset_name"),
+        name: string(name),
+        input,
+        toolset: string(toolset),
     }
 }
 

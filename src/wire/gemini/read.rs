@@ -207,9 +207,10 @@ pub(crate) fn call_details(body: &[u8], part: Span) -> CallDetails {
     let Some(call) = super::write::call_in_part(json, part) else {
         return CallDetails::default();
     };
+    let [name, input] = json.members(call, ["name", "args"]);
     CallDetails {
-        name: json.string_member(call, "name"),
-        input: json.member(call, "args"),
+        name: name.and_then(|name| json.only_string(name)),
+        input,
         toolset: None,
     }
 }

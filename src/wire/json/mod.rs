@@ -136,6 +136,24 @@ impl<'a> Json<'a> {
         walked.ok().and(found)
     }
 
+    /// Returns the values of the last members of these names of the object at `span`, in one walk.
+    pub fn members<const N: usize>(self, span: Span, names: [&str; N]) -> [Option<Span>; N] {
+        let mut found = [None; N];
+        let walked = self.for_each_member(span, |key, value| {
+            for (name, found) in names.iter().zip(&mut found) {
+                if key == name.as_bytes() {
+                    *found = Some(value);
+                }
+            }
+        });
+        if walked.is_ok() { found } else { [None; N] }
+    }
+
+    /// Returns `span` if the value there is a string.
+    pub fn only_string(self, span: Span) -> Option<Span> {
+        (self.kind(span) == JsonKind::String).then_some(span)
+    }
+
     /// Returns the value of the last member `name` of the object at `span`. `None` if it is not a string.
     pub fn string_member(self, span: Span, name: &str) -> Option<Span> {
         self.member(span, name)

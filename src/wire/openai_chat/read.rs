@@ -138,14 +138,14 @@ impl<'a> ChatReader<'a> {
 /// Locates the name and the input of an entry of `tool_calls`: `function {name, arguments}` or `custom {name, input}`.
 pub(crate) fn call_details(body: &[u8], call: Span) -> CallDetails {
     let json = Json::new(body);
-    let Some(function) = json.member(call, "function").or_else(|| json.member(call, "custom")) else {
+    let [function, custom] = json.members(call, ["function", "custom"]);
+    let Some(function) = function.or(custom) else {
         return CallDetails::default();
     };
+    let [name, arguments, input] = json.members(function, ["name", "arguments", "input"]);
     CallDetails {
-        name: json.string_member(function, "name"),
-        input: json
-            .member(function, "arguments")
-            .or_else(|| json.member(function, "input")),
+        name: name.and_then(|name| json.only_string(name)),
+        input: arguments.or(input),
         toolset: None,
     }
 }

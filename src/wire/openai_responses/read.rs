@@ -318,13 +318,13 @@ impl<'a> ResponsesItem<'a> {
 /// Locates the name and the input of a call item. The type stands in for a missing name.
 pub(crate) fn call_details(body: &[u8], item: Span) -> CallDetails {
     let json = Json::new(body);
-    let member = |key: &str| json.member(item, key);
-    let string = |key: &str| json.string_member(item, key);
+    let [name, kind] = json.members(item, ["name", "type"]);
+    let string = |span: Option<Span>| span.and_then(|span| json.only_string(span));
+    // The first of these that there is.
+    let inputs = json.members(item, ["arguments", "input", "action", "operation", "code"]);
     CallDetails {
-        name: string("name").or_else(|| string("type")),
-        input: ["arguments", "input", "action", "operation", "code"]
-            .into_iter()
-            .find_map(member),
+        name: string(name).or_else(|| string(kind)),
+        input: inputs.into_iter().flatten().next(),
         toolset: None,
     }
 }
