@@ -25,7 +25,7 @@ pub use crate::policy::{Phase, SendErrorKind};
 pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
-pub use random_bytes::{RandomError, random_bytes};
+pub use random_bytes::{RandomError, prepare_tls_randomness, random_bytes};
 pub use read_idle::ReadIdle;
 use send_progress::{SendProgress, TrackedBody};
 
