@@ -95,7 +95,7 @@ pub(super) struct ExchangeLog {
     /// Place among the exchanges of the client token. `None` if their number is not limited.
     pub(super) client_place: Option<OwnedSemaphorePermit>,
     /// Outcome of the present attempt, not yet reported.
-    pub(super) outcome: Option<AttemptOutcome>,
+    pub(super) outcome: Option<Box<AttemptOutcome>>,
     /// Caller whose late results the answer's head mentions. `None` if no tool service is configured.
     pub(super) results_caller: Option<(LateStore, Caller)>,
     is_ended: bool,

@@ -26,8 +26,7 @@ use crate::{
     auth::rotation::{ProfileChange, ProfileId},
     clock,
     policy::{
-        ACCOUNT_PHRASES, Class, EmptyQuota, LimitHints, Observation, Verdict, VerdictScope, billed_organisation,
-        classify,
+        ACCOUNT_PHRASES, Class, LimitHints, Observation, Verdict, VerdictScope, billed_organisation, classify,
         retry::{self, CredentialBinding, NextStep, RetryContext},
     },
     profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
@@ -254,16 +253,17 @@ impl Attempts<'_> {
     }
 
     /// Describes the present attempt to everything that learns its outcome.
-    fn describe_attempt(&self, log: &ExchangeLog) -> AttemptOutcome {
+    fn describe_attempt(&self, log: &ExchangeLog) -> Box<AttemptOutcome> {
         let context = &self.outgoing.body.context;
-        AttemptOutcome {
+        Box::new(AttemptOutcome {
             profiles: self.path.profiles.clone(),
             sessions: Arc::clone(&self.path.sessions),
             attempt: ObservedAttempt {
                 upstream: self.upstream_name().to_owned(),
                 profile: self.profile,
                 model: context.model.clone(),
-                path: self.route.path_template().map(|(path, _)| path),
+                // Only a profile has limits for each path.
+                path: self.profile.and_then(|_| Some(self.route.path_template()?.0)),
                 began: clock::std_now(),
                 request: context.request_hash,
                 // A retry by the client is no first attempt either.
@@ -286,7 +286,7 @@ impl Attempts<'_> {
             chain: None,
             objects: None,
             is_continued_by_id: context.is_continued_by_id,
-        }
+        })
     }
 
     /// Judges an answer.
@@ -303,10 +303,13 @@ impl Attempts<'_> {
                     .profiles
                     .learn_organisation(self.upstream_name(), id, organisation);
             }
-            answer = match answer.with_error_read(idle_timeout).await {
-                Ok(answer) => answer,
-                Err(error) => return AttemptResult::failed(error.verdict(), to_proxy_error(self.route, error)),
-            };
+            if answer.status().as_u16() >= 400 {
+                // Boxed like the hold below: both are rare, and the future of every exchange would be larger otherwise.
+                answer = match Box::pin(answer.with_error_read(idle_timeout)).await {
+                    Ok(answer) => answer,
+                    Err(error) => return AttemptResult::failed(error.verdict(), to_proxy_error(self.route, error)),
+                };
+            }
         }
         let kind = self.route.upstream.kind;
         let mut error_info = answer.error_info();
@@ -318,8 +321,8 @@ impl Attempts<'_> {
         // A portal or a wrong URL answers too, but no model does: nothing may count as its success.
         verdict = answer.foreign_verdict().unwrap_or(verdict);
         // Some providers report errors after a head with status 200. Before the first event they become a status.
-        if verdict.class == Class::Success && binding != CredentialBinding::Passthrough {
-            let held = answer.hold_until_begun(self.path.settings.timeouts.gate).await;
+        if verdict.class == Class::Success && binding != CredentialBinding::Passthrough && answer.is_watched_stream() {
+            let held = Box::pin(answer.hold_until_begun(self.path.settings.timeouts.gate)).await;
             let stream_error;
             (answer, stream_error) = match held {
                 Ok(held) => held,
@@ -334,7 +337,7 @@ impl Attempts<'_> {
             }
         }
         if verdict.class == Class::Success {
-            self.record_empty_quota(&answer);
+            profile_choice::record_empty_quota(self, &answer);
         }
         // Retry hints matter after an error only.
         let hints = match verdict.class {
@@ -343,8 +346,8 @@ impl Attempts<'_> {
         };
         let (hints, verdict) = hints.limit_unnamed(verdict);
         // Last, because the first frame that it takes is read by nothing above.
-        match answer.with_first_frame().await {
-            Ok(answer) => AttemptResult {
+        match answer.take_first_frame().await {
+            Ok(()) => AttemptResult {
                 verdict,
                 hints,
                 result: Ok(answer),
@@ -441,20 +444,6 @@ impl Attempts<'_> {
         Ok(answer)
     }
 
-    /// Records a limit that a success reports as used up, before the next request meets it.
-    fn record_empty_quota(&self, answer: &ProviderAnswer) {
-        // Other paths have limits of their own.
-        let Some(id) = self.profile.filter(|_| self.route.asks_model) else {
-            return;
-        };
-        if let Some(empty) = EmptyQuota::read(answer.headers(), clock::unix_time()) {
-            let model = self.outgoing.body.context.model.as_deref();
-            self.path
-                .profiles
-                .record_empty(self.upstream_name(), id, model, empty, clock::std_now());
-        }
-    }
-
     /// Describes the exchange to the retry policy.
     fn retry_context(&self, log: &ExchangeLog) -> RetryContext {
         let context = &self.outgoing.body.context;
@@ -477,11 +466,11 @@ impl Attempts<'_> {
 
     /// Returns the caller as the one that pays for retries.
     fn retry_payer(&self, log: &ExchangeLog) -> RetryPayer {
-        let caller = self.outgoing.body.context.caller;
+        let context = &self.outgoing.body.context;
         RetryPayer {
-            caller: caller.principal(),
+            caller: context.caller.principal(),
             percent: log.retry_percent,
-            is_verified: self.path.late.callers().is_verified_in_memory(caller),
+            is_verified: context.is_verified,
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) fn find_refused(
     if !matches!(verdict.class, Class::Request | Class::TooLarge) {
         return None;
     }
-    let pins = attempts.outgoing.body.pins.as_ref()?;
+    let pins = attempts.outgoing.body.pins.as_deref()?;
     let restored = first_restored(pins);
     let text = attempts.outgoing.body.last_text.as_deref().cloned();
     if restored.is_empty() && text.is_none() {

@@ -16,7 +16,7 @@ use crate::{
     auth::rotation::{ChangeCause, NoneAvailable, ProfileChange, ProfileId, ProfileQuery, QueryWait, Selection},
     clock,
     policy::{
-        Class, RotationLimit, Verdict,
+        Class, EmptyQuota, RotationLimit, Verdict,
         retry::{self, CredentialBinding},
         stream_timeouts::within_budget,
     },
@@ -289,5 +289,17 @@ pub(super) fn correct_retry_after(attempts: &Attempts<'_>, answer: &mut Provider
         .soonest_use(attempts.upstream_name(), &ask, clock::std_now());
     if let Some(wait) = soonest {
         answer.shorten_retry_after(whole_seconds(wait));
+    }
+}
+
+/// Records a limit that a success reports as used up, before the next request meets it.
+pub(super) fn record_empty_quota(attempts: &Attempts<'_>, answer: &ProviderAnswer) {
+    // Other paths have limits of their own.
+    let Some(id) = attempts.profile.filter(|_| attempts.route.asks_model) else {
+        return;
+    };
+    if let Some(empty) = EmptyQuota::read(answer.headers(), clock::unix_time()) {
+        let (profiles, model) = (&attempts.path.profiles, attempts.outgoing.body.context.model.as_deref());
+        profiles.record_empty(attempts.upstream_name(), id, model, empty, clock::std_now());
     }
 }

@@ -26,8 +26,13 @@ pub(super) async fn recover_from_refusal(
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
+    if answer.status().is_success() {
+        log.event.is_history_refused = false;
+        return Ok(answer);
+    }
     let route = attempts.route;
-    let recovered = resend_while_refused(attempts, answer, log).await;
+    // Boxed, because refusals are rare and the future of every exchange would be larger otherwise.
+    let recovered = Box::pin(resend_while_refused(attempts, answer, log)).await;
     recovered.map_err(|error| to_proxy_error(route, error))
 }
 

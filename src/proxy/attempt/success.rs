@@ -20,9 +20,14 @@ use crate::{
 ///
 /// Returns what the answer's head must wait for.
 pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut ExchangeLog) -> Option<HeadHold> {
-    let callers = attempts.path.late.callers();
     // Only a provider can confirm a credential, so a success verifies the caller.
-    callers.mark_verified(attempts.outgoing.body.context.caller);
+    if !attempts.outgoing.body.context.is_verified {
+        attempts
+            .path
+            .late
+            .callers()
+            .mark_verified(attempts.outgoing.body.context.caller);
+    }
     let mut pins = attempts.outgoing.body.pins.take();
     let hold = pins.as_mut().map(|pins| {
         let (restored, hold) = pins.commit();
@@ -50,11 +55,11 @@ pub(super) async fn settle_success(attempts: &mut Attempts<'_>, log: &mut Exchan
 /// Notes what else the accepted body shows: its last turn, and the items that its answer continues.
 ///
 /// Last, because a large body waits for its turn: a client that leaves meanwhile loses nothing but these notes.
-async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<PendingPins>, log: &mut ExchangeLog) {
+async fn note_accepted_body(attempts: &mut Attempts<'_>, pins: Option<Box<PendingPins>>, log: &mut ExchangeLog) {
     let passes = later_passes(attempts, log);
     let body = &mut attempts.outgoing.body;
     let chain = body.chain.take();
-    let shown_bytes = pins.as_ref().map_or(0, PendingPins::shown_bytes);
+    let shown_bytes = pins.as_deref().map_or(0, PendingPins::shown_bytes);
     let is_heavy = is_heavy_pass(shown_bytes) || (body.is_heavy && chain.is_some());
     let has_profile = log.event.profile.is_some();
     let read = move || {

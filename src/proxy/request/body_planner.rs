@@ -21,10 +21,9 @@ use crate::{
         continuity::{ContinuityPlan, RequestContinuity},
         late_delivery::{LastText, LateDelivery, LateTexts, LedgerWait},
         late_results::LateResults,
-        provider_facts::FactKey,
     },
     recall::LedgerBudget,
-    repair::{Action, DisputedShape, LearnedRules, Paired, RepairReport, parse},
+    repair::{Action, Paired, RepairReport, parse},
     splice::Segments,
     wire::Unreadable,
 };
@@ -42,7 +41,7 @@ pub(super) struct PreparedBody {
     pub(super) report: RepairReport,
     /// Number of late results at the end of its messages.
     pub(super) appended: usize,
-    pub(super) pins: Option<PendingPins>,
+    pub(super) pins: Option<Box<PendingPins>>,
     /// The late text of the last message. `None` if it has none.
     pub(super) last_text: Option<LastText>,
     /// `true` if the ledger did not answer in time, so that the body may contradict what was sent before.
@@ -62,18 +61,14 @@ impl PreparedBody {
 
 /// Body as its plan reads it: with late results at the end of messages, and with the values that it got back.
 struct FilledBody<'b> {
+    /// What was read. Its pairing is that of the filled body, its outline that of the client's own.
+    read: Box<ReadBody<'b>>,
     plain: Bytes,
     /// `plain` without the values. `None` if it got none.
     unfilled: Option<Bytes>,
-    paired: Paired<'b>,
-    /// Outline of the client's own body.
-    outline: Outline,
     texts: LateTexts,
     /// `true` if the ledger did not tell in time whether late results belong into the body.
     is_unread: bool,
-    continuity: Option<RequestContinuity>,
-    learned: LearnedRules,
-    shapes: Vec<(DisputedShape, FactKey)>,
 }
 
 /// Planner of one body.
@@ -97,68 +92,61 @@ impl BodyPlanner<'_> {
         wait: LedgerWait,
     ) -> Result<Box<PreparedBody>, Unreadable> {
         let deadline = wait.deadline;
-        let ReadBody {
-            plain,
-            mut paired,
-            outline,
-            learned,
-            shapes,
-            mut continuity,
-        } = *read;
-        let (reader, caller) = (self.reader, context.caller);
-        self.note_history(&paired, &outline, context, results).await;
+        let (late_body, body);
+        // Stays in its box: every wait below would store it once more in the future of the exchange.
+        let mut read = read;
+        let (reader, caller, learned) = (self.reader, context.caller, read.learned);
+        self.note_history(&read.paired, &read.outline, context, results).await;
         // Only after a restart, for a caller whose thinking was refused before: the bytes must stay the accepted ones.
-        if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &paired, deadline).await {
-            paired = reader.pair_body(caller, learned, catch_read(|| parse(plain, reader.wire))?)?;
+        if thinking_lookup::load_thinking_facts(reader.call_memory(caller), reader.policy, &read.paired, deadline).await
+        {
+            let parsed = catch_read(|| parse(read.plain, reader.wire))?;
+            read.paired = reader.pair_body(caller, learned, parsed)?;
         }
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
-        paired.set_conversation(conversation);
+        read.paired.set_conversation(conversation);
         if wait.is_patient {
             // Boxed, because it is rare.
-            Box::pin(LateDelivery { results, wait }.read_ahead(&paired)).await;
+            Box::pin(LateDelivery { results, wait }.read_ahead(&read.paired)).await;
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
-        let values = match &mut continuity {
-            Some(continuity) => continuity.plan_values(reader.path, &paired, deadline).await,
+        let ReadBody { continuity, paired, .. } = &mut *read;
+        let values = match continuity {
+            Some(continuity) => continuity.plan_values(reader.path, paired, deadline).await,
             None => ContinuityPlan::default(),
         };
-        let (mut plain, mut texts) = (plain.clone(), LateTexts::default());
+        let (mut plain, mut texts) = (read.plain.clone(), LateTexts::default());
         let delivery = LateDelivery { results, wait };
         let late = if self.is_strict {
             Ok(None)
         } else {
-            let inserted = delivery.insert_late_texts(&plain, &paired, &outline, self.asks_for_turn);
+            let inserted = delivery.insert_late_texts(&plain, &read.paired, &read.outline, self.asks_for_turn);
             inserted.await
         };
-        let late_body;
         let (late, is_unread) = late.map_or((None, true), |late| (late, false));
         if let Some(late) = late {
             late_body = self.count_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.
             if let Some(again) = reader.pair_again(caller, learned, &late_body, conversation) {
-                (paired, plain, texts) = (again, late_body.clone(), late.texts);
+                (read.paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
-        let body = values.apply(&paired, &plain).map(|body| self.count_copy(body));
-        let read = |body| reader.pair_again(caller, learned, body, conversation);
+        body = values.apply(&read.paired, &plain).map(|body| self.count_copy(body));
+        let pair = |body| reader.pair_again(caller, learned, body, conversation);
         let mut unfilled = None;
-        if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, read(body)?))) {
-            paired = again;
+        if let Some((body, again)) = body.as_ref().and_then(|body| Some((body, pair(body)?))) {
+            read.paired = again;
             unfilled = Some(std::mem::replace(&mut plain, body.clone()));
         } else {
-            continuity.iter_mut().for_each(RequestContinuity::cancel);
+            read.continuity.iter_mut().for_each(RequestContinuity::cancel);
         }
         let filled = FilledBody {
+            read,
             plain,
             unfilled,
-            paired,
-            outline,
             texts,
             is_unread,
-            continuity,
-            learned,
-            shapes,
         };
         self.plan_filled(filled, context, results, deadline).await
     }
@@ -208,15 +196,11 @@ impl BodyPlanner<'_> {
         deadline: Instant,
     ) -> Result<Box<PreparedBody>, Unreadable> {
         let FilledBody {
+            read,
             plain,
             unfilled,
-            paired,
-            mut outline,
             texts,
             is_unread,
-            continuity,
-            learned,
-            shapes,
         } = filled;
         let (path, asks) = (self.reader.path, self.asks_for_turn);
         yield_if_heavy().await;
@@ -225,10 +209,18 @@ impl BodyPlanner<'_> {
             headers: self.headers,
             policy: self.reader.policy,
         };
-        let mut lookup = planner.look_up_calls(&paired, results, &texts, deadline).await?;
-        let planned = planner.plan_and_pin(&paired, &mut lookup, results, asks, deadline);
+        let mut lookup = planner.look_up_calls(&read.paired, results, &texts, deadline).await?;
+        let planned = planner.plan_and_pin(&read.paired, &mut lookup, results, asks, deadline);
         let (plan, new_pins) = planned.await?;
         yield_if_heavy().await;
+        let ReadBody {
+            paired,
+            mut outline,
+            learned,
+            shapes,
+            continuity,
+            ..
+        } = *read;
         let repaired = catch_read(|| plan.splice(&paired, &plain))?;
         if asks {
             lookup.count_answers(&new_pins.answers().assigned, &path.telemetry);
@@ -240,17 +232,19 @@ impl BodyPlanner<'_> {
         }
         let watch = || watch_calls(path, context, &paired, &plan, &outline, &lookup, &texts);
         let repeat_watch = asks.then(watch).flatten();
-        let pins = asks.then(|| PendingPins {
-            late_results: results.clone(),
-            // `finish_repair` sets what is left of it.
-            ledger_budget: LedgerBudget::FULL,
-            answers: new_pins.into_answers(),
-            posted_calls: lookup.posted_calls.clone(),
-            stored_anchor: None,
-            last_text: texts.last.as_ref().map(LastText::stored_text),
-            plain: plain.clone(),
-            outline,
-            repeat_watch,
+        let pins = asks.then(|| {
+            Box::new(PendingPins {
+                late_results: results.clone(),
+                // `finish_repair` sets what is left of it.
+                ledger_budget: LedgerBudget::FULL,
+                answers: new_pins.into_answers(),
+                posted_calls: lookup.posted_calls.clone(),
+                stored_anchor: None,
+                last_text: texts.last.as_ref().map(LastText::stored_text),
+                plain: plain.clone(),
+                outline,
+                repeat_watch,
+            })
         });
         let memory = self.count_repair(&plain, &repaired);
         let sent = Box::new(SentBody {

@@ -275,7 +275,8 @@ impl BodyRepair<'_> {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline)
+            let pins = PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline);
+            Box::new(pins)
         });
         Box::new(OutgoingBody {
             pins,

@@ -55,6 +55,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) lane_binding: LaneBindings,
     /// Identity of the client. No other value in an exchange identifies it.
     pub(in crate::proxy) caller: Caller,
+    /// `true` if the caller was verified when the request entered its lane.
+    pub(in crate::proxy) is_verified: bool,
     /// Client whose share of the budgets the request uses.
     pub(in crate::proxy) budget_client: BudgetClient,
     /// Lane of the request. `None` if nothing identifies it.
@@ -186,6 +188,7 @@ impl ContextBuilder<'_> {
         // Boxed, because it is moved several times until the request is sent.
         Box::new(RequestContext {
             budget_client: self.budget_client,
+            is_verified: self.path.late.callers().is_verified_in_memory(self.caller),
             model,
             wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.

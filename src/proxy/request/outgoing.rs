@@ -58,7 +58,7 @@ pub(in crate::proxy) struct OutgoingBody {
     /// Memory that a resend takes beside that. `None` if there was none, or if it is little.
     pub(in crate::proxy) resend_memory: Option<BodyShare>,
     /// Pins of its calls. `None` if the request may pin nothing.
-    pub(in crate::proxy) pins: Option<PendingPins>,
+    pub(in crate::proxy) pins: Option<Box<PendingPins>>,
     /// The late text of the last message. `None` if it has none.
     pub(in crate::proxy) last_text: Option<Box<LastText>>,
     /// Late-result context. `None` if no tool service is configured.
@@ -168,7 +168,7 @@ impl OutgoingBody {
     /// Returns `true` if the body may contain posted results that no provider has accepted yet.
     pub(in crate::proxy) fn has_posted_results(&self) -> bool {
         let has_restored = |pins: &PendingPins| !pins.posted_calls.is_empty();
-        self.last_text.is_some() || self.pins.as_ref().is_some_and(has_restored)
+        self.last_text.is_some() || self.pins.as_deref().is_some_and(has_restored)
     }
 }
 

@@ -212,6 +212,13 @@ impl ProviderAnswer {
         })
     }
 
+    /// Returns `true` for a stream of events in a known format.
+    pub(super) fn is_watched_stream(&self) -> bool {
+        // The events of a compressed stream cannot be read.
+        let has_events = body_framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
+        self.format.is_some() && has_events
+    }
+
     /// Holds a stream of events until its answer has begun, for up to `limit`. Returns other answers at once.
     ///
     /// A stream that begins with an error is returned as an answer with that error. Fails if the stream does.
@@ -219,9 +226,7 @@ impl ProviderAnswer {
         mut self,
         limit: Duration,
     ) -> Result<(Self, Option<ProviderErrorInfo>), Verdict> {
-        // The events of a compressed stream cannot be read.
-        let events = body_framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
-        let Some(format) = self.format.filter(|_| events) else {
+        let Some(format) = self.format.filter(|_| self.is_watched_stream()) else {
             return Ok((self, None));
         };
         let (mut head, body) = self.response.into_parts();
@@ -247,7 +252,7 @@ impl ProviderAnswer {
     ///
     /// The server sends the head together with the first poll of the body, so a client would get a broken answer whose
     /// failure is known before a byte of it was sent.
-    pub(super) async fn with_first_frame(mut self) -> Result<Self, Verdict> {
+    pub(super) async fn take_first_frame(&mut self) -> Result<(), Verdict> {
         if let ProviderBody::Streamed(read, body) = self.response.body_mut()
             && read.is_empty()
             && !body.is_end_stream()
@@ -266,7 +271,7 @@ impl ProviderAnswer {
                 Poll::Pending => None,
             };
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.
