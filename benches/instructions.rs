@@ -77,7 +77,11 @@ fn main() -> ExitCode {
         "displaced",
     ];
     let mut table = Table::new("Instructions: ratios, then per byte of body", head);
-    let formats = if options.quick { &Format::ALL[..1] } else { &Format::ALL[..] };
+    let formats = if options.quick {
+        &Format::ALL[..1]
+    } else {
+        &Format::ALL[..]
+    };
     for format in formats.iter().copied() {
         for (name, bytes) in sizes {
             let counts = TASKS.map(|task| count(task, format, *bytes, 4) - count(task, format, *bytes, 1));

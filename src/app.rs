@@ -29,7 +29,7 @@ use crate::{
         tls::{ListenerTls, watch_files},
     },
     telemetry::{BodyLoad, Telemetry, TraceExporter},
-    upstream::{RandomError, Sender, UpstreamSettings, prepare_tls_randomness},
+    upstream::{RandomError, Sender, UpstreamSettings},
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
@@ -260,8 +260,6 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_listener, admin_listener) = open_listeners(parts.inherited, addresses, &data_runtime)?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
-    // Clients that connect from here on wait until everything below is done.
-    prepare_tls_randomness();
     let sender = Sender::new(&parts.upstream, tasks.clone())?;
     let endpoint_client = EndpointClient::new(&parts.shared.profiles, &parts.upstream, &tasks)?;
     // Background tasks of the data path: running exchanges need fresh credentials until the end of the drain.

@@ -26,6 +26,19 @@ pub fn has_callgrind() -> bool {
     starts("valgrind") && starts("taskset")
 }
 
+/// Keeps this process and those that it starts from now on on one core.
+///
+/// A request then is in the socket as a whole before the proxy reads it. On two cores the number of reads would depend on
+/// the load of the machine.
+pub fn stay_on_one_core() {
+    let id = process::id().to_string();
+    let pinned = Command::new("taskset")
+        .args(["-a", "-c", "-p", "0", &id])
+        .output()
+        .unwrap();
+    assert!(pinned.status.success(), "taskset");
+}
+
 /// Returns the instructions of one exchange: the difference between two runs of a process.
 ///
 /// `start` starts it under the program that it gets.
@@ -38,8 +51,8 @@ pub fn instructions(start: impl Fn(&[String]) -> Child, request: &[u8], answer: 
 fn run(start: impl Fn(&[String]) -> Child, request: &[u8], answer: &[u8], each: usize) -> f64 {
     let log = env::temp_dir().join(format!("antiphon-bench-{}.callgrind", process::id()));
     let log_file = format!("--log-file={}", log.display());
-    // One core, and so one worker.
-    let program = ["env", TUNABLES, "taskset", "-c", "0", "valgrind"];
+    // On the one core it has one worker.
+    let program = ["env", TUNABLES, "valgrind"];
     let options = ["--tool=callgrind", "--callgrind-out-file=/dev/null", &log_file];
     let program: Vec<String> = program.iter().chain(&options).map(|&part| part.to_owned()).collect();
     let child = start(&program);

@@ -52,6 +52,7 @@ pub(crate) fn count_exchanges(options: Options) -> bool {
         println!("skipped: the exchanges need valgrind and taskset");
         return true;
     }
+    counted::stay_on_one_core();
     let upstream = Child::upstream();
     let committed = fs::read_to_string(FIGURES).unwrap_or_default();
     let figure = |name: &str| {

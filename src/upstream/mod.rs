@@ -25,7 +25,8 @@ pub use crate::policy::{Phase, SendErrorKind};
 pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
-pub use random_bytes::{RandomError, prepare_tls_randomness, random_bytes};
+use random_bytes::prepare_tls_randomness;
+pub use random_bytes::{RandomError, random_bytes};
 pub use read_idle::ReadIdle;
 use send_progress::{SendProgress, TrackedBody};
 
@@ -126,6 +127,7 @@ impl Sender {
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
+        prepare_tls_randomness();
         Ok(Self::with_connector(settings, tasks, Connector::new(settings)?))
     }
 

@@ -20,7 +20,7 @@ pub fn random_bytes() -> Result<[u8; 32], RandomError> {
 ///
 /// The library collects entropy when it is first asked for some, which takes about 100 ms. Otherwise that would delay the
 /// first connection to a provider.
-pub fn prepare_tls_randomness() {
+pub(super) fn prepare_tls_randomness() {
     let prepare = || {
         let mut byte = [0];
         // A failure is reported by the connection that needs them.

@@ -190,18 +190,17 @@ impl BodyPlanner<'_> {
     /// Looks up the open calls, plans, and pins what the plan assigns.
     async fn plan_filled(
         &self,
-        filled: FilledBody<'_>,
-        context: &RequestContext,
-        results: &LateResults,
-        deadline: Instant,
-    ) -> Result<Box<PreparedBody>, Unreadable> {
-        let FilledBody {
+        FilledBody {
             read,
             plain,
             unfilled,
             texts,
             is_unread,
-        } = filled;
+        }: FilledBody<'_>,
+        context: &RequestContext,
+        results: &LateResults,
+        deadline: Instant,
+    ) -> Result<Box<PreparedBody>, Unreadable> {
         let (path, asks) = (self.reader.path, self.asks_for_turn);
         yield_if_heavy().await;
         let planner = AnswerPlanner {

@@ -36,6 +36,10 @@ const MODEL_MAX: usize = 256;
 
 /// The context of one request.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of a request, and any may go with any"
+)]
 pub(in crate::proxy) struct RequestContext {
     /// Model, as the body or the path names it.
     pub(in crate::proxy) model: Option<String>,
@@ -177,7 +181,8 @@ impl ContextBuilder<'_> {
         let is_compaction = hints.is_compaction || outline.compaction;
         // A count or a compaction reads the history, but is not the conversation's next request.
         let goes_on = !is_compaction && !session::is_token_count(path);
-        let evidence = self.session_evidence(body, outline, headers);
+        let evidence = self.session_evidence(body, outline, &headers);
+        let evidence = evidence.as_ref();
         let model = named_model(self.route, body, outline);
         log.record_model(model.as_deref());
         let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), outline, goes_on);
@@ -227,14 +232,14 @@ impl ContextBuilder<'_> {
     /// Enters the lane, which closes the calls that this request answers.
     fn find_and_enter_lane(
         &self,
-        evidence: Option<SessionRequest<'_>>,
+        evidence: Option<&SessionRequest<'_>>,
         names: LaneNames<'_>,
         outline: &Outline,
         goes_on: bool,
     ) -> (Option<Lane>, EnteredLane) {
         let sessions = &self.path.sessions;
         let lane =
-            evidence.and_then(|asked| session::find_lane(&asked, |caller, id| sessions.lane_of_answer(caller, id)));
+            evidence.and_then(|asked| session::find_lane(asked, |caller, id| sessions.lane_of_answer(caller, id)));
         let Some(lane) = lane else {
             return (None, EnteredLane::default());
         };
@@ -244,7 +249,7 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the hash that decides which profile serves the conversation first.
-    fn choice_hash(&self, evidence: Option<SessionRequest<'_>>, lane: Option<Lane>) -> [u8; 32] {
+    fn choice_hash(&self, evidence: Option<&SessionRequest<'_>>, lane: Option<Lane>) -> [u8; 32] {
         // Lists and stored objects differ from key to key, so a caller without a lane stays with one.
         let Some(lane) = lane else {
             return *self.caller.principal_bytes();
@@ -256,7 +261,7 @@ impl ContextBuilder<'_> {
         let nobody = Caller::of_account(Principal::NONE);
         let asked = evidence.map(|evidence| SessionRequest {
             caller: &nobody,
-            ..evidence
+            ..*evidence
         });
         let choice = asked.and_then(|asked| session::find_lane(&asked, |_, _| None));
         *choice.unwrap_or(lane).id.as_bytes()
@@ -267,14 +272,14 @@ impl ContextBuilder<'_> {
         &'r self,
         body: &'r [u8],
         outline: &'r Outline,
-        headers: ClientHeaders<'r>,
+        headers: &ClientHeaders<'r>,
     ) -> Option<SessionRequest<'r>> {
         // An unread body is passed as empty: entering its lane would count the results in it as missing.
         let wire = self.route.wire.filter(|_| !body.is_empty())?;
         Some(SessionRequest {
             caller: &self.caller,
             format: wire.format,
-            headers,
+            headers: *headers,
             body,
             outline,
             path_model: self.route.model_name(),
@@ -282,7 +287,7 @@ impl ContextBuilder<'_> {
     }
 
     /// Returns the named session. `None` if it has no name, or no tool service is configured.
-    fn named_session(&self, evidence: Option<SessionRequest<'_>>) -> Option<session::SessionId> {
+    fn named_session(&self, evidence: Option<&SessionRequest<'_>>) -> Option<session::SessionId> {
         if !self.path.late.is_used() {
             return None;
         }

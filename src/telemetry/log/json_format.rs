@@ -7,6 +7,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use serde_json::Value;
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -66,7 +67,7 @@ fn exchange_line(event: &Event<'_>) -> Result<String, fmt::Error> {
     let level = event.metadata().level();
     write!(line, "{{\"timestamp\":\"{time}\",\"level\":\"{level}\"")?;
     event.record(&mut FieldWriter { line: &mut line });
-    write!(line, ",\"target\":\"{EXCHANGE_TARGET}\"}}\n")?;
+    writeln!(line, ",\"target\":\"{EXCHANGE_TARGET}\"}}")?;
     Ok(line)
 }
 
@@ -98,8 +99,8 @@ impl Visit for FieldWriter<'_> {
             self.line.push_str(value);
             self.line.push('"');
         } else {
-            // A string is always valid JSON.
-            self.line.push_str(&serde_json::to_string(value).unwrap_or_default());
+            // Writing to a string cannot fail.
+            let _ = write!(self.line, "{}", Value::from(value));
         }
     }
 
@@ -129,7 +130,6 @@ mod tests {
         time::Duration,
     };
 
-    use serde_json::Value;
     use tracing_subscriber::{fmt::format::JsonFields, layer::SubscriberExt as _};
 
     use super::*;
