@@ -70,8 +70,7 @@ impl fmt::Debug for SqliteLedger {
 impl SqliteLedger {
     /// Opens the ledger at `path` for this process alone. Creates it with `new_secret` if it does not exist.
     ///
-    /// Blocks the thread: it reads every row of a small store to compute the size. The writer reads a large one, whose size
-    /// is zero until then.
+    /// Blocks the thread: it reads every row to compute the size.
     pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, LedgerOpenError> {
         let held = schema::open_store(path, new_secret)?;
         let path = held.path;

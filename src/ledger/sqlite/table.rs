@@ -23,14 +23,7 @@ pub(super) struct RecordTable {
     next_place: i64,
     /// The position of the tally at the beginning of the current commit.
     mark: usize,
-    /// `true` once the rows are counted and the indexes are checked.
-    is_checked: bool,
 }
-
-/// The most rows that are counted before a store is opened: a few milliseconds. Of more it would delay the start.
-const CHECKED_AT_OPEN_MAX: i64 = 2_000;
-/// Rows between two looks at the end of the process.
-const ROWS_PER_LOOK: u64 = 4096;
 
 /// The records that a walk removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,40 +59,21 @@ impl GcWalk {
 }
 
 impl RecordTable {
-    /// Wraps the connection of a store that was just opened. A small store is checked, a large one must be before its
-    /// first commit.
+    /// Wraps the connection of a store that was just opened. Damaged indexes are rebuilt.
     pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
         let mut table = Self {
             connection,
             tally: UsageCounter::default(),
             next_place: 1,
             mark: 0,
-            is_checked: false,
         };
-        table.find_next_place()?;
-        if table.next_place <= CHECKED_AT_OPEN_MAX {
-            table.check_rows(&|| false)?;
-        }
-        Ok(table)
-    }
-
-    /// Returns `true` if [`RecordTable::check_rows`] was done.
-    pub(super) const fn is_checked(&self) -> bool {
-        self.is_checked
-    }
-
-    /// Counts the rows and checks the indexes. Damaged indexes are rebuilt. Ends early if `is_ending` returns `true`.
-    pub(super) fn check_rows(&mut self, is_ending: &dyn Fn() -> bool) -> rusqlite::Result<()> {
-        if !self.recount(is_ending)? {
-            return Ok(());
-        }
-        match index_check::all_match_table(&self.connection) {
+        table.recount()?;
+        match index_check::all_match_table(&table.connection) {
             Ok(true) => {}
             Err(error) if !is_corruption(&error) => return Err(error),
-            Ok(false) | Err(_) => self.rebuild_indexes()?,
+            Ok(false) | Err(_) => table.rebuild_indexes()?,
         }
-        self.is_checked = true;
-        Ok(())
+        Ok(table)
     }
 
     /// Returns the size of the content.
@@ -107,8 +81,8 @@ impl RecordTable {
         self.tally.usage()
     }
 
-    /// Computes the size and the next place from the table. Returns `false` if it ended early.
-    fn recount(&mut self, is_ending: &dyn Fn() -> bool) -> rusqlite::Result<bool> {
+    /// Computes the size and the next place from the table.
+    pub(super) fn recount(&mut self) -> rusqlite::Result<()> {
         let mut tally = UsageCounter::default();
         // Without an index: a damaged one would hide rows from the count.
         let mut statement = self
@@ -119,25 +93,16 @@ impl RecordTable {
             let (principal, value) = counted_cells(row)?;
             tally.add_record(principal, value);
             tally.forget_changes();
-            if tally.usage().records.is_multiple_of(ROWS_PER_LOOK) && is_ending() {
-                return Ok(false);
-            }
         }
         drop(rows);
         drop(statement);
-        self.tally = tally;
-        self.find_next_place()?;
-        Ok(true)
-    }
-
-    /// Computes the next place from the table.
-    fn find_next_place(&mut self) -> rusqlite::Result<()> {
         // A damaged rowid must not use up the range of places.
         let latest = self.connection.query_row(
             "SELECT coalesce(max(place), 0) FROM records WHERE place < ?1",
             [PLACES_MAX],
             |row| row.get::<_, i64>(0),
         )?;
+        self.tally = tally;
         // Never lower than before: a place must not be assigned twice while this process runs.
         self.next_place = self.next_place.max(latest.saturating_add(1)).max(1);
         Ok(())
@@ -242,7 +207,7 @@ impl RecordTable {
             self.connection.execute_batch(sql)?;
         }
         self.commit_transaction()?;
-        self.recount(&|| false).map(drop)
+        self.recount()
     }
 
     /// Returns the principal and the value's length of the row at a place.

@@ -82,8 +82,6 @@ pub(super) struct SqliteWriter {
     /// Set while a rebuild of the indexes is allowed: once per process, and once more for each removal. A rebuild reads
     /// the whole table, and a second one in a row would not repair what the first did not.
     may_rebuild_indexes: bool,
-    /// The error that every commit gets, because the rows of a large store could not be read.
-    unreadable: Option<String>,
 }
 
 impl SqliteWriter {
@@ -100,7 +98,6 @@ impl SqliteWriter {
             health,
             gc_runs: VecDeque::new(),
             may_rebuild_indexes: true,
-            unreadable: None,
         };
         writer.publish_usage();
         writer
@@ -110,7 +107,6 @@ impl SqliteWriter {
     ///
     /// Then waits until `read` reports the end of the readers, and closes the file.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteRequest>, read: &ShutdownLatch) {
-        self.check_large_store(&jobs);
         loop {
             // With a removal in progress the thread must not block: it continues with the next portion.
             let mut next = if self.gc_runs.is_empty() {
@@ -149,27 +145,8 @@ impl SqliteWriter {
         );
     }
 
-    /// Checks the rows of a store that was too large to be checked when it was opened. Requests wait meanwhile.
-    fn check_large_store(&mut self, jobs: &mpsc::Receiver<WriteRequest>) {
-        if self.table.is_checked() {
-            return;
-        }
-        if let Err(error) = self.table.check_rows(&|| jobs.is_closed()) {
-            tracing::error!(%error, "the ledger cannot be read: nothing is stored until the next start");
-            self.unreadable = Some(error.to_string());
-        }
-        self.publish_usage();
-    }
-
     fn commit_batch(&mut self, batch: Vec<CommitRequest>) {
         if batch.is_empty() {
-            return;
-        }
-        if let Some(error) = &self.unreadable {
-            self.health.note_write(WriteHealth::Failed);
-            for waiting in batch {
-                drop(waiting.reply.send(Err(LedgerError::Store(error.clone().into()))));
-            }
             return;
         }
         let commits = || batch.iter().flat_map(|waiting| &waiting.commits);
@@ -310,8 +287,8 @@ impl SqliteWriter {
             self.table.roll_back_transaction();
         }
         self.health.note_write(match tried {
-            Ok(()) if self.unreadable.is_none() => WriteHealth::Stored,
-            _ => WriteHealth::Failed,
+            Ok(()) => WriteHealth::Stored,
+            Err(_) => WriteHealth::Failed,
         });
         // Before the reply: whoever gets it may ask again at once.
         drop(trial);

@@ -326,63 +326,6 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         .collect()
 }
 
-/// More records than are counted before a store is opened.
-const MANY: u64 = 2_500;
-
-#[tokio::test]
-async fn the_records_of_a_large_store_are_counted_before_its_first_commit() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger.db");
-    let ledger = open(&path).unwrap();
-    for from in (0..MANY).step_by(250) {
-        let names = from..from + 250;
-        done(&ledger, names.map(|name| insert(call(name), "value")).collect(), NOW).await;
-    }
-    let before = ledger.usage().await.unwrap();
-    assert_eq!(before.records, MANY);
-    drop(ledger);
-    // No room for one more: the limit holds from the first commit on.
-    let full = LedgerSettings {
-        bytes_max: before.bytes,
-        ..LedgerSettings::default()
-    };
-    let ledger = SqliteLedger::open(&path, full, SECRET).unwrap();
-    assert!(get(&ledger, call(MANY - 1), NOW).await.is_some());
-    let refused = ledger.commit(vec![insert(call(MANY), "value")], NOW).await;
-    assert!(
-        matches!(refused, Err(LedgerError::Full { of_principal: false })),
-        "{refused:?}"
-    );
-    assert_eq!(ledger.usage().await.unwrap(), before);
-    drop(ledger);
-    // Dropped while it may still be counting: the file is closed, and can be opened again.
-    drop(open(&path).unwrap());
-    let ledger = open(&path).unwrap();
-    done(&ledger, vec![insert(call(MANY), "value")], NOW).await;
-    assert_eq!(ledger.usage().await.unwrap().records, MANY + 1);
-}
-
-#[tokio::test]
-async fn an_unreadable_large_store_refuses_commits_and_tells_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger.db");
-    let ledger = open(&path).unwrap();
-    for from in (0..MANY).step_by(250) {
-        let names = from..from + 250;
-        done(&ledger, names.map(|name| insert(call(name), "value")).collect(), NOW).await;
-    }
-    drop(ledger);
-    // Rows in the middle of the file. The first pages and the last row are sound, and the opening reads no others.
-    let mut bytes = fs::read(&path).unwrap();
-    let pages = bytes.len() / 3..bytes.len() / 2;
-    bytes[pages].fill(0xA5);
-    fs::write(&path, bytes).unwrap();
-    let ledger = open(&path).unwrap();
-    let refused = ledger.commit(vec![insert(call(MANY), "value")], NOW).await;
-    assert!(matches!(refused, Err(LedgerError::Store(_))), "{refused:?}");
-    assert_eq!(ledger.find_fault().await.unwrap(), Some(LedgerFault::WriteFailed));
-}
-
 #[tokio::test]
 async fn unusable_files_are_refused_and_left_unchanged() {
     assert!(ODD.len() >= 20);
