@@ -1,5 +1,5 @@
 //! Hashes of lists of texts, and of JSON values. Each text is preceded by its length, so that no two lists have the same
-//! input. Maps whose keys are such hashes need no second hash of them: [`DigestKeys`].
+//! input. Maps whose keys are such hashes need no second hash of them: [`DigestHashBuilder`].
 
 use serde_json::Value;
 
@@ -62,34 +62,52 @@ pub(crate) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     }
 }
 
-/// A hasher for maps in memory whose keys are keyed hashes, or contain one. Clients cannot choose such a key.
+/// Builds the hashes of keys that are digests, or contain one, for maps in memory.
+///
+/// Such a key needs no hash of all its bytes. A client without a credential can compute some keys, so each map mixes them
+/// with a random number.
 #[cfg(feature = "server")]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DigestKeys;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DigestHashBuilder {
+    seed: u64,
+}
 
 #[cfg(feature = "server")]
-impl std::hash::BuildHasher for DigestKeys {
-    type Hasher = DigestKeyHasher;
-
-    fn build_hasher(&self) -> DigestKeyHasher {
-        DigestKeyHasher(0)
+impl DigestHashBuilder {
+    /// Creates the builder of one map.
+    pub(crate) fn new() -> Self {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        Self { seed }
     }
 }
 
-/// The hash of one key: the first bytes of each of its parts.
+#[cfg(feature = "server")]
+impl std::hash::BuildHasher for DigestHashBuilder {
+    type Hasher = DigestHasher;
+
+    fn build_hasher(&self) -> DigestHasher {
+        DigestHasher(self.seed)
+    }
+}
+
+/// Hashes one key by the first eight bytes of each of its digests.
 #[cfg(feature = "server")]
 #[derive(Debug)]
-pub(crate) struct DigestKeyHasher(u64);
+pub(crate) struct DigestHasher(u64);
 
 #[cfg(feature = "server")]
-impl std::hash::Hasher for DigestKeyHasher {
+impl std::hash::Hasher for DigestHasher {
     fn write(&mut self, bytes: &[u8]) {
-        // Rotated, so that two equal parts do not cancel each other.
+        const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+        // A shorter part only tells two kinds of keys apart.
         let start = bytes
             .first_chunk()
             .copied()
             .map_or(bytes.len() as u64, u64::from_le_bytes);
-        self.0 = self.0.rotate_left(5) ^ start;
+        // Both halves of the product, so that every bit of a part changes the low bits, by which maps choose a place.
+        let product = u128::from(self.0 ^ start).wrapping_mul(u128::from(ODD));
+        let [low, high] = [0, 64].map(|shift| u64::try_from((product >> shift) & u128::from(u64::MAX)));
+        self.0 = low.unwrap_or_default() ^ high.unwrap_or_default();
     }
 
     fn write_usize(&mut self, _: usize) {
@@ -131,10 +149,13 @@ mod tests {
 
         let digest = |text: &[u8]| digest_of([text]);
         let keys = [digest(b"a"), digest(b"b"), digest(b"c")];
-        let hashes = keys.map(|key| DigestKeys.hash_one(key));
-        let pairs = keys.map(|key| DigestKeys.hash_one((key, key, true)));
+        let builder = DigestHashBuilder::new();
+        let hashes = keys.map(|key| builder.hash_one(key));
+        let pairs = keys.map(|key| builder.hash_one((key, key, true)));
         let all: std::collections::HashSet<u64> = hashes.into_iter().chain(pairs).collect();
         assert_eq!(all.len(), 6);
+        // Two maps place one key differently.
+        assert_ne!(DigestHashBuilder::new().hash_one(keys[0]), builder.hash_one(keys[0]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{
     auth::{Caller, Principal, PrincipalHash},
     clock,
-    digest::DigestKeys,
+    digest::DigestHashBuilder,
     ledger::{self, CommitStep, Ledger, LedgerError, RecordKey, RecordKind, Unread, WriteBehind},
 };
 
@@ -30,7 +30,7 @@ pub struct Callers {
     ledger: Arc<dyn Ledger>,
     later: WriteBehind,
     /// The callers in memory, each with `true` if the ledger is known to have it.
-    verified: Cache<Principal, bool, DigestKeys>,
+    verified: Cache<Principal, bool, DigestHashBuilder>,
 }
 
 impl Callers {
@@ -43,7 +43,7 @@ impl Callers {
                 .max_capacity(CALLERS_MAX)
                 // Shorter than in the ledger, so that an expired record is written again within a day.
                 .time_to_live(MEMORY_TTL)
-                .build_with_hasher(DigestKeys),
+                .build_with_hasher(DigestHashBuilder::new()),
         }
     }
 

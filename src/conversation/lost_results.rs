@@ -91,17 +91,20 @@ const fn row(client: &'static str, saying: LostText, since: &'static str) -> Los
     }
 }
 
-/// Bytes by which [`may_be_lost`] tells other texts apart.
+/// Length of the beginnings that [`may_be_lost`] compares: enough to tell other texts apart.
 const HEAD_BYTES: usize = 12;
 
-/// Returns `false` if the text of a JSON string, quotes included, begins unlike every text for a lost result.
+/// Returns `false` if a JSON string, quotes included, cannot decode to a text that [`is_lost`] accepts.
 pub fn may_be_lost(string: &[u8]) -> bool {
     let mut rest = string.strip_prefix(b"\"").unwrap_or_default();
-    while let [b' ', behind @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', behind @ ..] = rest {
+    // Control characters too: the string may lie in a body that is not valid JSON.
+    while let [b' ' | b'\n' | b'\r' | b'\t' | 0x0c, behind @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', behind @ ..] =
+        rest
+    {
         work::count(1);
         rest = behind;
     }
-    // Terminals begin their colors with this character, and no text above does.
+    // ESC begins a color of a terminal. No text above contains it.
     if rest.starts_with(b"\\u001b") {
         return false;
     }
@@ -136,6 +139,44 @@ impl LostText {
                 // Only a number may be between the two. Any other text is output of a tool.
                 between.is_some_and(|between| between.iter().all(|letter| matches!(letter, b'0'..=b'9' | b'.')))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_for_a_lost_result_is_found_however_it_is_escaped() {
+        let texts = LOST_RESULTS.iter().map(|row| match row.text {
+            LostText::Whole(text) | LostText::Begins(text) => text.to_owned(),
+            LostText::Between(begin, end) => format!("{begin}1.5{end}"),
+        });
+        for text in texts {
+            assert!(is_lost(text.as_bytes()), "{text}");
+            let plain: String = serde_json::Value::from(text.as_str()).to_string();
+            let inside = plain.get(1..plain.len() - 1).unwrap();
+            let mut spellings = vec![inside.to_owned()];
+            for blank in [" ", "\\n", "\\t\\r\\f", "\\u0020", "\n", "\t\r\u{c}", " \\n "] {
+                spellings.push(format!("{blank}{inside}"));
+            }
+            // Each of the first letters as an escape.
+            for (at, letter) in inside
+                .char_indices()
+                .take(20)
+                .filter(|(_, letter)| letter.is_ascii_alphanumeric())
+            {
+                let (before, behind) = inside.split_at(at);
+                let behind = behind.get(1..).unwrap();
+                spellings.push(format!("{before}\\u{:04x}{behind}", u32::from(letter)));
+            }
+            for spelling in spellings {
+                assert!(may_be_lost(format!("\"{spelling}\"").as_bytes()), "{spelling:?}");
+            }
+        }
+        for other in ["\"\"", "\"total 12\"", "\"\\u001b[31mred\"", "\"1\\t# Antiphon\""] {
+            assert!(!may_be_lost(other.as_bytes()) || other == "\"\"", "{other}");
         }
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn is_answered_at_once(path: &str) -> bool {
     find_row(path).is_some_and(|(_, asks)| matches!(asks, Model(Some(_))))
 }
 
-/// Returns `true` if `is_wanted` returns it for a segment with a slash before and behind it.
+/// Returns `true` if a segment between two slashes satisfies `is_wanted`.
 pub(super) fn has_segment(path: &str, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
     // As bytes: a path is short, so that every search for a text in it would cost more than this.
     let mut segments = path.as_bytes().split(|byte| *byte == b'/');

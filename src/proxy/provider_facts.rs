@@ -18,7 +18,7 @@ use moka::sync::Cache;
 use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{Caller, principal::is_short_lived},
-    digest::{DigestKeys, digest_of},
+    digest::{DigestHashBuilder, digest_of},
     repair::{CallKey, DisputedShape, LearnedRules, Placeholder, ThinkingHash},
 };
 
@@ -36,41 +36,41 @@ pub(super) type FactKey = [u8; 32];
 #[derive(Debug)]
 pub(super) struct ProviderFacts {
     /// Rules that refusals have taught, by caller, upstream and model.
-    rules: Cache<FactKey, LearnedRules, DigestKeys>,
+    rules: Cache<FactKey, LearnedRules, DigestHashBuilder>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
     /// Conversations that a provider has accepted in a disputed shape. Their prefix must not change any more.
-    accepted_shapes: Cache<FactKey, (), DigestKeys>,
+    accepted_shapes: Cache<FactKey, (), DigestHashBuilder>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
-    bound_placeholders: Cache<FactKey, Placeholder, DigestKeys>,
+    bound_placeholders: Cache<FactKey, Placeholder, DigestHashBuilder>,
     /// Callers with such a call to which the client has added a result in place since.
-    overrides: Cache<Caller, (), DigestKeys>,
+    overrides: Cache<Caller, (), DigestHashBuilder>,
     /// Conversations whose bound thinking may be dropped.
-    droppable_thinking: Cache<FactKey, (), DigestKeys>,
+    droppable_thinking: Cache<FactKey, (), DigestHashBuilder>,
     /// `true` once one of the three above has an entry. In most processes none ever has.
     has_bound: AtomicBool,
     /// Calls that each remote response left open. A request that continues from it answers them first.
-    due_calls: Cache<FactKey, Arc<[String]>, DigestKeys>,
+    due_calls: Cache<FactKey, Arc<[String]>, DigestHashBuilder>,
     /// Answered remote calls, with the response that left them open. `None` if that response is not known.
-    answered_calls: Cache<FactKey, Option<FactKey>, DigestKeys>,
+    answered_calls: Cache<FactKey, Option<FactKey>, DigestHashBuilder>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
     /// Kinds of values that a provider wants back, by caller, upstream and model.
-    wanted_continuity: Cache<FactKey, (), DigestKeys>,
+    wanted_continuity: Cache<FactKey, (), DigestHashBuilder>,
     /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
-    refused_thinking: Cache<FactKey, (), DigestKeys>,
+    refused_thinking: Cache<FactKey, (), DigestHashBuilder>,
     /// Last blocks of thinking of accepted bodies. The thinking up to such a block is accepted, or was removed.
-    accepted_thinking: Cache<FactKey, (), DigestKeys>,
+    accepted_thinking: Cache<FactKey, (), DigestHashBuilder>,
     /// `true` once a block was refused.
     has_refused: AtomicBool,
     /// Responses that a provider has lost. It accepted a request without the id.
-    dead_responses: Cache<FactKey, (), DigestKeys>,
+    dead_responses: Cache<FactKey, (), DigestHashBuilder>,
     /// `true` once a response was lost.
     has_dead: AtomicBool,
     /// For each caller whose facts were looked for in the ledger, `true` if it has some.
-    thinking_callers: Cache<Caller, bool, DigestKeys>,
+    thinking_callers: Cache<Caller, bool, DigestHashBuilder>,
     /// Blocks of thinking that were looked for in the ledger.
-    looked_up_thinking: Cache<FactKey, (), DigestKeys>,
+    looked_up_thinking: Cache<FactKey, (), DigestHashBuilder>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -227,7 +227,7 @@ impl ProviderFacts {
 
     /// Stores that the provider accepted a body with this block as its last thinking. `true` if that is new.
     pub(super) fn learn_accepted_thinking(&self, block: FactKey) -> bool {
-        // Most blocks are known, and a look costs a fifth of an entry.
+        // Most blocks are known, and a lookup costs a fifth of an insert.
         !self.is_accepted_thinking(block) && self.accepted_thinking.entry(block).or_insert(()).is_fresh()
     }
 
@@ -312,7 +312,7 @@ pub(super) struct AnsweredRemoteCalls {
 }
 
 /// Creates an empty cache with the limits of this module.
-fn new_cache<K, V>() -> Cache<K, V, DigestKeys>
+fn new_cache<K, V>() -> Cache<K, V, DigestHashBuilder>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -320,7 +320,7 @@ where
     Cache::builder()
         .max_capacity(ENTRIES_MAX)
         .time_to_idle(IDLE_MAX)
-        .build_with_hasher(DigestKeys)
+        .build_with_hasher(DigestHashBuilder::new())
 }
 
 /// Owner of a fact: one caller at one upstream.

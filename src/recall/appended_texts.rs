@@ -12,7 +12,7 @@ use super::{AnswerStoreState, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
-    digest::DigestKeys,
+    digest::DigestHashBuilder,
     ledger::{self, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread},
     repair::{Anchor, LateText},
 };
@@ -126,7 +126,7 @@ struct TextsOfCaller {
 /// The texts of those callers whose texts were read.
 #[derive(Debug)]
 pub(super) struct AppendedTexts {
-    by_caller: Cache<Caller, Arc<TextsOfCaller>, DigestKeys>,
+    by_caller: Cache<Caller, Arc<TextsOfCaller>, DigestHashBuilder>,
     /// The end of each caller's cooldown after a read that failed. Requests that need not wait must not wait for a
     /// failed ledger one after the other.
     cooldowns: Cache<Caller, Instant>,
@@ -155,7 +155,7 @@ impl AppendedTexts {
         };
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
         Self {
-            by_caller: cache.time_to_live(lasts).build_with_hasher(DigestKeys),
+            by_caller: cache.time_to_live(lasts).build_with_hasher(DigestHashBuilder::new()),
             cooldowns: Cache::new(COOLDOWNS_MAX),
             unaccepted: Cache::builder()
                 .max_capacity(UNACCEPTED_MAX)

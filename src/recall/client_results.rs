@@ -8,7 +8,7 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Caller,
-    digest::{DigestKeys, HashTexts as _},
+    digest::{DigestHashBuilder, HashTexts as _},
     ledger::RecordName,
     repair::{ClientResult, id_letters},
     session::LaneId,
@@ -48,7 +48,7 @@ pub struct ClientResultQuery {
 
 /// The results in memory.
 #[derive(Debug)]
-pub(super) struct ClientResultCache(Cache<RecordName, Arc<String>, DigestKeys>);
+pub(super) struct ClientResultCache(Cache<RecordName, Arc<String>, DigestHashBuilder>);
 
 impl ClientResultCache {
     pub(super) fn new() -> Self {
@@ -56,7 +56,7 @@ impl ClientResultCache {
             u32::try_from(block.len().saturating_add(RESULT_BYTES)).unwrap_or(u32::MAX)
         };
         let cache = Cache::builder().max_capacity(MEMORY_BYTES).weigher(weigh);
-        Self(cache.build_with_hasher(DigestKeys))
+        Self(cache.build_with_hasher(DigestHashBuilder::new()))
     }
 
     /// Stores a result in place of an earlier one of its call.

@@ -10,16 +10,16 @@ use http::{HeaderMap, HeaderValue};
 
 use super::{SessionSource, labels::parse_label};
 
-/// The headers of one request that this room reads. A missing or invalid header is `None`.
+/// The headers of one request that this room reads. A missing header, or an invalid label, is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientHeaders<'h> {
     antiphon_session: Option<&'h str>,
     claude_session: Option<&'h str>,
-    session_id: Option<&'h str>,
-    session_id_of_codex: Option<&'h str>,
+    codex_session: Option<&'h str>,
+    older_codex_session: Option<&'h str>,
     thread_id: Option<&'h str>,
     conversation_id: Option<&'h str>,
-    session_of_opencode: Option<&'h str>,
+    opencode_session: Option<&'h str>,
     session_affinity: Option<&'h str>,
     claude_agent: Option<&'h str>,
     subagent: Option<&'h str>,
@@ -27,7 +27,7 @@ pub struct ClientHeaders<'h> {
     pub(super) hints: HintHeaders<'h>,
 }
 
-/// The headers that describe a request, as their first value says it.
+/// The headers that describe a request. Of a repeated header the first value counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HintHeaders<'h> {
     /// `x-claude-code-compaction`.
@@ -64,12 +64,12 @@ impl<'h> ClientHeaders<'h> {
         let slot = match name {
             "x-antiphon-session" => &mut self.antiphon_session,
             "x-claude-code-session-id" => &mut self.claude_session,
-            "session-id" => &mut self.session_id,
-            // Codex up to 0.57, and pi.
-            "session_id" => &mut self.session_id_of_codex,
+            "session-id" => &mut self.codex_session,
+            // Of codex up to 0.57, and of pi.
+            "session_id" => &mut self.older_codex_session,
             "thread-id" => &mut self.thread_id,
             "conversation_id" => &mut self.conversation_id,
-            "x-session-id" => &mut self.session_of_opencode,
+            "x-session-id" => &mut self.opencode_session,
             "x-session-affinity" => &mut self.session_affinity,
             "x-claude-code-agent-id" => &mut self.claude_agent,
             "x-openai-subagent" => &mut self.subagent,
@@ -86,19 +86,19 @@ impl<'h> ClientHeaders<'h> {
 
     /// Returns the session by a header that counts only if `metadata.user_id` names none.
     pub(super) fn fallback_session(&self) -> Option<&'h str> {
-        let [codex, older] = [self.session_id, self.session_id_of_codex];
-        let others = [self.conversation_id, self.session_of_opencode, self.session_affinity];
-        [codex, older, self.thread_id]
-            .into_iter()
-            .chain(others)
-            .find_map(|name| name)
+        self.codex_session
+            .or(self.older_codex_session)
+            .or(self.thread_id)
+            .or(self.conversation_id)
+            .or(self.opencode_session)
+            .or(self.session_affinity)
     }
 
     /// Returns the agent within the session. `None` for the main agent.
     ///
     /// A codex thread beside another session belongs to a subagent. A compaction belongs to its own thread.
     pub(super) fn agent_label(&self) -> Option<&'h str> {
-        let session = self.session_id.or(self.session_id_of_codex);
+        let session = self.codex_session.or(self.older_codex_session);
         let thread = || {
             self.thread_id
                 .filter(|thread| session.is_some_and(|session| session != *thread))

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::{
     auth::Caller,
     conversation::{CallChain, Outline},
-    digest::DigestKeys,
+    digest::DigestHashBuilder,
     policy::stream_timeouts::RunningTool,
     session::{Lane, LaneId},
     wire::watch::EmittedCalls,
@@ -84,7 +84,7 @@ pub struct ProfilePin {
 /// The lanes of this process.
 #[derive(Debug)]
 pub struct SessionTable {
-    lanes: Cache<LaneId, Arc<LaneSlot>, DigestKeys>,
+    lanes: Cache<LaneId, Arc<LaneSlot>, DigestHashBuilder>,
     lanes_by_answer: Cache<[u8; 32], Lane>,
     lost_calls: LostCalls,
     idle: Duration,
@@ -247,7 +247,7 @@ impl SessionTable {
                 .max_capacity(bytes_max)
                 .weigher(move |_, kept: &Arc<LaneSlot>| kept.weight.load(Ordering::Relaxed).max(least))
                 .time_to_idle(idle)
-                .build_with_hasher(DigestKeys),
+                .build_with_hasher(DigestHashBuilder::new()),
             lanes_by_answer: Cache::builder()
                 .max_capacity(entries_max.min(bytes_max.checked_div(ANSWER_BYTES).unwrap_or_default()))
                 .time_to_idle(idle)

@@ -16,7 +16,7 @@ use std::{
 use moka::sync::Cache;
 use tokio::time::Instant;
 
-use crate::{auth::Caller, digest::DigestKeys, repair::Tier};
+use crate::{auth::Caller, digest::DigestHashBuilder, repair::Tier};
 
 /// The time within which the same call counts as a repetition.
 ///
@@ -88,7 +88,7 @@ struct LostCall {
 /// The lost calls of all callers.
 #[derive(Debug)]
 pub(super) struct LostCalls {
-    callers: Cache<[u8; 32], Arc<Mutex<Vec<LostCall>>>, DigestKeys>,
+    callers: Cache<[u8; 32], Arc<Mutex<Vec<LostCall>>>, DigestHashBuilder>,
 }
 
 impl Default for LostCalls {
@@ -97,7 +97,7 @@ impl Default for LostCalls {
             callers: Cache::builder()
                 .max_capacity(CALLERS_MAX)
                 .time_to_idle(REPEAT_WINDOW)
-                .build_with_hasher(DigestKeys),
+                .build_with_hasher(DigestHashBuilder::new()),
         }
     }
 }

@@ -304,7 +304,7 @@ impl Attempts<'_> {
                     .learn_organisation(self.upstream_name(), id, organisation);
             }
             if answer.status().as_u16() >= 400 {
-                // Boxed like the hold below: both are rare, and the future of every exchange would be larger otherwise.
+                // Boxed like the hold below, to keep the future of an exchange small.
                 answer = match Box::pin(answer.with_error_read(idle_timeout)).await {
                     Ok(answer) => answer,
                     Err(error) => return AttemptResult::failed(error.verdict(), to_proxy_error(self.route, error)),
@@ -466,11 +466,11 @@ impl Attempts<'_> {
 
     /// Returns the caller as the one that pays for retries.
     fn retry_payer(&self, log: &ExchangeLog) -> RetryPayer {
-        let context = &self.outgoing.body.context;
+        let caller = self.outgoing.body.context.caller;
         RetryPayer {
-            caller: context.caller.principal(),
+            caller: caller.principal(),
             percent: log.retry_percent,
-            is_verified: context.is_verified,
+            is_verified: self.path.late.callers().is_verified_in_memory(caller),
         }
     }
 

@@ -26,6 +26,7 @@ pub(super) async fn recover_from_refusal(
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> Result<ProviderAnswer, ProxyError> {
+    // A success refuses nothing, and its body is not read here.
     if answer.status().is_success() {
         log.event.is_history_refused = false;
         return Ok(answer);

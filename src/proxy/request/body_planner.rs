@@ -92,8 +92,9 @@ impl BodyPlanner<'_> {
         wait: LedgerWait,
     ) -> Result<Box<PreparedBody>, Unreadable> {
         let deadline = wait.deadline;
+        // Declared first, because the pairing of `read` may borrow them.
         let (late_body, body);
-        // Stays in its box: every wait below would store it once more in the future of the exchange.
+        // Kept in its box, so that the future of the exchange does not store it at every wait.
         let mut read = read;
         let (reader, caller, learned) = (self.reader, context.caller, read.learned);
         self.note_history(&read.paired, &read.outline, context, results).await;

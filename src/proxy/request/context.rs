@@ -59,8 +59,6 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) lane_binding: LaneBindings,
     /// Identity of the client. No other value in an exchange identifies it.
     pub(in crate::proxy) caller: Caller,
-    /// `true` if the caller was verified when the request entered its lane.
-    pub(in crate::proxy) is_verified: bool,
     /// Client whose share of the budgets the request uses.
     pub(in crate::proxy) budget_client: BudgetClient,
     /// Lane of the request. `None` if nothing identifies it.
@@ -193,7 +191,6 @@ impl ContextBuilder<'_> {
         // Boxed, because it is moved several times until the request is sent.
         Box::new(RequestContext {
             budget_client: self.budget_client,
-            is_verified: self.path.late.callers().is_verified_in_memory(self.caller),
             model,
             wants_stream: outline.stream || self.route.is_stream(),
             // Searched only if traces are on: nothing else reads it.
@@ -322,7 +319,7 @@ impl ContextBuilder<'_> {
     ///
     /// Other fields do not count: after a broken stream, clients repeat it without `stream`, or with other limits.
     fn request_hash(&self, body: &[u8], outline: &Outline, lane: Option<Lane>) -> u64 {
-        // Short, since it only tells retries from other requests, and its key is never shown.
+        // 64 bits are enough: the hash only tells retries from other requests.
         let mut hash = self.path.hash_key.build_hasher();
         hash.write(self.caller.principal_bytes());
         if let Some(lane) = lane {

@@ -52,17 +52,17 @@ where
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         if event.metadata().target() == EXCHANGE_TARGET {
-            writer.write_str(&exchange_line(event)?)
+            writer.write_str(&format_exchange(event)?)
         } else {
             self.others.format_event(context, writer, event)
         }
     }
 }
 
-/// Returns the line of an exchange, with its end.
-fn exchange_line(event: &Event<'_>) -> Result<String, fmt::Error> {
+/// Formats the line of an exchange, with its end.
+fn format_exchange(event: &Event<'_>) -> Result<String, fmt::Error> {
     let mut line = String::with_capacity(LINE_BYTES);
-    // The formatter fails behind the year 9999.
+    // The formatter fails after the year 9999.
     let time = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::unix_time().min(LAST_TIME));
     let level = event.metadata().level();
     write!(line, "{{\"timestamp\":\"{time}\",\"level\":\"{level}\"")?;
@@ -110,6 +110,12 @@ impl Visit for FieldWriter<'_> {
 
     fn record_i64(&mut self, field: &Field, value: i64) {
         self.push_number(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.push_key(field);
+        // Writing to a string cannot fail.
+        let _ = write!(self.line, "{}", Value::from(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
