@@ -65,7 +65,7 @@ impl ClientStall {
 /// a timeout in which the client took no bytes.
 #[derive(Debug)]
 pub(super) struct ClientIo<T> {
-    // Limits the bytes of one read. The limit is set anew before each.
+    // A limit on the bytes of one read, set before each.
     inner: Take<T>,
     inspector: FramingInspector,
     head_timeout: Duration,

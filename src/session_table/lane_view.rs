@@ -91,7 +91,7 @@ pub struct LaneNames<'n> {
 }
 
 impl LaneLabels {
-    /// Replaces the names. Most requests of a lane repeat those of the last one, which costs nothing.
+    /// Replaces the names. Most requests of a lane repeat those of the last one, which allocates nothing.
     pub(super) fn set_names(&mut self, names: LaneNames<'_>) {
         for (label, name) in [
             (&mut self.upstream, names.upstream),

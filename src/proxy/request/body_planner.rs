@@ -61,7 +61,7 @@ impl PreparedBody {
 
 /// Body as its plan reads it: with late results at the end of messages, and with the values that it got back.
 struct FilledBody<'b> {
-    /// What was read. Its pairing is that of the filled body, its outline that of the client's own.
+    /// The body as it was read, but with the pairing of the filled body. Its outline is that of the client's own.
     read: Box<ReadBody<'b>>,
     plain: Bytes,
     /// `plain` without the values. `None` if it got none.

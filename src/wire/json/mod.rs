@@ -156,8 +156,7 @@ impl<'a> Json<'a> {
 
     /// Returns the value of the last member `name` of the object at `span`. `None` if it is not a string.
     pub fn string_member(self, span: Span, name: &str) -> Option<Span> {
-        self.member(span, name)
-            .filter(|value| self.kind(*value) == JsonKind::String)
+        self.member(span, name).and_then(|value| self.only_string(value))
     }
 
     /// Returns the decoded string of the member `name` of the object at `span`; empty if it is not a string.

@@ -320,7 +320,7 @@ pub(crate) fn call_details(body: &[u8], item: Span) -> CallDetails {
     let json = Json::new(body);
     let [name, kind] = json.members(item, ["name", "type"]);
     let string = |span: Option<Span>| span.and_then(|span| json.only_string(span));
-    // The first of these that there is.
+    // The kinds of calls differ in the member with their input.
     let inputs = json.members(item, ["arguments", "input", "action", "operation", "code"]);
     CallDetails {
         name: string(name).or_else(|| string(kind)),
