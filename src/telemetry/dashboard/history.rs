@@ -46,6 +46,72 @@ pub struct HistoryStep {
 }
 
 impl HistoryStep {
+    /// Adds `times` to a count.
+    fn add_count(&mut self, name: CountName, times: u64) {
+        if times > 0 {
+            let count = self.counts.entry(name).or_default();
+            *count = count.saturating_add(times);
+        }
+    }
+
+    fn record_latency(&mut self, kind: LatencyKind, took: Duration) {
+        let count = self.latencies.entry((kind, latency_bucket(took))).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Counts an exchange that ended.
+    fn record_exchange(&mut self, event: &ExchangeEnded) {
+        let format = event.format_label();
+        self.add_count(("requests", format), 1);
+        if let Some(side) = event.side {
+            self.add_count(("failures", side), 1);
+        }
+        if event.is_stalled {
+            self.add_count(("stalls", event.stall_side()), 1);
+        }
+        // Zero adds nothing, so these need no condition.
+        self.add_count(("rejections", ""), u64::from(event.is_rejected));
+        self.add_count(("unreadable", ""), u64::from(event.unreadable.is_some()));
+        if let Some(report) = &event.report {
+            for finding in &report.findings {
+                self.add_count(("findings", finding.kind.code()), 1);
+            }
+            for (action, times) in &report.actions {
+                self.add_count(("repairs", action.label()), *times as u64);
+            }
+            let is_repaired = u64::from(!report.actions.is_empty());
+            self.add_count(("repaired_requests", format), is_repaired);
+        }
+        if let Some(answer) = &event.answer_summary {
+            self.add_count(("tokens", "input"), answer.input_tokens);
+            self.add_count(("tokens", "output"), answer.output_tokens);
+        }
+        // Other bodies are not read, and their latency near zero would lower the percentiles.
+        if event.format.is_some() {
+            self.record_latencies(event);
+        }
+    }
+
+    /// Records the latencies of an exchange.
+    fn record_latencies(&mut self, event: &ExchangeEnded) {
+        let is_repaired = event.report.as_ref().is_some_and(|report| !report.actions.is_empty());
+        let overhead = if is_repaired {
+            LatencyKind::RepairedOverhead
+        } else {
+            LatencyKind::HealthyOverhead
+        };
+        self.record_latency(LatencyKind::Overhead, event.overhead);
+        self.record_latency(overhead, event.overhead);
+        let Some(head) = event.upstream_head else { return };
+        if let Some(first) = event.first_byte {
+            self.record_latency(LatencyKind::FirstByte, head.saturating_add(first));
+        }
+        // A failure is not how long the provider takes for an answer.
+        if let (Some(body), None) = (event.upstream_body, event.side) {
+            self.record_latency(LatencyKind::WholeAnswer, head.saturating_add(body));
+        }
+    }
+
     /// Returns a percentile of a latency in microseconds; `None` without exchanges.
     ///
     /// `share` is from 0 to 1. The result is up to a fifth too high, because it is the limit of a bucket.
@@ -73,69 +139,14 @@ pub(super) struct CountHistory {
 impl CountHistory {
     /// Counts an exchange that ended. `now` is the time since 1970, here and below.
     pub(super) fn record_exchange(&mut self, now: Duration, event: &ExchangeEnded) {
-        let format = event.format_label();
-        self.add_count(now, ("requests", format), 1);
-        if let Some(side) = event.side {
-            self.add_count(now, ("failures", side), 1);
-        }
-        if event.is_stalled {
-            self.add_count(now, ("stalls", event.stall_side()), 1);
-        }
-        // Zero adds nothing, so these need no condition.
-        self.add_count(now, ("rejections", ""), u64::from(event.is_rejected));
-        self.add_count(now, ("unreadable", ""), u64::from(event.unreadable.is_some()));
-        if let Some(report) = &event.report {
-            for finding in &report.findings {
-                self.add_count(now, ("findings", finding.kind.code()), 1);
-            }
-            for (action, times) in &report.actions {
-                self.add_count(now, ("repairs", action.label()), *times as u64);
-            }
-            let is_repaired = u64::from(!report.actions.is_empty());
-            self.add_count(now, ("repaired_requests", format), is_repaired);
-        }
-        if let Some(answer) = &event.answer_summary {
-            self.add_count(now, ("tokens", "input"), answer.input_tokens);
-            self.add_count(now, ("tokens", "output"), answer.output_tokens);
-        }
-        // Other bodies are not read, and their latency near zero would lower the percentiles.
-        if event.format.is_some() {
-            self.record_latencies(now, event);
-        }
-    }
-
-    /// Records the latencies of an exchange.
-    fn record_latencies(&mut self, now: Duration, event: &ExchangeEnded) {
-        let is_repaired = event.report.as_ref().is_some_and(|report| !report.actions.is_empty());
-        let overhead = if is_repaired {
-            LatencyKind::RepairedOverhead
-        } else {
-            LatencyKind::HealthyOverhead
-        };
-        self.record_latency(now, LatencyKind::Overhead, event.overhead);
-        self.record_latency(now, overhead, event.overhead);
-        let Some(head) = event.upstream_head else { return };
-        if let Some(first) = event.first_byte {
-            self.record_latency(now, LatencyKind::FirstByte, head.saturating_add(first));
-        }
-        // A failure is not how long the provider takes for an answer.
-        if let (Some(body), None) = (event.upstream_body, event.side) {
-            self.record_latency(now, LatencyKind::WholeAnswer, head.saturating_add(body));
-        }
+        self.step_mut(now).record_exchange(event);
     }
 
     /// Adds `times` to a count.
     pub(super) fn add_count(&mut self, now: Duration, name: CountName, times: u64) {
         if times > 0 {
-            let count = self.step_mut(now).counts.entry(name).or_default();
-            *count = count.saturating_add(times);
+            self.step_mut(now).add_count(name, times);
         }
-    }
-
-    fn record_latency(&mut self, now: Duration, kind: LatencyKind, took: Duration) {
-        let bucket = (kind, latency_bucket(took));
-        let count = self.step_mut(now).latencies.entry(bucket).or_default();
-        *count = count.saturating_add(1);
     }
 
     /// Returns the steps of the last hour, the oldest first.
@@ -237,8 +248,9 @@ mod tests {
     fn percentiles_are_close_and_of_one_latency_alone() {
         let mut history = CountHistory::default();
         for micros in 1..=1000 {
-            history.record_latency(Duration::ZERO, LatencyKind::FirstByte, Duration::from_micros(micros));
-            history.record_latency(Duration::ZERO, LatencyKind::Overhead, Duration::from_secs(1));
+            let step = history.step_mut(Duration::ZERO);
+            step.record_latency(LatencyKind::FirstByte, Duration::from_micros(micros));
+            step.record_latency(LatencyKind::Overhead, Duration::from_secs(1));
         }
         let step = history.current_step(Duration::ZERO);
         for (share, wanted) in [(0.5, 500), (0.99, 990)] {

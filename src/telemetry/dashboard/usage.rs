@@ -44,8 +44,8 @@ pub struct UsageCounts {
     pub output_tokens: u64,
 }
 
-/// The counts by name. The empty name stands for requests without one.
-type UsageNames = BTreeMap<(UsageKind, Box<str>), UsageCounts>;
+/// The counts by kind and name. The empty name stands for requests without one.
+type UsageNames = BTreeMap<UsageKind, BTreeMap<Box<str>, UsageCounts>>;
 
 /// The counts of the last minutes.
 #[derive(Debug, Default)]
@@ -91,12 +91,14 @@ impl UsageHistory {
             (UsageKind::Token, event.client_token.as_deref()),
             (UsageKind::Upstream, event.upstream.as_deref()),
         ] {
-            let mut key = (kind, Box::from(name.unwrap_or_default()));
-            let known = names.range((kind, Box::from(""))..).take_while(|(it, _)| it.0 == kind);
-            if !names.contains_key(&key) && known.count() >= NAMES_MAX {
-                key.1 = Box::from("");
+            let (names, name) = (names.entry(kind).or_default(), name.unwrap_or_default());
+            // Mostly the name is known, and needs no copy.
+            if let Some(known) = names.get_mut(name) {
+                known.add(counts);
+                continue;
             }
-            names.entry(key).or_default().add(counts);
+            let name = if names.len() < NAMES_MAX { name } else { "" };
+            names.entry(name.into()).or_default().add(counts);
         }
     }
 
@@ -105,7 +107,7 @@ impl UsageHistory {
         let first = (slot_number(now) + 1).saturating_sub(USAGE_WINDOW.as_secs() / SLOT.as_secs());
         let mut sums: BTreeMap<&str, UsageCounts> = BTreeMap::new();
         for (_, names) in self.slots.iter().filter(|(number, _)| *number >= first) {
-            for ((_, name), counts) in names.iter().filter(|((it, _), _)| *it == kind) {
+            for (name, counts) in names.get(&kind).into_iter().flatten() {
                 sums.entry(name).or_default().add(*counts);
             }
         }
