@@ -19,6 +19,76 @@ impl HashTexts for blake3::Hasher {
     }
 }
 
+/// The longest input of a [`Digest`] that is hashed at once, in bytes.
+const WHOLE_BYTES_MAX: usize = 1024;
+
+/// A BLAKE3 hash of a short input, with or without a key. The result is that of [`blake3::Hasher`].
+///
+/// It collects the input and hashes it at once, since each update of a hash costs about as much as hashing 20 bytes. It
+/// passes a longer input on to such a hasher.
+pub(crate) struct Digest<'k> {
+    key: Option<&'k [u8; 32]>,
+    waiting: Vec<u8>,
+    hasher: Option<Box<blake3::Hasher>>,
+}
+
+impl<'k> Digest<'k> {
+    /// Creates the hash of an empty input.
+    pub(crate) fn new() -> Self {
+        Self::with_key(None)
+    }
+
+    /// Creates the hash of an empty input under a key.
+    pub(crate) fn new_keyed(key: &'k [u8; 32]) -> Self {
+        Self::with_key(Some(key))
+    }
+
+    fn with_key(key: Option<&'k [u8; 32]>) -> Self {
+        Self {
+            key,
+            waiting: Vec::with_capacity(WHOLE_BYTES_MAX / 4),
+            hasher: None,
+        }
+    }
+
+    /// Adds bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        if self.waiting.len().saturating_add(bytes.len()) > WHOLE_BYTES_MAX {
+            let key = self.key;
+            let new = || match key {
+                Some(key) => blake3::Hasher::new_keyed(key),
+                None => blake3::Hasher::new(),
+            };
+            let hasher = self.hasher.get_or_insert_with(|| Box::new(new()));
+            hasher.update(&self.waiting);
+            self.waiting.clear();
+            if bytes.len() > WHOLE_BYTES_MAX {
+                hasher.update(bytes);
+                return;
+            }
+        }
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    /// Returns the hash.
+    pub(crate) fn finish(self) -> [u8; 32] {
+        let hash = match (self.hasher, self.key) {
+            (Some(mut hasher), _) => hasher.update(&self.waiting).finalize(),
+            (None, Some(key)) => blake3::keyed_hash(key, &self.waiting),
+            (None, None) => blake3::hash(&self.waiting),
+        };
+        hash.into()
+    }
+}
+
+impl HashTexts for Digest<'_> {
+    fn add_text(&mut self, text: &[u8]) {
+        work::count_bytes(text.len());
+        self.update(&(text.len() as u64).to_le_bytes());
+        self.update(text);
+    }
+}
+
 /// Hashes a value with sorted members, numbers by value, and no blanks. The parser bounds the depth.
 pub(crate) fn hash_value(value: &Value, hash: &mut blake3::Hasher) {
     work::count(1);
@@ -90,7 +160,7 @@ impl std::hash::BuildHasher for DigestHashBuilder {
     }
 }
 
-/// Hashes one key by the first eight bytes of each of its digests.
+/// Hashes one key by the first eight bytes of each of its parts.
 #[cfg(feature = "server")]
 #[derive(Debug)]
 pub(crate) struct DigestHasher(u64);
@@ -99,11 +169,13 @@ pub(crate) struct DigestHasher(u64);
 impl std::hash::Hasher for DigestHasher {
     fn write(&mut self, bytes: &[u8]) {
         const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-        // A shorter part only tells two kinds of keys apart.
-        let start = bytes
-            .first_chunk()
-            .copied()
-            .map_or(bytes.len() as u64, u64::from_le_bytes);
+        // A part without a digest is shorter: an address, or the kind of a key.
+        let start = bytes.first_chunk().copied().unwrap_or_else(|| {
+            let mut start = [0; 8];
+            start.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = *byte);
+            start
+        });
+        let start = u64::from_le_bytes(start);
         // Both halves of the product, so that every bit of a part changes the low bits, by which maps choose a place.
         let product = u128::from(self.0 ^ start).wrapping_mul(u128::from(ODD));
         let [low, high] = [0, 64].map(|shift| u64::try_from((product >> shift) & u128::from(u64::MAX)));
@@ -122,21 +194,21 @@ impl std::hash::Hasher for DigestHasher {
 /// Hashes a list of texts.
 #[cfg(feature = "server")]
 pub(crate) fn digest_of<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
-    hash_texts(blake3::Hasher::new(), texts)
+    hash_texts(Digest::new(), texts)
 }
 
 /// Hashes a list of texts under a key.
 #[cfg(feature = "server")]
 pub(crate) fn keyed_digest_of<'t>(key: &[u8; 32], texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
-    hash_texts(blake3::Hasher::new_keyed(key), texts)
+    hash_texts(Digest::new_keyed(key), texts)
 }
 
 #[cfg(feature = "server")]
-fn hash_texts<'t>(mut hash: blake3::Hasher, texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
+fn hash_texts<'t>(mut hash: Digest<'_>, texts: impl IntoIterator<Item = &'t [u8]>) -> [u8; 32] {
     for text in texts {
         hash.add_text(text);
     }
-    hash.finalize().into()
+    hash.finish()
 }
 
 #[cfg(all(test, feature = "server"))]
@@ -156,6 +228,33 @@ mod tests {
         assert_eq!(all.len(), 6);
         // Two maps place one key differently.
         assert_ne!(DigestHashBuilder::new().hash_one(keys[0]), builder.hash_one(keys[0]));
+    }
+
+    #[test]
+    fn a_digest_is_that_of_a_hasher() {
+        let text: Vec<u8> = (0..5000_u32).map(|number| number.to_le_bytes()[0]).collect();
+        let key = [7; 32];
+        for lengths in [
+            &[][..],
+            &[0],
+            &[5, 9],
+            &[1024],
+            &[1000, 24],
+            &[1000, 25, 3],
+            &[1025, 1],
+            &[3, 3000, 1024, 900],
+        ] {
+            let mut ours = [Digest::new(), Digest::new_keyed(&key)];
+            let mut theirs = [blake3::Hasher::new(), blake3::Hasher::new_keyed(&key)];
+            for length in lengths {
+                ours.iter_mut().for_each(|digest| digest.update(&text[..*length]));
+                theirs
+                    .iter_mut()
+                    .for_each(|hasher| _ = hasher.update(&text[..*length]));
+            }
+            let theirs = theirs.map(|hasher| *hasher.finalize().as_bytes());
+            assert_eq!(ours.map(Digest::finish), theirs, "{lengths:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{
     BudgetClient,
     waiting_shares::{ShareId, WaitingShares},
 };
+use crate::digest::DigestHashBuilder;
 
 /// Size up to which a body uses the memory that large ones leave free: 256 KiB.
 const SMALL_BYTES_MAX: u64 = 256 * 1024;
@@ -34,7 +35,7 @@ pub(super) struct BodyTable {
     bytes: u64,
     next_id: ShareId,
     shares: BTreeMap<ShareId, Share>,
-    clients: HashMap<BudgetClient, ClientTotal>,
+    clients: HashMap<BudgetClient, ClientTotal, DigestHashBuilder>,
     /// Large shares for the processing of bodies that wait.
     waiting_processing: WaitingShares,
     /// Small shares that wait.
@@ -160,7 +161,7 @@ impl BodyTable {
             bytes: 0,
             next_id: 0,
             shares: BTreeMap::new(),
-            clients: HashMap::new(),
+            clients: HashMap::with_hasher(DigestHashBuilder::new()),
             waiting_processing: WaitingShares::default(),
             waiting_small: WaitingShares::default(),
             waiting_large: WaitingShares::default(),
@@ -251,6 +252,10 @@ impl BodyTable {
     ///
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
     fn is_above_limit(&self, share: &Share, more: u64) -> bool {
+        // The client holds no more than all together, so it mostly need not be looked up.
+        if self.bytes.saturating_add(more) <= self.client_limit() {
+            return false;
+        }
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
         // One pass at a time lets the client's bodies finish one after the other.
         let is_only_pass = share.kind == ShareKind::Scratch && own.scratch_bytes == share.bytes;
@@ -295,6 +300,9 @@ impl BodyTable {
         let (bytes, scratch, was_evictable) = (share.bytes, share.scratch_bytes(), usize::from(share.is_evictable()));
         change(share);
         let is_evictable = usize::from(share.is_evictable());
+        if (bytes, scratch, was_evictable) == (share.bytes, share.scratch_bytes(), is_evictable) {
+            return;
+        }
         let own = self.clients.entry(share.client).or_default();
         let new_sum = |sum: u64| sum.saturating_sub(bytes).saturating_add(share.bytes);
         (own.bytes, self.bytes) = (new_sum(own.bytes), new_sum(self.bytes));

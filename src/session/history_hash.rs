@@ -7,6 +7,7 @@
 use super::SessionRequest;
 use crate::{
     conversation::BodyField,
+    digest::Digest,
     splice::Span,
     wire::json::{Json, JsonKind},
 };
@@ -14,7 +15,7 @@ use crate::{
 /// Bytes of the first text that are hashed, together with its length. Many begin with a note of the client.
 const TEXT_BYTES: usize = 1024;
 /// Bytes of any other part that are hashed, together with its length. A client writes the same in most conversations.
-const PART_BYTES: usize = 256;
+const PART_BYTES: usize = 128;
 /// The longest message that is parsed, in bytes. A longer one is hashed from its start.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -26,7 +27,7 @@ pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
     let first = first_text(json, outline.first_user?);
     let model = outline.field(BodyField::Model).map(|model| json.decode_string(model));
     let path_model = request.path_model.map(str::as_bytes).unwrap_or_default();
-    let mut hash = blake3::Hasher::new();
+    let mut hash = Digest::new();
     let bytes = |span: Option<Span>| span.map(|span| json.bytes(span)).unwrap_or_default();
     for (part, bytes_max) in [
         (model_family(model.as_deref().unwrap_or(path_model)), PART_BYTES),
@@ -38,7 +39,7 @@ pub(super) fn history_hash(request: &SessionRequest<'_>) -> Option<[u8; 32]> {
         hash.update(&part.len().to_le_bytes());
         hash.update(part.get(..part.len().min(bytes_max)).unwrap_or_default());
     }
-    Some(hash.finalize().into())
+    Some(hash.finish())
 }
 
 /// Returns a model's name without its provider and version: a session may switch between versions.

@@ -17,7 +17,7 @@ use std::fmt;
 use crate::{
     auth::{Caller, Principal},
     conversation::{BodyField, Outline},
-    digest::HashTexts as _,
+    digest::{Digest, HashTexts as _},
     wire::{
         Format,
         json::{Json, JsonKind},
@@ -170,7 +170,7 @@ pub struct LaneId([u8; 32]);
 impl LaneId {
     /// Returns the lane of an agent, or the main lane if `agent` is `None`.
     pub fn new(caller: &Caller, format: Format, session: &SessionId, agent: Option<&str>) -> Self {
-        let mut hash = blake3::Hasher::new();
+        let mut hash = Digest::new();
         hash.update(caller.principal_bytes());
         // Sources that give the same name mean the same session, but a guess must never match a name that was chosen.
         let guessed = session.strength() == SessionStrength::Weak;
@@ -182,7 +182,7 @@ impl LaneId {
         {
             hash.add_text(part);
         }
-        Self(hash.finalize().into())
+        Self(hash.finish())
     }
 
     /// Returns the main lanes of the session with this name, one for each format.
@@ -199,11 +199,16 @@ impl LaneId {
 
     /// Returns the first 12 hex digits of the hash, for logs and the admin page.
     pub fn short_hash(self) -> String {
-        blake3::Hash::from_bytes(self.0)
-            .to_hex()
-            .chars()
-            .take(SHORT_LETTERS)
-            .collect()
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let halves = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let mut short = String::with_capacity(SHORT_LETTERS);
+        short.extend(
+            halves
+                .take(SHORT_LETTERS)
+                .filter_map(|half| DIGITS.get(usize::from(half)))
+                .map(|digit| char::from(*digit)),
+        );
+        short
     }
 }
 
