@@ -108,7 +108,11 @@ pub fn may_be_lost(string: &[u8]) -> bool {
     if rest.starts_with(b"\\u001b") {
         return false;
     }
-    // Any letter may be escaped, so only those before the first escape are compared.
+    // No text above begins with one of these.
+    if let [b'\\', b'"' | b'\\' | b'b', ..] = rest {
+        return false;
+    }
+    // Any other letter may be escaped, so only those before the first escape are compared.
     let head = rest.get(..rest.len().min(HEAD_BYTES)).unwrap_or_default();
     let head = head
         .split(|byte| matches!(byte, b'\\' | b'"'))

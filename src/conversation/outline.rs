@@ -2,7 +2,7 @@
 //!
 //! Made from the reader's notes and parts, without a second parse of the body.
 
-use std::{collections::HashMap, ops::Range, sync::LazyLock};
+use std::{ops::Range, sync::LazyLock};
 
 use memchr::memmem;
 
@@ -305,19 +305,24 @@ impl HistoryTail {
         for end in self.asked.iter().filter_map(|asked| asked.id.last()) {
             ends[usize::from(*end)] = true;
         }
-        let mut passed: HashMap<&[u8], usize> = self.asked.iter().map(|asked| (&*asked.id, 0)).collect();
+        // Sorted, because a turn has few calls: a map would hash each id.
+        let mut passed: Vec<(&[u8], usize)> = self.asked.iter().map(|asked| (&*asked.id, 0)).collect();
+        passed.sort_unstable();
+        passed.dedup();
+        let find = |passed: &[(&[u8], usize)], id: &[u8]| passed.binary_search_by(|(known, _)| (*known).cmp(id)).ok();
         let mut occurrences = Vec::with_capacity(self.asked.len());
         let mut asked = self.asked.iter().peekable();
         for part in &conversation.parts {
             work::count(1);
             let PartKind::Call(call) = &part.kind else { continue };
             while let Some(here) = asked.next_if(|asked| asked.at.start <= part.span.start) {
-                occurrences.push(passed.get(&*here.id).copied().unwrap_or_default());
+                let known = find(&passed, &here.id).and_then(|at| passed.get(at));
+                occurrences.push(known.map_or(0, |(_, count)| *count));
             }
             let id = call.call_name();
             work::count_bytes(id.len());
             if id.last().is_some_and(|end| ends[usize::from(*end)])
-                && let Some(count) = passed.get_mut(id)
+                && let Some((_, count)) = find(&passed, id).and_then(|at| passed.get_mut(at))
             {
                 *count = count.saturating_add(1);
             }

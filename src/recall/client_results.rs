@@ -8,7 +8,7 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Caller,
-    digest::{DigestHashBuilder, HashTexts as _},
+    digest::{Digest, DigestHashBuilder, HashTexts as _},
     ledger::RecordName,
     repair::{ClientResult, id_letters},
     session::LaneId,
@@ -103,7 +103,7 @@ fn result_name(
     input: Option<&[u8; 32]>,
 ) -> Option<RecordName> {
     let AnswerScope { caller, format, lane } = scope;
-    let mut hash = blake3::Hasher::new_keyed(caller.principal().as_bytes());
+    let mut hash = Digest::new_keyed(caller.principal_bytes());
     // Some clients strip all but letters and digits from ids.
     for part in [format.label().as_bytes(), &id_letters(id), tool] {
         hash.add_text(part);
@@ -114,5 +114,5 @@ fn result_name(
         hash.update(input);
         hash.update(lane?.as_bytes());
     }
-    Some(hash.finalize().into())
+    Some(hash.finish())
 }

@@ -1,9 +1,6 @@
 //! Results that a client sends behind the last turn, to be stored for later requests.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    fmt,
-};
+use std::{collections::HashMap, fmt};
 
 use super::{
     call_key::call_context_hash,
@@ -56,15 +53,13 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         let hash = || message_hash(call.before.of(body));
         *hashes.entry(call.before).or_insert_with(hash)
     };
-    // Pairing matches repeated ids first in, first out, and a stored result must belong to the same call.
-    let mut open: HashMap<&[u8], VecDeque<&OutlineCall>> = HashMap::new();
-    for call in &outline.last_calls {
-        open.entry(&call.id).or_default().push_back(call);
-    }
+    // Pairing matches repeated ids first in, first out, and a stored result must belong to the same call. A turn has few
+    // calls, and an outline not many more, so that a list is searched faster than a map.
+    let mut open: Vec<Option<&OutlineCall>> = outline.last_calls.iter().map(Some).collect();
     let paired = outline.last_results.iter().map(|answer| {
-        work::count(1);
-        let call = open.get_mut(&*answer.id).and_then(VecDeque::pop_front);
-        (answer, call)
+        work::count(open.len());
+        let is_its_call = |call: &&mut Option<&OutlineCall>| call.is_some_and(|call| call.id == answer.id);
+        (answer, open.iter_mut().find(is_its_call).and_then(Option::take))
     });
     let real = paired.filter(|(answer, _)| {
         // A text that reports a lost result must never be restored as the result.

@@ -67,7 +67,8 @@ pub fn is_strong(id: &[u8], tool: &[u8]) -> bool {
 /// the separators (openclaw 2026.9.6).
 pub fn has_makers_form(id: &[u8]) -> bool {
     work::count(id.len());
-    let is_word = |rest: &[u8]| rest.iter().all(u8::is_ascii_alphanumeric);
+    // Without an early exit the loop runs on many bytes at once.
+    let is_word = |rest: &[u8]| rest.iter().fold(true, |all, byte| all & byte.is_ascii_alphanumeric());
     let is_url = |rest: &[u8]| {
         rest.iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))

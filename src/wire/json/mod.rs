@@ -27,6 +27,11 @@ use crate::{
     work,
 };
 
+/// Returns the length of the object or array with which `text` begins, from bracket to bracket. `None` if it does not end.
+pub(crate) fn object_len(text: &[u8]) -> Option<usize> {
+    skip::container_end(text, 1)
+}
+
 /// The type of a JSON value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
