@@ -1,6 +1,9 @@
 //! The path suffixes of requests that carry a history, and the format of each.
 
-use super::{ProviderKind, template};
+use super::{
+    ProviderKind,
+    template::{self, PostEffects},
+};
 use crate::wire::{Format, Wire};
 
 /// Path suffixes that no base URL may have.
@@ -110,7 +113,7 @@ pub(super) fn asks_for_turn(path: &str) -> bool {
 }
 
 /// Returns `true` if a POST to this path creates something else than an answer. Unknown paths may do so.
-pub(super) fn creates_object(path: &str) -> bool {
+pub(super) fn creates_object(path: &str, effects: PostEffects) -> bool {
     const ENDS: [&str; 5] = [
         "/count_tokens",
         "/input_tokens",
@@ -118,7 +121,7 @@ pub(super) fn creates_object(path: &str) -> bool {
         "/count-tokens",
         "/compact",
     ];
-    !(template::is_answered_at_once(path) || ENDS.iter().any(|end| path.ends_with(end)))
+    !(effects.is_answered_at_once || ENDS.iter().any(|end| path.ends_with(end)))
 }
 
 /// Returns `true` if only Azure endpoints have such a path.
@@ -206,7 +209,7 @@ mod tests {
             ("/model/m/count-tokens", false),
             ("/async-invoke", true),
         ] {
-            assert_eq!(creates_object(path), creates, "{path}");
+            assert_eq!(creates_object(path, template::post_effects(path)), creates, "{path}");
         }
     }
 }

@@ -117,14 +117,14 @@ impl Routes {
             None
         };
         // Only the client's part counts, because a base path may contain any word.
-        let asks_model = *method == Method::POST && template::asks_model(rest);
-        let creates_object = *method == Method::POST && endpoint::creates_object(rest);
+        let effects = (*method == Method::POST).then(|| template::post_effects(rest));
+        let creates_object = effects.is_some_and(|effects| endpoint::creates_object(rest, effects));
         let target = upstream.join_target(rest, target.query()).ok_or(RouteError::BadPath)?;
         Ok(Route {
             upstream,
             target,
             wire,
-            asks_model,
+            asks_model: effects.is_some_and(|effects| effects.asks_model),
             creates_object,
         })
     }

@@ -87,14 +87,22 @@ pub(super) fn find_template(path: &str) -> Option<(&'static str, Option<ModelOpe
     })
 }
 
-/// Returns `true` if a model answers a POST to this path; `false` for an unknown path.
-pub(super) fn asks_model(path: &str) -> bool {
-    find_row(path).is_some_and(|(_, asks)| asks != Nothing)
+/// The effects of a POST to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PostEffects {
+    /// `true` if a model answers it; `false` for an unknown path.
+    pub(super) asks_model: bool,
+    /// `true` if the answer is all that it leads to, and not a stored object or a job.
+    pub(super) is_answered_at_once: bool,
 }
 
-/// Returns `true` if the answer to a POST is all that it leads to, and not a stored object or a job.
-pub(super) fn is_answered_at_once(path: &str) -> bool {
-    find_row(path).is_some_and(|(_, asks)| matches!(asks, Model(Some(_))))
+/// Returns the effects of a POST to this path.
+pub(super) fn post_effects(path: &str) -> PostEffects {
+    let work = find_row(path).map(|(_, work)| work);
+    PostEffects {
+        asks_model: work.is_some_and(|work| work != Nothing),
+        is_answered_at_once: matches!(work, Some(Model(Some(_)))),
+    }
 }
 
 /// Returns `true` if a segment between two slashes satisfies `is_wanted`.
@@ -186,7 +194,7 @@ mod tests {
             ("/async-invoke", true),
             ("/", false),
         ] {
-            assert_eq!(asks_model(path), asks, "{path}");
+            assert_eq!(post_effects(path).asks_model, asks, "{path}");
         }
     }
 
