@@ -18,7 +18,11 @@ use super::{
     problem::AdminProblem,
     token_attempts::{TokenAttempt, TokenAttempts},
 };
-use crate::{auth::TokenHash, provider, server::ClientAddress};
+use crate::{
+    auth::TokenHash,
+    provider,
+    server::{ClientAddress, ClientConnection},
+};
 
 /// The content security policy: the page may load only what this listener serves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -107,8 +111,8 @@ fn unauthorized() -> AdminProblem {
 
 /// Returns the address of the client; `None` if the router is not behind a listener.
 fn peer_address(request: &Request) -> Option<IpAddr> {
-    let peer = request.extensions().get::<ClientAddress>();
-    peer.map(|ClientAddress(address)| *address)
+    let connection = request.extensions().get::<ClientConnection>()?;
+    connection.address.map(|ClientAddress(address)| address)
 }
 
 /// Returns `true` if a path needs the token. Health checks and the page's files do not: they contain no data.

@@ -1,6 +1,6 @@
 //! Admission by the request head alone: refuses foreign origins, and requests that two servers could read differently.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version,
@@ -9,7 +9,10 @@ use http::{
 };
 
 use super::data_path::DataPath;
-use crate::{labels::labelled_enum, server::framing::RequestFraming};
+use crate::{
+    labels::labelled_enum,
+    server::{ClientConnection, framing::RequestFraming},
+};
 
 labelled_enum! {
     /// The reason for which a request is refused by its head.
@@ -144,7 +147,7 @@ fn check_origin(known: &[String], headers: &HeaderMap) -> Result<bool, RequestRe
 fn check_host(path: &DataPath, uri: &Uri, headers: &HeaderMap, http2: bool) -> Result<(), RequestRefusal> {
     let mut hosts = headers.get_all(HOST).iter();
     // An HTTP/2 request may name its host twice, but both must agree. HTTP/1 has exactly one `Host`.
-    let authority = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
+    let host = match (uri.authority().filter(|_| http2), hosts.next(), hosts.next()) {
         (Some(authority), None, _) => parse_host(authority.as_str()),
         (Some(authority), Some(host), None) if authority.as_str().as_bytes() == host.as_bytes() => {
             parse_host(authority.as_str())
@@ -152,19 +155,41 @@ fn check_host(path: &DataPath, uri: &Uri, headers: &HeaderMap, http2: bool) -> R
         (None, Some(host), None) => host.to_str().ok().and_then(parse_host),
         _ => None,
     };
-    let authority = authority.ok_or(RequestRefusal::Host)?;
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let address = host.parse::<IpAddr>().ok();
-    let allow_hosts = &path.settings.allow_hosts;
+    let host = host.ok_or(RequestRefusal::Host)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_address = || {
+        let address = host.parse::<IpAddr>().ok();
+        address.is_some_and(|address| address.is_loopback() || Some(address) == path.own_address)
+    };
     // DNS rebinding needs a name that an attacker controls, so addresses are safe. Names must be configured.
-    let ours = host.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.is_loopback() || Some(address) == path.own_address)
-        || allow_hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
-    if ours { Ok(()) } else { Err(RequestRefusal::ForeignHost) }
+    let is_known = || {
+        let names = &path.settings.allow_hosts;
+        names.iter().any(|known| known.eq_ignore_ascii_case(host))
+    };
+    if host.eq_ignore_ascii_case("localhost") || is_address() || is_known() {
+        Ok(())
+    } else {
+        Err(RequestRefusal::ForeignHost)
+    }
 }
 
-/// Parses a `Host` or an `:authority` as host and optional port. `None` if it is anything else.
-fn parse_host(text: &str) -> Option<Authority> {
+/// Returns the host of a `Host` or an `:authority`, which may have a port. `None` if it is anything else.
+fn parse_host(text: &str) -> Option<Cow<'_, str>> {
+    // Most are a plain name or address with a port.
+    let (host, port) = text.split_once(':').unwrap_or((text, "0"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    if !host.is_empty()
+        && host.bytes().all(is_plain)
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+        && port.parse::<u16>().is_ok()
+    {
+        return Some(Cow::Borrowed(host));
+    }
+    parse_unusual_host(text).map(Cow::Owned)
+}
+
+/// Returns what [`parse_host`] does, of any text.
+fn parse_unusual_host(text: &str) -> Option<String> {
     // `Authority` accepts some of these, which other servers read in different ways.
     if text.is_empty() || text.contains(['@', ',', '/', '\\', '?', '#', ' ', '\t']) {
         return None;
@@ -173,7 +198,7 @@ fn parse_host(text: &str) -> Option<Authority> {
     // Servers would read a port that is no number, or too large, in different ways.
     let port = text.get(authority.host().len()..)?;
     let valid = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
-    (valid && !authority.host().is_empty()).then_some(authority)
+    (valid && !authority.host().is_empty()).then(|| authority.host().to_owned())
 }
 
 /// Checks that the request target is a path.
@@ -190,7 +215,8 @@ fn check_target(uri: &Uri, http2: bool) -> Result<(), RequestRefusal> {
 /// Checks that the length of the body can be read in one way only.
 fn check_framing<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
     let headers = request.headers();
-    let witnessed = request.extensions().get::<RequestFraming>().copied();
+    let connection = request.extensions().get::<ClientConnection>();
+    let witnessed = connection.and_then(|connection| Some(connection.framing.as_ref()?.0));
     // The only coding that every server reads alike is a single `chunked`.
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let coding = match (codings.next(), codings.next()) {
