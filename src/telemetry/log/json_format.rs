@@ -92,9 +92,7 @@ impl FieldWriter<'_> {
 impl Visit for FieldWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.push_key(field);
-        // Without an early exit the loop runs on many bytes at once.
-        let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
-        if value.as_bytes().iter().fold(true, |all, byte| all & is_plain(byte)) {
+        if is_plain(value) {
             self.line.push('"');
             self.line.push_str(value);
             self.line.push('"');
@@ -124,8 +122,36 @@ impl Visit for FieldWriter<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
+        self.push_key(field);
+        self.line.push('"');
+        // Writing to a string cannot fail.
+        let _ = write!(StringWriter(self.line), "{value:?}");
+        self.line.push('"');
     }
+}
+
+/// Appends text to the inside of a JSON string.
+struct StringWriter<'a>(&'a mut String);
+
+impl fmt::Write for StringWriter<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if is_plain(text) {
+            self.0.push_str(text);
+        } else {
+            let quoted = Value::from(text).to_string();
+            // Without its quotes.
+            self.0
+                .push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` if a JSON string contains the text as it is.
+fn is_plain(text: &str) -> bool {
+    // Without an early exit the loop runs on many bytes at once.
+    let is_plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    text.as_bytes().iter().fold(true, |all, byte| all & is_plain(byte))
 }
 
 #[cfg(test)]
