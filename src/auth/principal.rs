@@ -194,19 +194,39 @@ impl fmt::Debug for Principal {
 }
 
 /// The headers in which clients send their credentials.
+struct CredentialHeaders {
+    names: Vec<&'static str>,
+    /// The bit of each length that a name has. It excludes most headers of a request at once.
+    lengths: u64,
+}
+
 // Taken from the table of providers, so that a new provider's header is never forgotten.
-static CREDENTIAL_HEADERS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    let headers: BTreeSet<&str> = ProviderKind::ALL.map(ProviderKind::credential_header).into();
-    headers.into_iter().collect()
+static CREDENTIAL_HEADERS: LazyLock<CredentialHeaders> = LazyLock::new(|| {
+    let names: BTreeSet<&str> = ProviderKind::ALL.map(ProviderKind::credential_header).into();
+    let bits = names.iter().map(|name| length_bit(name));
+    CredentialHeaders {
+        lengths: bits.fold(0, |all, bit| all | bit),
+        names: names.into_iter().collect(),
+    }
 });
+
+/// Returns the bit of a name's length. Lengths from 63 on share the last bit.
+fn length_bit(name: &str) -> u64 {
+    1 << name.len().min(63)
+}
+
+impl CredentialHeaders {
+    fn contains(&self, name: &str) -> bool {
+        self.lengths & length_bit(name) != 0 && self.names.contains(&name)
+    }
+}
 
 /// Returns every bare secret of a request: the values of credential headers, without `Bearer`, and of the query
 /// parameter `key`.
 pub fn presented_secrets<'r>(headers: &'r HeaderMap, query: Option<&'r str>) -> impl Iterator<Item = Cow<'r, [u8]>> {
     // One pass: each look-up would hash a name.
-    let credentials = headers
-        .iter()
-        .filter(|(name, _)| CREDENTIAL_HEADERS.contains(&name.as_str()));
+    let known = &*CREDENTIAL_HEADERS;
+    let credentials = headers.iter().filter(|(name, _)| known.contains(name.as_str()));
     let in_headers = credentials.map(|(_, value)| {
         // A scheme is not part of the secret, in whichever header it appears.
         Cow::Borrowed(strip_scheme(value.as_bytes()))
