@@ -186,6 +186,12 @@ impl BodyShare {
         // In large pieces, so that a share is changed only now and then.
         let piece = (self.bytes / 4).clamp(GROWTH_BYTES.0, GROWTH_BYTES.1);
         let more = (wanted - self.bytes).max(piece);
+        // Mostly there is room, and nothing to wait for.
+        let is_grown = poll_fn(|cx| Poll::Ready(self.poll_grow(more, cx))).await;
+        if let Poll::Ready(grown) = is_grown {
+            self.bytes = self.bytes.saturating_add(usize::try_from(grown?).unwrap_or(usize::MAX));
+            return Ok(());
+        }
         let began = clock::now();
         // All waits of the share together have an end, however many pieces it grows by.
         let end = began + WAIT_IN_ALL_MAX.saturating_sub(self.waited);
