@@ -180,6 +180,11 @@ impl FramingInspector {
     fn read_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let end = memchr::memchr(b'\n', bytes);
         let piece = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
+        // Most lines arrive as a whole, and need no copy.
+        if let Some(end) = end.filter(|_| self.line.is_empty() && piece.len() <= LINE_BYTES_MAX) {
+            self.handle_line(piece.strip_suffix(b"\r").unwrap_or(piece));
+            return bytes.get(end.saturating_add(1)..).unwrap_or_default();
+        }
         // The rest of a long line is dropped, so that a client cannot make the inspector grow.
         let room = LINE_BYTES_MAX.saturating_sub(self.line.len());
         self.line
@@ -190,16 +195,21 @@ impl FramingInspector {
             self.line.pop();
         }
         let line = std::mem::take(&mut self.line);
-        match self.state {
-            InspectorState::Head => self.read_head_line(&line),
-            InspectorState::ChunkSize => self.read_size_line(&line),
-            InspectorState::Trailers if line.is_empty() => self.state = InspectorState::Head,
-            _ => {}
-        }
+        self.handle_line(&line);
         // Put back to reuse its allocation.
         self.line = line;
         self.line.clear();
         bytes.get(end.saturating_add(1)..).unwrap_or_default()
+    }
+
+    /// Handles one line, without its end.
+    fn handle_line(&mut self, line: &[u8]) {
+        match self.state {
+            InspectorState::Head => self.read_head_line(line),
+            InspectorState::ChunkSize => self.read_size_line(line),
+            InspectorState::Trailers if line.is_empty() => self.state = InspectorState::Head,
+            _ => {}
+        }
     }
 
     /// Handles one line of a head.
