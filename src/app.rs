@@ -113,7 +113,7 @@ impl RunningBackgroundWork {
     /// Exports traces in the background.
     fn export_traces(&self, exporter: TraceExporter, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
         // A client of its own, since the last spans are sent after the data path has been drained.
-        let collector = Sender::new(upstream, self.tasks.clone())?;
+        let collector = Sender::new(upstream, self.tasks.pool_tasks())?;
         self.tasks.spawn_background(exporter.run(collector));
         Ok(())
     }
@@ -260,7 +260,7 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     let (data_listener, admin_listener) = open_listeners(parts.inherited, addresses, &data_runtime)?;
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
-    let sender = Sender::new(&parts.upstream, tasks.clone())?;
+    let sender = Sender::new(&parts.upstream, tasks.pool_tasks())?;
     let endpoint_client = EndpointClient::new(&parts.shared.profiles, &parts.upstream, &tasks)?;
     // Background tasks of the data path: running exchanges need fresh credentials until the end of the drain.
     let renewals = RenewalTasks::start(&parts.shared.profiles, &endpoint_client, &tasks, None);
@@ -371,7 +371,7 @@ impl RunningProxy {
         let endpoint_client = EndpointClient::new(&profiles, &upstream, &self.tasks)?;
         // A new client would drop the pool of open connections.
         let is_same = upstream == self.upstream;
-        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.clone()));
+        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.pool_tasks()));
         let sender = sender
             .transpose()?
             .inspect(|sender| record_connects(sender, &self.telemetry));

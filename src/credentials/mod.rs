@@ -47,7 +47,7 @@ impl EndpointClient {
             proxies: ProxyEnvironment::default(),
             ..settings.clone()
         };
-        Sender::new(&settings, tasks.clone()).map(|sender| Self(Some(sender)))
+        Sender::new(&settings, tasks.pool_tasks()).map(|sender| Self(Some(sender)))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     budget::BudgetClient,
     ledger_api::LedgerReader,
     provider::Route,
-    server::{ClientAddress, client_network},
+    server::{ClientConnection, client_network},
 };
 
 /// Identifies the caller of a request to a provider, and the name of its client token; `None` if it sent none.
@@ -72,8 +72,9 @@ pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extens
         // The account: it may have any number of users.
         return BudgetClient::Caller(*caller.account().as_bytes());
     }
-    extensions
-        .get::<ClientAddress>()
+    let connection = extensions.get::<ClientConnection>();
+    connection
+        .and_then(|connection| connection.address)
         .map_or(BudgetClient::Unknown, |address| {
             BudgetClient::Address(client_network(address.0))
         })

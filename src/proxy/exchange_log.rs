@@ -24,7 +24,7 @@ use crate::{
     profiles::ProfilePlace,
     provider::Route,
     repair::RepairReport,
-    server::ClientStall,
+    server::{ClientConnection, ClientStall},
     session::Lane,
     session_table::{DetachReason, LaneNames},
     splice::Segments,
@@ -127,7 +127,10 @@ impl ExchangeLog {
             provider_wait: None,
             is_compaction: false,
             resend_reason: None,
-            client_stalled: request.extensions().get::<ClientStall>().cloned(),
+            client_stalled: request
+                .extensions()
+                .get::<ClientConnection>()
+                .map(|connection| connection.stall.clone()),
             left_profile: None,
             profile_place: None,
             retry_percent: None,

@@ -44,11 +44,11 @@ pub use address_limit::{AddressRange, AddressRangeParseError, client_network};
 use client_io::ClientIo;
 pub use client_io::ClientStall;
 pub use descriptor_reserve::{DescriptorReserve, ReserveLoan};
-use framing::RequestHeads;
+use framing::{RequestFraming, RequestHeads};
 pub use inspected_body::{InspectedBody, RequestBodyError};
 pub use owner_limit::{OwnerLimit, OwnerSlot};
 pub use runtimes::{RuntimeHandles, Runtimes};
-pub use tasks::{StopSignal, Tasks};
+pub use tasks::{PoolTasks, StopSignal, Tasks};
 use tls::{CertificateService, ClientStream, ListenerTls};
 
 use crate::telemetry::Telemetry;
@@ -109,9 +109,20 @@ impl fmt::Display for BindError {
     }
 }
 
-/// The address of the client of a connection. Each request carries it in its extensions.
+/// The address of the client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
+
+/// The connection on which a request came. Each request carries it in its extensions.
+#[derive(Clone, Debug)]
+pub struct ClientConnection {
+    /// The client's address, if the connection has one.
+    pub address: Option<ClientAddress>,
+    /// The client's reading.
+    pub stall: ClientStall,
+    /// The framing of the request, and the heads of its connection. `None` for HTTP/2.
+    pub framing: Option<(RequestFraming, RequestHeads)>,
+}
 
 /// Binds a listener, whose connections the current runtime accepts. Port 0 selects a free port.
 pub fn bind_listener(address: SocketAddr) -> Result<TcpListener, BindError> {
@@ -133,7 +144,7 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Accepts connections and serves each with a clone of `service`, until the drain begins.
 ///
-/// The extensions of every HTTP/1 request contain its framing, and the handle of its connection's heads.
+/// The extensions of every request contain its [`ClientConnection`].
 pub async fn serve_listener<S, B>(
     listener: TcpListener,
     settings: ServerSettings,
@@ -220,7 +231,7 @@ pub async fn serve_connection<T, S, B>(
     let stream = ClientIo::new(stream, heads.clone(), settings.header_timeout, settings.client_stall);
     let service = FramingService {
         heads,
-        stalled: stream.stall_flag(),
+        stall: stream.stall_flag(),
         peer,
         service,
     };
@@ -264,11 +275,11 @@ fn connection_builder(tasks: Tasks) -> auto::Builder<Tasks> {
     builder
 }
 
-/// A service that adds the framing of each request, and the state of its connection, to the request's extensions.
+/// A service that adds its [`ClientConnection`] to each request.
 #[derive(Clone, Debug)]
 struct FramingService<S> {
     heads: RequestHeads,
-    stalled: ClientStall,
+    stall: ClientStall,
     peer: Option<ClientAddress>,
     service: S,
 }
@@ -282,18 +293,15 @@ where
     type Future = S::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> S::Future {
-        let mut inspected = None;
         // Called in the order of the requests on the connection, so the queues agree.
-        if request.version() < Version::HTTP_2 {
-            let (framing, number) = self.heads.next_framing();
-            request.extensions_mut().insert(framing);
-            request.extensions_mut().insert(self.heads.clone());
-            inspected = Some((self.heads.clone(), number));
-        }
-        request.extensions_mut().insert(self.stalled.clone());
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
-        }
+        let next = (request.version() < Version::HTTP_2).then(|| self.heads.next_framing());
+        let inspected = next.map(|(_, number)| (self.heads.clone(), number));
+        // One extension: each costs two allocations.
+        request.extensions_mut().insert(ClientConnection {
+            address: self.peer,
+            stall: self.stall.clone(),
+            framing: next.map(|(framing, _)| (framing, self.heads.clone())),
+        });
         self.service
             .call(request.map(|body| InspectedBody::new(body, inspected)))
     }

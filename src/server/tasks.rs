@@ -143,6 +143,15 @@ impl Tasks {
         run_until_cut(self.closing.clone(), self.cut.clone(), Box::pin(task))
     }
 
+    /// Returns the executor of connections to providers.
+    pub fn pool_tasks(&self) -> PoolTasks {
+        PoolTasks {
+            runtime: self.runtime.clone(),
+            tracker: self.background.clone(),
+            cut: self.cut.clone(),
+        }
+    }
+
     /// Returns the signal that the drain has begun.
     pub fn stop_signal(&self) -> StopSignal {
         self.stop.clone()
@@ -191,6 +200,28 @@ impl Tasks {
             );
         }
         left
+    }
+}
+
+/// The tasks of connections to providers, which the drain cuts last.
+#[derive(Clone, Debug)]
+pub struct PoolTasks {
+    runtime: Handle,
+    tracker: TaskTracker,
+    cut: StopSignal,
+}
+
+impl<F> hyper::rt::Executor<F> for PoolTasks
+where
+    F: Future + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        let cut = self.cut.clone();
+        // Each request has such a task. No exchange runs in it, so that it needs no signal but the last.
+        let cuttable = async move {
+            cut.run_until(pin!(task)).await;
+        };
+        self.tracker.spawn_on(cuttable, &self.runtime);
     }
 }
 

@@ -49,7 +49,7 @@ use crate::{
     provider::Route,
     recall::LedgerBudget,
     repair::{Action, Mode, RepairReport},
-    server::framing::RequestHeads,
+    server::ClientConnection,
     splice::Segments,
     upstream::BoxedBody,
 };
@@ -189,7 +189,8 @@ async fn uninspected_payload(
         return Ok(Payload::InMemory(Segments::whole(Bytes::new())));
     }
     // Each piece costs a write upstream, so the server should read large pieces of this body.
-    if let Some(heads) = parts.extensions.get::<RequestHeads>() {
+    let connection = parts.extensions.get::<ClientConnection>();
+    if let Some((_, heads)) = connection.and_then(|connection| connection.framing.as_ref()) {
         heads.mark_streamed();
     }
     Ok(Payload::Streamed(Some(boxed_client_body(body))))
