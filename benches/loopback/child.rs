@@ -15,6 +15,7 @@ use super::{floor, upstream};
 
 const UPSTREAM: &str = "--upstream";
 const FLOOR: &str = "--floor";
+const WORKING_FLOOR: &str = "--working-floor";
 
 /// Environment variables that are passed on. All others are removed.
 const PASSED: [&str; 2] = ["TOKIO_WORKER_THREADS", "ANTIPHON_LOG"];
@@ -24,7 +25,8 @@ pub fn play() -> bool {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [UPSTREAM, listen] => upstream::serve(listen.parse().unwrap()),
-        [FLOOR, listen, upstream] => floor::serve(listen.parse().unwrap(), upstream),
+        [FLOOR, listen, upstream] => floor::serve(listen.parse().unwrap(), upstream, false),
+        [WORKING_FLOOR, listen, upstream] => floor::serve(listen.parse().unwrap(), upstream, true),
         _ => return false,
     }
     true
@@ -58,8 +60,17 @@ impl Child {
 
     /// Starts the bare pass-through under another program, which these arguments name.
     pub fn floor_under(upstream: SocketAddr, program: &[String]) -> Self {
+        Self::floor_of_kind(FLOOR, upstream, program)
+    }
+
+    /// Starts the working floor under another program, which these arguments name.
+    pub fn working_floor_under(upstream: SocketAddr, program: &[String]) -> Self {
+        Self::floor_of_kind(WORKING_FLOOR, upstream, program)
+    }
+
+    fn floor_of_kind(kind: &str, upstream: SocketAddr, program: &[String]) -> Self {
         let listen = free();
-        let arguments = [FLOOR, &listen.to_string(), &upstream.to_string()];
+        let arguments = [kind, &listen.to_string(), &upstream.to_string()];
         let mut command = command_under(program, env::current_exe().unwrap().as_os_str());
         Self::spawn(command.args(arguments), listen)
     }

@@ -22,6 +22,8 @@ const CONNECTIONS: usize = 4;
 pub enum Who {
     /// The bare pass-through.
     Floor,
+    /// The pass-through that also reads the body's syntax, counts and logs.
+    WorkingFloor,
     /// The proxy.
     Ours,
     /// The proxy, on an upstream with profiles.
@@ -30,23 +32,26 @@ pub enum Who {
     Service,
 }
 
-/// The proxy and the floor in front of one mock provider.
+/// The proxy and the floors in front of one mock provider.
 pub struct Stage {
     pub upstream: Child,
     pub floor: Child,
+    pub working_floor: Child,
     pub ours: Child,
     pub service: Child,
 }
 
 impl Stage {
-    /// Starts all four.
+    /// Starts all five.
     pub fn start() -> Self {
         let upstream = Child::upstream();
         let (floor, ours) = (Child::floor(upstream.address), Child::antiphon(upstream.address));
         let service = Child::antiphon_with_service(upstream.address);
+        let working_floor = Child::working_floor_under(upstream.address, &[]);
         Self {
             upstream,
             floor,
+            working_floor,
             ours,
             service,
         }
@@ -56,6 +61,7 @@ impl Stage {
     pub fn child(&self, who: Who) -> &Child {
         match who {
             Who::Floor => &self.floor,
+            Who::WorkingFloor => &self.working_floor,
             Who::Ours | Who::Keys => &self.ours,
             Who::Service => &self.service,
         }
@@ -139,14 +145,14 @@ pub fn request(who: Who, format: Format, bench: &str, body: &[u8]) -> Vec<u8> {
 
 fn path(who: Who, format: Format) -> &'static str {
     match (who, format) {
-        (Who::Floor, Format::Anthropic) => "/v1/messages",
+        (Who::Floor | Who::WorkingFloor, Format::Anthropic) => "/v1/messages",
         (_, Format::Anthropic) => "/anthropic/v1/messages",
-        (Who::Floor, Format::OpenAiChat) => "/v1/chat/completions",
+        (Who::Floor | Who::WorkingFloor, Format::OpenAiChat) => "/v1/chat/completions",
         (_, Format::OpenAiChat) => "/openai/v1/chat/completions",
-        (Who::Floor, Format::OpenAiResponses) => "/v1/responses",
+        (Who::Floor | Who::WorkingFloor, Format::OpenAiResponses) => "/v1/responses",
         // Responses is read as `support::wire` reads it.
         (_, Format::OpenAiResponses) => "/deepseek/v1/responses",
-        (Who::Floor, Format::Gemini) => "/v1beta/models/m:generateContent",
+        (Who::Floor | Who::WorkingFloor, Format::Gemini) => "/v1beta/models/m:generateContent",
         (_, Format::Gemini) => "/gemini/v1beta/models/m:generateContent",
     }
 }

@@ -36,9 +36,23 @@ const fn exchange(name: &'static str, who: Who, shape: Shape, bytes: usize, is_r
     }
 }
 
-const EXCHANGES: [Exchange; 7] = [
+const EXCHANGES: [Exchange; 9] = [
     exchange("bare pass-through, 4 KiB", Who::Floor, Shape::Balanced, 4 << 10, true),
     exchange("bare pass-through, 64 KiB", Who::Floor, Shape::Balanced, 64 << 10, true),
+    exchange(
+        "working floor, 4 KiB",
+        Who::WorkingFloor,
+        Shape::Balanced,
+        4 << 10,
+        true,
+    ),
+    exchange(
+        "working floor, 64 KiB",
+        Who::WorkingFloor,
+        Shape::Balanced,
+        64 << 10,
+        true,
+    ),
     exchange("not inspected, 4 KiB", Who::Ours, Shape::Balanced, 4 << 10, false),
     exchange("healthy, 4 KiB", Who::Ours, Shape::Balanced, 4 << 10, true),
     exchange("healthy, 64 KiB", Who::Ours, Shape::Balanced, 64 << 10, true),
@@ -100,6 +114,7 @@ impl Exchange {
         };
         let start = |program: &[String]| match self.who {
             Who::Floor => Child::floor_under(upstream.address, program),
+            Who::WorkingFloor => Child::working_floor_under(upstream.address, program),
             _ => Child::antiphon_under(upstream.address, program),
         };
         counted::instructions(start, &request, upstream::ANSWER)
