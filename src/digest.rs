@@ -248,9 +248,7 @@ mod tests {
             let mut theirs = [blake3::Hasher::new(), blake3::Hasher::new_keyed(&key)];
             for length in lengths {
                 ours.iter_mut().for_each(|digest| digest.update(&text[..*length]));
-                theirs
-                    .iter_mut()
-                    .for_each(|hasher| _ = hasher.update(&text[..*length]));
+                theirs.iter_mut().for_each(|hasher| _ = hasher.update(&text[..*length]));
             }
             let theirs = theirs.map(|hasher| *hasher.finalize().as_bytes());
             assert_eq!(ours.map(Digest::finish), theirs, "{lengths:?}");

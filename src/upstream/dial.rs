@@ -295,18 +295,11 @@ pub fn system_tls_config() -> Result<ClientConfig, rustls::Error> {
     Ok(builder()?.with_root_certificates(roots).with_no_client_auth())
 }
 
-impl Service<Uri> for Connector {
-    type Response = WriteTimeoutIo<ProviderStream>;
-    type Error = SendError;
-    type Future = ConnectFuture<Self::Response>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, target: Uri) -> Self::Future {
+impl Connector {
+    /// Opens a connection to the host of a URI.
+    pub(super) fn connect(&self, target: Uri) -> ConnectFuture<WriteTimeoutIo<ProviderStream>> {
         let (patience, told, began) = (self.write_timeout, self.observer.clone(), clock::now());
-        let connecting: ConnectFuture<ProviderStream> = match &mut self.path {
+        let connecting: ConnectFuture<ProviderStream> = match &self.path {
             // Each connection has its own notification: a shared one could start another's TLS timeout.
             ConnectPath::Network {
                 dialer,

@@ -1,33 +1,32 @@
 //! The HTTP client: one send with its timeouts. Never resends what may have been processed, never follows a redirect.
 
+mod client;
 mod dial;
+mod http1;
 mod in_process;
+mod pool;
 mod random_bytes;
 mod read_idle;
+mod received_body;
 mod send_progress;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, Request, Response, StatusCode, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
-};
+use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
-use hyper_util::{
-    client::legacy::{self, Client},
-    rt::TokioTimer,
-};
 
 use crate::policy::{Observation, Verdict, classify};
 pub use crate::policy::{Phase, SendErrorKind};
+use client::ClientError;
 pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
+use pool::{ConnectionPool, PoolError, PoolExecutor};
 use random_bytes::prepare_tls_randomness;
 pub use random_bytes::{RandomError, random_bytes};
 pub use read_idle::ReadIdle;
+pub use received_body::ReceivedBody;
 use send_progress::{SendProgress, TrackedBody};
 
 /// Largest response head in bytes, and largest buffer of one HTTP/1 connection.
@@ -114,7 +113,7 @@ pub type BoxedBody = UnsyncBoxBody<Bytes, BoxError>;
 /// The HTTP client for every provider. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    client: Client<Connector, TrackedBody>,
+    pool: ConnectionPool,
     /// Time limit for everything before a connection accepts the request.
     connect_timeout: Duration,
     send_timeout: Duration,
@@ -152,22 +151,8 @@ impl Sender {
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
     {
         let connect_observer = connector.observer.clone();
-        let client = Client::builder(tasks)
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(settings.pool_idle_timeout)
-            .pool_max_idle_per_host(settings.pool_idle_max)
-            .http1_max_buf_size(HEAD_BYTES_MAX)
-            // Detects a dead HTTP/2 connection during a long silence.
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .http2_keep_alive_timeout(Duration::from_secs(10))
-            // The same limit for both protocols.
-            .http2_max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
-            // hyper resends only a request that was never written, after a pooled connection had closed.
-            .retry_canceled_requests(true)
-            .build(connector);
         Self {
-            client,
+            pool: ConnectionPool::new(settings, PoolExecutor::new(tasks), connector),
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
             connect_observer,
@@ -187,66 +172,47 @@ impl Sender {
         &self,
         request: Request<BoxedBody>,
         headers_timeout: Duration,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Response<ReceivedBody>, SendError> {
         let (head, body) = request.into_parts();
         // Shared with the body, which reports each part that the connection takes.
         let progress = SendProgress::start();
         let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
         let sent = tokio::select! {
-            sent = self.client.request(request) => sent,
+            sent = client::send_request(&self.pool, request) => sent,
             () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
                 return Err(SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None));
             }
         };
-        let mut answer = sent.map_err(|error| send_error(error, &progress))?;
-        if answer.version() == Version::HTTP_2 {
-            // Frames of other answers share the connection, so an empty socket means nothing for this one.
-            answer.extensions_mut().remove::<ReadIdle>();
-        }
-        // The proxy asks for no upgrade, so what follows such a head is no HTTP.
-        if answer.status() == StatusCode::SWITCHING_PROTOCOLS || is_ambiguous(answer.headers()) {
-            // Dropping the answer closes its connection, so no later bytes can reach another exchange.
-            return Err(SendError::new(Phase::Headers, SendErrorKind::Protocol, None));
-        }
-        Ok(answer)
-    }
-}
-
-/// Returns `true` if two readers could disagree on the end of the body, or if hyper would pass a transfer coding on.
-fn is_ambiguous(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => false,
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            headers.contains_key(CONTENT_LENGTH)
-        }
-        _ => true,
+        sent.map_err(|error| send_error(error, &progress))
     }
 }
 
 /// Returns `true` if the provider read nothing of the request until the timeout.
-fn is_write_timeout(error: &legacy::Error) -> bool {
+fn is_write_timeout(error: &hyper::Error) -> bool {
     // An io error does not expose its inner error through `source`.
     let io = dial::find_source::<std::io::Error>(error);
     io.and_then(std::io::Error::get_ref)
         .is_some_and(<dyn Error + Send + Sync>::is::<read_idle::PeerNotReading>)
 }
 
-fn send_error(error: legacy::Error, progress: &SendProgress) -> SendError {
+fn send_error(error: ClientError, progress: &SendProgress) -> SendError {
     // hyper reports a failed body like a broken connection, so the body is checked first.
     if let Some(source) = progress.take_failure() {
         return SendError::new(Phase::Send, SendErrorKind::Request, Some(source));
     }
-    let (phase, kind) = match dial::find_source::<SendError>(&error) {
+    let error = match error {
         // The dialer knows the phase exactly.
-        Some(dialing) => (dialing.phase, dialing.kind),
-        None if is_write_timeout(&error) => (Phase::Send, SendErrorKind::TimedOut),
-        None if error.is_connect() => (Phase::Connect, SendErrorKind::Io),
-        None if dial::find_source::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) => {
-            (Phase::Headers, SendErrorKind::Protocol)
-        }
+        ClientError::Pool(PoolError::Connect(dialing)) => return dialing,
+        ClientError::Pool(PoolError::Http(error)) | ClientError::Http(error) => error,
+        ClientError::UnclearEnd => return SendError::new(Phase::Headers, SendErrorKind::Protocol, None),
+    };
+    let (phase, kind) = if is_write_timeout(&error) {
+        (Phase::Send, SendErrorKind::TimedOut)
+    } else if error.is_parse() {
+        (Phase::Headers, SendErrorKind::Protocol)
+    } else {
         // hyper does not report the phase, but the progress of the body implies it.
-        None => (progress.current_phase(), SendErrorKind::Io),
+        (progress.current_phase(), SendErrorKind::Io)
     };
     SendError::new(phase, kind, Some(error.into()))
 }

@@ -1,4 +1,4 @@
-//! Read idleness and write timeouts of connections: reports each time the socket is empty, and ends a connection whose
+//! Read idleness and write timeouts of connections: counts each time the socket is empty, and ends a connection whose
 //! provider stops reading. Never changes a byte.
 
 use std::{
@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::task::AtomicWaker;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 
@@ -22,36 +21,19 @@ use crate::clock::SilenceTimeout;
 /// answers and cheap to clone.
 ///
 /// An HTTP/1 connection reads its socket only after every buffered frame was taken. An empty socket therefore means
-/// that no received part of the answer is left.
+/// that no received part of the answer is left. The task that reads the answer runs the connection too, so nothing needs
+/// to wake it.
 #[derive(Clone, Debug, Default)]
-pub struct ReadIdle(Arc<ReadIdleState>);
-
-#[derive(Debug, Default)]
-struct ReadIdleState {
-    empty_reads: AtomicU64,
-    waker: AtomicWaker,
-}
+pub struct ReadIdle(Arc<AtomicU64>);
 
 impl ReadIdle {
     /// Returns the number of times that the socket was empty.
     pub fn empty_reads(&self) -> u64 {
-        self.0.empty_reads.load(Ordering::Acquire)
-    }
-
-    /// Returns `Ready` once the socket was empty more often than `times`. Wakes only the task that polled last.
-    pub fn poll_empty_read(&self, times: u64, cx: &mut Context<'_>) -> Poll<()> {
-        // Registered before the check, or a wake between the two would be lost.
-        self.0.waker.register(cx.waker());
-        if self.empty_reads() == times {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
+        self.0.load(Ordering::Relaxed)
     }
 
     fn record_empty_read(&self) {
-        self.0.empty_reads.fetch_add(1, Ordering::AcqRel);
-        self.0.waker.wake();
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -81,6 +63,11 @@ impl<T> WriteTimeoutIo<T> {
         }
     }
 
+    /// Returns the counter of its empty reads.
+    pub(super) fn read_idle(&self) -> ReadIdle {
+        self.read_idle.clone()
+    }
+
     fn check_write<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         // Any progress of a write stops the timeout, even a single byte.
         if written.is_ready() {
@@ -94,7 +81,7 @@ impl<T> WriteTimeoutIo<T> {
 
 impl<T: Connection> Connection for WriteTimeoutIo<T> {
     fn connected(&self) -> Connected {
-        self.inner.connected().extra(self.read_idle.clone())
+        self.inner.connected()
     }
 }
 

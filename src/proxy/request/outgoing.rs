@@ -250,8 +250,12 @@ impl OutgoingRequest {
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = self.method.clone();
         head.uri = self.uri.clone();
-        // Copied, so that `self` never contains a profile's credential: a retry may use another one.
-        head.headers = self.headers.clone();
+        head.headers = if self.is_repeatable() {
+            // Copied, so that `self` never contains a profile's credential: a retry may use another one.
+            self.headers.clone()
+        } else {
+            std::mem::take(&mut self.headers)
+        };
         if let Some(profile) = profile {
             let body = match &self.body.payload {
                 Payload::InMemory(body) => credential::BodyToSign::Whole(body),

@@ -5,7 +5,7 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -97,9 +97,9 @@ impl CoalescedBody {
                     if self.joined.is_empty() {
                         return Poll::Pending;
                     }
-                    if let (Some(read_idle), Some(reads_when_sent)) = (&self.read_idle, self.reads_when_sent) {
-                        // More frames are in memory until the socket is empty. A longer wait would delay an event.
-                        ready!(read_idle.poll_empty_read(reads_when_sent, cx));
+                    // More frames are in memory until the socket is empty. A longer wait would delay an event.
+                    if self.is_burst() {
+                        return Poll::Pending;
                     }
                     return self.emit_joined();
                 }
@@ -107,7 +107,7 @@ impl CoalescedBody {
         }
     }
 
-    /// Returns `true` if the present frame was already in memory when the one before it was passed on.
+    /// Returns `true` if the socket was not empty since a frame was passed on, so that the next was in memory already.
     fn is_burst(&self) -> bool {
         let read_idle = self.read_idle.as_ref().map(ReadIdle::empty_reads);
         read_idle.is_some() && read_idle == self.reads_when_sent

@@ -38,6 +38,7 @@ pub(crate) mod outbound_proxy;
 pub(crate) mod owned_ids;
 pub(crate) mod passthrough;
 pub(crate) mod paths_without_model;
+mod provider_connections;
 pub(crate) mod refusal_resends;
 pub(crate) mod refused_histories;
 pub(crate) mod refused_ids;

@@ -1,0 +1,107 @@
+//! The body of a provider's answer, which runs its connection and puts it back at the end.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::{http1::Http1Connection, pool::OriginPool};
+
+/// The body of a provider's answer. Dropping it before its end closes an HTTP/1 connection.
+pub struct ReceivedBody {
+    incoming: Incoming,
+    /// The connection of an HTTP/1 answer. `None` after its end.
+    connection: Option<UsedConnection>,
+}
+
+/// A connection in use.
+struct UsedConnection {
+    connection: Box<Http1Connection>,
+    origin: Arc<OriginPool>,
+}
+
+impl ReceivedBody {
+    /// Wraps the body of an HTTP/2 answer, whose connection has a task.
+    pub(super) const fn from_shared(incoming: Incoming) -> Self {
+        Self {
+            incoming,
+            connection: None,
+        }
+    }
+
+    /// Wraps the body of an HTTP/1 answer.
+    pub(super) fn new(incoming: Incoming, connection: Box<Http1Connection>, origin: Arc<OriginPool>) -> Self {
+        let mut body = Self {
+            incoming,
+            connection: Some(UsedConnection { connection, origin }),
+        };
+        body.put_back_at_end();
+        body
+    }
+
+    /// Puts the connection back as soon as the body is at its end.
+    fn put_back_at_end(&mut self) {
+        if self.incoming.is_end_stream()
+            && let Some(used) = self.connection.take()
+        {
+            used.origin.put_back(used.connection);
+        }
+    }
+
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let incoming = &mut self.incoming;
+        let Some(used) = &mut self.connection else {
+            return Pin::new(incoming).poll_frame(cx);
+        };
+        // A frame may have arrived already.
+        let mut quiet = Context::from_waker(Waker::noop());
+        let mut polled = Pin::new(&mut *incoming).poll_frame(&mut quiet);
+        if polled.is_pending() {
+            polled = used
+                .connection
+                .poll_through(cx, |quiet| Pin::new(&mut *incoming).poll_frame(quiet));
+        }
+        match &polled {
+            Poll::Ready(Some(Ok(_))) => self.put_back_at_end(),
+            Poll::Ready(None) => {
+                if let Some(used) = self.connection.take() {
+                    used.origin.put_back(used.connection);
+                }
+            }
+            Poll::Ready(Some(Err(_))) => self.connection = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+}
+
+impl Body for ReceivedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.poll_own(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for ReceivedBody {
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            // The end may have arrived already. Whoever read the last frame need not have asked for it.
+            drop(self.poll_own(&mut Context::from_waker(Waker::noop())));
+        }
+    }
+}
