@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Number of lanes that are tried first in a string. Most keys, types and ids end within them.
-const PROBE_LANES: usize = 3;
+pub(super) const PROBE_LANES: usize = 3;
 
 /// Returns the offset behind the closing quote of a string, and `true` if the string contains a backslash.
 ///

@@ -14,7 +14,10 @@ use wide::u8x16;
 use crate::{
     wire::{
         Unreadable,
-        json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+        json::{
+            blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+            skip::PROBE_LANES,
+        },
     },
     work,
 };
@@ -161,15 +164,23 @@ impl Validator<'_> {
 
     /// Passes the rest of a string whose first quote is passed.
     fn skip_string(&mut self) -> Option<()> {
-        // Most strings end within one lane, without an escape.
-        if let Some(lane) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<LANE>) {
+        // Most strings end within a few lanes, without an escape.
+        for _ in 0..PROBE_LANES {
+            work::count(1);
+            let Some(lane) = self.body.get(self.at..).and_then(<[u8]>::first_chunk::<LANE>) else {
+                break;
+            };
             let bytes = u8x16::new(*lane);
-            let quotes = equal_bytes(bytes, b'"').to_bitmask();
-            let others = (equal_bytes(bytes, b'\\') | control_mask(bytes)).to_bitmask();
-            if quotes != 0 && quotes.trailing_zeros() < others.trailing_zeros() {
-                self.at += quotes.trailing_zeros() as usize + 1;
-                return Some(());
+            let stops = (equal_bytes(bytes, b'"') | equal_bytes(bytes, b'\\') | control_mask(bytes)).to_bitmask();
+            if stops != 0 {
+                let stop = stops.trailing_zeros() as usize;
+                if lane.get(stop) == Some(&b'"') {
+                    self.at += stop + 1;
+                    return Some(());
+                }
+                break;
             }
+            self.at += LANE;
         }
         let mut tail = [b' '; BLOCK];
         let mut carry = 0;
