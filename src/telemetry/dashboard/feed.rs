@@ -29,8 +29,11 @@ const LATE_RESULTS_MAX: usize = 100;
 const STRUCTURE_JOBS_MAX: usize = 4;
 /// Limit of structures whose exchanges have not ended.
 const EARLY_STRUCTURES_MAX: usize = 64;
-/// Time between two structures, so that building them cannot occupy a core.
+/// Least time between two structures.
 const STRUCTURE_INTERVAL: Duration = Duration::from_millis(200);
+/// Least time between two structures, as a multiple of the time that the first one took. Building them takes at most a
+/// fiftieth of a core, however slow it is.
+const STRUCTURE_PAUSE: u32 = 50;
 /// Limit of updates that a slow subscriber may be behind.
 const UPDATES_MAX: usize = 256;
 
@@ -210,13 +213,14 @@ impl DashboardFeed {
             return;
         };
         while let Some(job) = jobs.recv().await {
-            let next = clock::now() + STRUCTURE_INTERVAL;
+            let began = clock::now();
             let id = job.id.clone();
             // A large body takes milliseconds, which is too long for a thread of the runtime.
             let built = tokio::task::spawn_blocking(move || StructureChange::build_change(&job)).await;
             // After a panic the entry gets an empty structure, or it would stay pending.
             self.add_structure(id, built.unwrap_or_default());
-            tokio::time::sleep_until(next).await;
+            let took = clock::now().duration_since(began);
+            tokio::time::sleep(STRUCTURE_INTERVAL.max(took.saturating_mul(STRUCTURE_PAUSE))).await;
         }
     }
 
