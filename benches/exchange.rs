@@ -28,7 +28,7 @@ use std::{
 use antiphon::{repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
 
-use loopback::{Child, Client, Stage, Who, request, settle, unread, upstream};
+use loopback::{Child, Client, Stage, Who, child::other_binary, request, settle, unread, upstream};
 use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, median, number, quantile, wire};
 
@@ -48,6 +48,9 @@ fn main() {
         "plain HTTP/1.1, four connections, worker threads {workers}, log level {log}, medians of interleaved rounds"
     );
     options.introduce("exchange", &settings);
+    if let Some(binary) = other_binary() {
+        println!("binary: {}", binary.display());
+    }
     if !cfg!(target_os = "linux") {
         println!("skipped: processor time and memory of a process are read from /proc");
         return;

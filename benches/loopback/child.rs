@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
@@ -112,7 +112,8 @@ impl Child {
             format!("[upstreams.{name}]\n{url}\n[upstreams.{name}-keys]\n{url}\n{profiles}")
         });
         let file = env::temp_dir().join(format!("antiphon-bench-{listen}.toml"));
-        let mut command = command_under(program, OsStr::new(env!("CARGO_BIN_EXE_antiphon")));
+        let binary = other_binary().unwrap_or_else(|| env!("CARGO_BIN_EXE_antiphon").into());
+        let mut command = command_under(program, &binary);
         command.args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()]);
         let ledger = env::temp_dir().join(format!("antiphon-bench-{listen}.db"));
         let config = format!(
@@ -127,11 +128,9 @@ impl Child {
         child
     }
 
-    /// Asks the process to end, and waits until it has.
-    pub fn terminate(mut self) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        drop(self.process.wait());
+    /// Returns the id of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     fn spawn(command: &mut Command, address: SocketAddr) -> Self {
@@ -212,6 +211,11 @@ impl Drop for Child {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// Returns the binary of `ANTIPHON_BIN`, which is measured instead of the one that Cargo built.
+pub fn other_binary() -> Option<OsString> {
+    env::var_os("ANTIPHON_BIN")
 }
 
 /// Returns the command of `binary`, under another program if there is one.

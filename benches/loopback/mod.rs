@@ -1,7 +1,7 @@
 //! Exchanges over loopback. Client, proxy and mock provider are separate processes. The proxy and the floor take turns.
 #![allow(dead_code, unreachable_pub, reason = "each bench uses a part of it")]
 
-mod child;
+pub mod child;
 mod client;
 pub mod counted;
 mod floor;
