@@ -247,8 +247,10 @@ mod tests {
             let mut ours = [Digest::new(), Digest::new_keyed(&key)];
             let mut theirs = [blake3::Hasher::new(), blake3::Hasher::new_keyed(&key)];
             for length in lengths {
-                ours.iter_mut().for_each(|digest| digest.update(&text[..*length]));
-                theirs.iter_mut().for_each(|hasher| _ = hasher.update(&text[..*length]));
+                for (digest, hasher) in ours.iter_mut().zip(&mut theirs) {
+                    digest.update(&text[..*length]);
+                    hasher.update(&text[..*length]);
+                }
             }
             let theirs = theirs.map(|hasher| *hasher.finalize().as_bytes());
             assert_eq!(ours.map(Digest::finish), theirs, "{lengths:?}");

@@ -39,6 +39,41 @@ impl fmt::Debug for ClientResult {
     }
 }
 
+/// The calls of each id that have no result yet. Pairing matches repeated ids first in, first out, and a stored result
+/// must belong to the same call.
+///
+/// A sorted list instead of a map: a turn mostly has one call, and may have any number.
+struct CallQueues<'a> {
+    /// By id, and in the order of the body within one id.
+    sorted: Vec<&'a OutlineCall>,
+    /// Calls of an id that are taken, at the place of its first call.
+    taken: Vec<usize>,
+}
+
+impl<'a> CallQueues<'a> {
+    fn new(calls: &'a [OutlineCall]) -> Self {
+        let mut sorted: Vec<&OutlineCall> = calls.iter().collect();
+        sorted.sort_by(|one, other| {
+            work::count(1);
+            one.id.cmp(&other.id)
+        });
+        let taken = vec![0; sorted.len()];
+        Self { sorted, taken }
+    }
+
+    /// Takes the first call of an id.
+    fn take_first(&mut self, id: &[u8]) -> Option<&'a OutlineCall> {
+        work::count(1);
+        let first = self.sorted.partition_point(|call| *call.id < *id);
+        let taken = self.taken.get_mut(first)?;
+        let call = self.sorted.get(first.saturating_add(*taken))?;
+        (*call.id == *id).then(|| {
+            *taken = taken.saturating_add(1);
+            *call
+        })
+    }
+}
+
 /// Returns the real results behind the last turn whose calls are in the body.
 ///
 /// Results with reusable ids are included only if the lane distinguishes their calls (`in_lane`).
@@ -53,14 +88,11 @@ pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: b
         let hash = || message_hash(call.before.of(body));
         *hashes.entry(call.before).or_insert_with(hash)
     };
-    // Pairing matches repeated ids first in, first out, and a stored result must belong to the same call. A turn has few
-    // calls, and an outline not many more, so that a list is searched faster than a map.
-    let mut open: Vec<Option<&OutlineCall>> = outline.last_calls.iter().map(Some).collect();
-    let paired = outline.last_results.iter().map(|answer| {
-        work::count(open.len());
-        let is_its_call = |call: &&mut Option<&OutlineCall>| call.is_some_and(|call| call.id == answer.id);
-        (answer, open.iter_mut().find(is_its_call).and_then(Option::take))
-    });
+    let mut calls = CallQueues::new(&outline.last_calls);
+    let paired = outline
+        .last_results
+        .iter()
+        .map(|answer| (answer, calls.take_first(&answer.id)));
     let real = paired.filter(|(answer, _)| {
         // A text that reports a lost result must never be restored as the result.
         let fits = answer.at.len() <= BROUGHT_BYTES_MAX;
