@@ -96,12 +96,3 @@ impl Body for ReceivedBody {
         self.incoming.size_hint()
     }
 }
-
-impl Drop for ReceivedBody {
-    fn drop(&mut self) {
-        if self.connection.is_some() {
-            // The end may have arrived already. Whoever read the last frame need not have asked for it.
-            drop(self.poll_own(&mut Context::from_waker(Waker::noop())));
-        }
-    }
-}
