@@ -52,17 +52,17 @@ impl Http1Connection {
         request: Request<TrackedBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<TrackedBody>>> {
         let mut answering = pin!(self.requests.try_send_request(request));
-        poll_fn(|cx| self.poll_through(cx, |quiet| answering.as_mut().poll(quiet))).await
+        poll_fn(|cx| self.drive(cx, |quiet| answering.as_mut().poll(quiet))).await
     }
 
-    /// Polls something that this connection completes, and runs the connection as far as that takes.
-    pub(super) fn poll_through<T>(
+    /// Runs the connection, and polls a future or a body that depends on it.
+    pub(super) fn drive<T>(
         &mut self,
         cx: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        // The parts of the connection would wake the very task that runs them, so they get no waker. The task's own is
-        // registered only before a wait.
+        // First with a no-op waker: while the connection makes progress, its parts would only wake this same task. The
+        // second pass registers the task's waker before it waits.
         for waker in [Waker::noop(), cx.waker()] {
             self.run(&mut Context::from_waker(waker));
             let polled = poll(&mut Context::from_waker(Waker::noop()));
@@ -73,8 +73,8 @@ impl Http1Connection {
         Poll::Pending
     }
 
-    /// Returns `true` if the connection can take a request now. Notices that the provider has closed it.
-    pub(super) fn is_free(&mut self) -> bool {
+    /// Runs the connection once. Returns `true` if it can take a request, and the provider has not closed it.
+    pub(super) fn check_free(&mut self) -> bool {
         self.run(&mut Context::from_waker(Waker::noop()));
         self.running.is_some() && self.requests.is_ready()
     }
@@ -86,7 +86,7 @@ impl Http1Connection {
             .as_mut()
             .is_some_and(|running| Pin::new(running).poll(cx).is_ready());
         if ended {
-            // hyper has passed the error on to the request, if there is one. Dropping the rest ends what waits for it.
+            // hyper has reported the error to the request, if there is one. Dropping the rest ends what waits for it.
             self.running = None;
         }
     }

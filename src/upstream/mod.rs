@@ -1,14 +1,14 @@
 //! The HTTP client: one send with its timeouts. Never resends what may have been processed, never follows a redirect.
 
-mod client;
 mod dial;
 mod http1;
 mod in_process;
 mod pool;
+mod pooled_body;
 mod random_bytes;
 mod read_idle;
-mod received_body;
 mod send_progress;
+mod send_request;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
@@ -18,16 +18,16 @@ use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::policy::{Observation, Verdict, classify};
 pub use crate::policy::{Phase, SendErrorKind};
-use client::ClientError;
 pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
-use pool::{ConnectionPool, PoolError, PoolExecutor};
+use pool::{ConnectError, ConnectionExecutor, ConnectionPool};
+pub use pooled_body::PooledBody;
 use random_bytes::prepare_tls_randomness;
 pub use random_bytes::{RandomError, random_bytes};
 pub use read_idle::ReadIdle;
-pub use received_body::ReceivedBody;
 use send_progress::{SendProgress, TrackedBody};
+use send_request::RequestFailure;
 
 /// Largest response head in bytes, and largest buffer of one HTTP/1 connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -43,7 +43,7 @@ pub struct UpstreamSettings {
     pub send_timeout: Duration,
     /// Time for which an idle connection is pooled.
     pub pool_idle_timeout: Duration,
-    /// Idle connections pooled per host.
+    /// Idle HTTP/1 connections pooled per origin.
     pub pool_idle_max: usize,
     /// The proxies from the environment.
     pub proxies: ProxyEnvironment,
@@ -121,7 +121,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates the client. `tasks` runs its connections.
+    /// Creates the client. `tasks` runs its HTTP/2 connections and the sweeps of its connection pool.
     pub fn new<E>(settings: &UpstreamSettings, tasks: E) -> Result<Self, rustls::Error>
     where
         E: hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> + Clone + Send + Sync + 'static,
@@ -152,7 +152,7 @@ impl Sender {
     {
         let connect_observer = connector.observer.clone();
         Self {
-            pool: ConnectionPool::new(settings, PoolExecutor::new(tasks), connector),
+            pool: ConnectionPool::new(settings, ConnectionExecutor::new(tasks), connector),
             connect_timeout: settings.connect_timeout + settings.tls_timeout,
             send_timeout: settings.send_timeout,
             connect_observer,
@@ -164,7 +164,7 @@ impl Sender {
         drop(self.connect_observer.0.set(Box::new(hear)));
     }
 
-    /// Sends one request and waits for the response head. An HTTP/1 answer has an [`ReadIdle`] among its extensions.
+    /// Sends one request and waits for the response head. An HTTP/1 answer has a [`ReadIdle`] among its extensions.
     ///
     /// Both timeouts restart when the connection takes a part of the request: a slow upload is not a slow provider.
     /// `headers_timeout` limits the wait for the response head after the whole request was taken.
@@ -172,13 +172,13 @@ impl Sender {
         &self,
         request: Request<BoxedBody>,
         headers_timeout: Duration,
-    ) -> Result<Response<ReceivedBody>, SendError> {
+    ) -> Result<Response<PooledBody>, SendError> {
         let (head, body) = request.into_parts();
         // Shared with the body, which reports each part that the connection takes.
         let progress = SendProgress::start();
         let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
         let sent = tokio::select! {
-            sent = client::send_request(&self.pool, request) => sent,
+            sent = send_request::send_request(&self.pool, request) => sent,
             () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
                 return Err(SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None));
             }
@@ -195,16 +195,16 @@ fn is_write_timeout(error: &hyper::Error) -> bool {
         .is_some_and(<dyn Error + Send + Sync>::is::<read_idle::PeerNotReading>)
 }
 
-fn send_error(error: ClientError, progress: &SendProgress) -> SendError {
+fn send_error(error: RequestFailure, progress: &SendProgress) -> SendError {
     // hyper reports a failed body like a broken connection, so the body is checked first.
     if let Some(source) = progress.take_failure() {
         return SendError::new(Phase::Send, SendErrorKind::Request, Some(source));
     }
     let error = match error {
         // The dialer knows the phase exactly.
-        ClientError::Pool(PoolError::Connect(dialing)) => return dialing,
-        ClientError::Pool(PoolError::Http(error)) | ClientError::Http(error) => error,
-        ClientError::UnclearEnd => return SendError::new(Phase::Headers, SendErrorKind::Protocol, None),
+        RequestFailure::Pool(ConnectError::Connect(dialing)) => return dialing,
+        RequestFailure::Pool(ConnectError::Http(error)) | RequestFailure::Http(error) => error,
+        RequestFailure::AmbiguousLength => return SendError::new(Phase::Headers, SendErrorKind::Protocol, None),
     };
     let (phase, kind) = if is_write_timeout(&error) {
         (Phase::Send, SendErrorKind::TimedOut)

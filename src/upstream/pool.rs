@@ -22,7 +22,7 @@ use super::{
 };
 use crate::clock;
 
-/// Longest time between two looks at connections that wait for a request.
+/// Maximum interval between two sweeps of connections that wait for a request.
 const SWEEP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// A task of the pool.
@@ -30,15 +30,15 @@ type PoolFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The executor of tasks of the pool. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct PoolExecutor(Arc<dyn Executor<PoolFuture> + Send + Sync>);
+pub(super) struct ConnectionExecutor(Arc<dyn Executor<PoolFuture> + Send + Sync>);
 
-impl PoolExecutor {
+impl ConnectionExecutor {
     pub(super) fn new(executor: impl Executor<PoolFuture> + Send + Sync + 'static) -> Self {
         Self(Arc::new(executor))
     }
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for PoolExecutor {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionExecutor {
     fn execute(&self, task: F) {
         self.0.execute(Box::pin(task));
     }
@@ -50,7 +50,7 @@ pub(super) struct ConnectionPool(Arc<PoolParts>);
 
 struct PoolParts {
     connector: Connector,
-    executor: PoolExecutor,
+    executor: ConnectionExecutor,
     idle_timeout: Duration,
     idle_max: usize,
     origins: Mutex<Vec<Arc<OriginPool>>>,
@@ -63,7 +63,7 @@ impl fmt::Debug for ConnectionPool {
 }
 
 impl ConnectionPool {
-    pub(super) fn new(settings: &UpstreamSettings, executor: PoolExecutor, connector: Connector) -> Self {
+    pub(super) fn new(settings: &UpstreamSettings, executor: ConnectionExecutor, connector: Connector) -> Self {
         Self(Arc::new(PoolParts {
             connector,
             executor,
@@ -73,27 +73,27 @@ impl ConnectionPool {
         }))
     }
 
-    /// Returns the connections to the origin of a URI, which must be absolute.
-    pub(super) fn find_origin(&self, uri: &Uri) -> Result<Arc<OriginPool>, PoolError> {
+    /// Returns the connections to the origin of a URI, which must be absolute. Creates the pool if there is none.
+    pub(super) fn origin_pool(&self, uri: &Uri) -> Result<Arc<OriginPool>, ConnectError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             let source = BoxError::from("the URI has no scheme or no host");
-            return Err(PoolError::Connect(SendError::new(
+            return Err(ConnectError::Connect(SendError::new(
                 Phase::Connect,
                 SendErrorKind::Io,
                 Some(source),
             )));
         };
         let mut origins = lock(&self.0.origins);
-        // A configuration names a few origins, so that a search is faster than a hash.
+        // There are only a few origins, so a linear search is faster than hashing.
         let known = origins
             .iter()
             .find(|origin| origin.authority == authority.as_str() && origin.scheme == *scheme);
         if let Some(known) = known {
             return Ok(Arc::clone(known));
         }
-        // Origins that the configuration no longer names must not stay for ever.
+        // Removes the pools of origins that are no longer in use.
         origins.retain(|origin| Arc::strong_count(origin) > 1 || !lock(&origin.connections).is_empty());
-        let origin = OriginPool::new(self, scheme, authority).map_err(PoolError::Connect)?;
+        let origin = OriginPool::new(self, scheme, authority).map_err(ConnectError::Connect)?;
         let origin = Arc::new(origin);
         origins.push(Arc::clone(&origin));
         Ok(origin)
@@ -108,20 +108,20 @@ pub(super) struct OriginPool {
     idle_timeout: Duration,
     idle_max: usize,
     connector: Connector,
-    executor: PoolExecutor,
-    connections: Mutex<OpenConnections>,
+    executor: ConnectionExecutor,
+    connections: Mutex<AvailableConnections>,
     /// Notified when a connection becomes free.
     freed: Notify,
 }
 
 #[derive(Default)]
-struct OpenConnections {
+struct AvailableConnections {
     /// In the order in which they became free.
     idle: Vec<IdleConnection>,
-    /// The HTTP/2 connection that all requests share.
-    shared: Option<http2::SendRequest<TrackedBody>>,
+    /// The HTTP/2 connection that all requests share, and the time of its last request.
+    shared: Option<(http2::SendRequest<TrackedBody>, Instant)>,
     /// `true` while a task removes idle connections.
-    is_swept: bool,
+    has_sweeper: bool,
 }
 
 struct IdleConnection {
@@ -129,22 +129,33 @@ struct IdleConnection {
     since: Instant,
 }
 
-impl OpenConnections {
+impl AvailableConnections {
     fn is_empty(&self) -> bool {
         self.idle.is_empty() && self.shared.is_none()
     }
 
+    /// Returns the shared connection, for one more request.
+    fn take_shared(&mut self, idle_timeout: Duration) -> Option<http2::SendRequest<TrackedBody>> {
+        let now = clock::now();
+        let (shared, last_used) = self.shared.as_mut()?;
+        // A network may have forgotten a connection on which nothing was sent for long.
+        if shared.is_ready() && now.duration_since(*last_used) < idle_timeout {
+            *last_used = now;
+            return Some(shared.clone());
+        }
+        // Requests that are still on it have a handle of their own.
+        self.shared = None;
+        None
+    }
+
     /// Takes the connection that became free last.
     fn take(&mut self, idle_timeout: Duration) -> Option<PooledConnection> {
-        if let Some(shared) = &self.shared {
-            if shared.is_ready() {
-                return Some(PooledConnection::Shared(shared.clone()));
-            }
-            self.shared = None;
+        if let Some(shared) = self.take_shared(idle_timeout) {
+            return Some(PooledConnection::Http2(shared));
         }
         let newest = self.idle.pop()?;
         if clock::now().duration_since(newest.since) < idle_timeout {
-            return Some(PooledConnection::Own(newest.connection));
+            return Some(PooledConnection::Http1(newest.connection));
         }
         // The others are older.
         self.idle.clear();
@@ -155,9 +166,9 @@ impl OpenConnections {
 /// An open connection to a provider.
 pub(super) enum PooledConnection {
     /// An HTTP/1 connection, for one request at a time.
-    Own(Box<Http1Connection>),
+    Http1(Box<Http1Connection>),
     /// An HTTP/2 connection, which has a task of its own.
-    Shared(http2::SendRequest<TrackedBody>),
+    Http2(http2::SendRequest<TrackedBody>),
 }
 
 impl OriginPool {
@@ -189,30 +200,30 @@ impl OriginPool {
     }
 
     /// Returns an open connection that is free. `None` if there is none.
-    pub(super) fn take_open(&self) -> Option<PooledConnection> {
+    pub(super) fn take_available(&self) -> Option<PooledConnection> {
         loop {
             let taken = lock(&self.connections).take(self.idle_timeout)?;
             match taken {
-                PooledConnection::Own(mut connection) => {
+                PooledConnection::Http1(mut connection) => {
                     // It may read, so not under the lock.
-                    if connection.is_free() {
-                        return Some(PooledConnection::Own(connection));
+                    if connection.check_free() {
+                        return Some(PooledConnection::Http1(connection));
                     }
                 }
-                shared @ PooledConnection::Shared(_) => return Some(shared),
+                shared @ PooledConnection::Http2(_) => return Some(shared),
             }
         }
     }
 
-    /// Opens a connection, or returns one that becomes free meanwhile, and `true` if it has served a request before.
-    pub(super) async fn connect(&self, target: Uri) -> Result<(PooledConnection, bool), PoolError> {
+    /// Opens a connection, or returns one that becomes free meanwhile, and `true` if this call did not open it.
+    pub(super) async fn connect(self: &Arc<Self>, target: Uri) -> Result<(PooledConnection, bool), ConnectError> {
         let mut connecting = pin!(self.open(target));
         loop {
             tokio::select! {
                 biased;
                 opened = &mut connecting => return opened.map(|connection| (connection, false)),
                 () = self.freed.notified() => {
-                    if let Some(connection) = self.take_open() {
+                    if let Some(connection) = self.take_available() {
                         return Ok((connection, true));
                     }
                 }
@@ -220,20 +231,20 @@ impl OriginPool {
         }
     }
 
-    async fn open(&self, target: Uri) -> Result<PooledConnection, PoolError> {
-        let stream = self.connector.connect(target).await.map_err(PoolError::Connect)?;
+    async fn open(self: &Arc<Self>, target: Uri) -> Result<PooledConnection, ConnectError> {
+        let stream = self.connector.connect(target).await.map_err(ConnectError::Connect)?;
         if stream.connected().is_negotiated_h2() {
-            self.open_shared(stream).await.map(PooledConnection::Shared)
+            self.open_http2(stream).await.map(PooledConnection::Http2)
         } else {
-            let opened = Http1Connection::open(stream).await.map_err(PoolError::Http)?;
-            Ok(PooledConnection::Own(Box::new(opened)))
+            let opened = Http1Connection::open(stream).await.map_err(ConnectError::Http)?;
+            Ok(PooledConnection::Http1(Box::new(opened)))
         }
     }
 
-    async fn open_shared(
-        &self,
+    async fn open_http2(
+        self: &Arc<Self>,
         stream: WriteTimeoutIo<ProviderStream>,
-    ) -> Result<http2::SendRequest<TrackedBody>, PoolError> {
+    ) -> Result<http2::SendRequest<TrackedBody>, ConnectError> {
         let (requests, connection) = http2::Builder::new(self.executor.clone())
             .timer(TokioTimer::new())
             // Detects a dead connection during a long silence.
@@ -243,25 +254,30 @@ impl OriginPool {
             .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX))
             .handshake(stream)
             .await
-            .map_err(PoolError::Http)?;
+            .map_err(ConnectError::Http)?;
         self.executor.execute(async move {
             // Each request on it gets the error.
             drop(connection.await);
         });
-        lock(&self.connections).shared = Some(requests.clone());
-        // All that wait for a connection can share this one.
+        let mut connections = lock(&self.connections);
+        if let Some(earlier) = connections.take_shared(self.idle_timeout) {
+            // Another request has opened one meanwhile. This one ends, since nobody has a handle of it.
+            return Ok(earlier);
+        }
+        connections.shared = Some((requests.clone(), clock::now()));
+        let starts_sweeping = !std::mem::replace(&mut connections.has_sweeper, true);
+        drop(connections);
+        // Every waiting request can share this connection.
         self.freed.notify_waiters();
+        if starts_sweeping {
+            self.start_sweeping();
+        }
         Ok(requests)
-    }
-
-    /// Removes the shared connection, which has failed.
-    pub(super) fn remove_shared(&self) {
-        lock(&self.connections).shared = None;
     }
 
     /// Puts a connection back, if it can take another request.
     pub(super) fn put_back(self: &Arc<Self>, mut connection: Box<Http1Connection>) {
-        if !connection.is_free() {
+        if !connection.check_free() {
             return;
         }
         let since = clock::now();
@@ -270,7 +286,7 @@ impl OriginPool {
             return;
         }
         connections.idle.push(IdleConnection { connection, since });
-        let starts_sweeping = !std::mem::replace(&mut connections.is_swept, true);
+        let starts_sweeping = !std::mem::replace(&mut connections.has_sweeper, true);
         drop(connections);
         self.freed.notify_one();
         if starts_sweeping {
@@ -297,18 +313,22 @@ impl OriginPool {
     fn sweep(&self) -> bool {
         let now = clock::now();
         let mut connections = lock(&self.connections);
-        // It reads under the lock, but only what a provider sent unasked.
+        // Reads under the lock, which is short: an idle connection normally has nothing to read.
         connections
             .idle
-            .retain_mut(|idle| now.duration_since(idle.since) < self.idle_timeout && idle.connection.is_free());
-        connections.is_swept = !connections.idle.is_empty();
-        connections.is_swept
+            .retain_mut(|idle| now.duration_since(idle.since) < self.idle_timeout && idle.connection.check_free());
+        let is_shared_used = |(shared, last_used): &(http2::SendRequest<TrackedBody>, Instant)| {
+            shared.is_ready() && now.duration_since(*last_used) < self.idle_timeout
+        };
+        connections.shared = connections.shared.take().filter(is_shared_used);
+        connections.has_sweeper = !connections.is_empty();
+        connections.has_sweeper
     }
 }
 
 /// A connection that could not be opened.
 #[derive(Debug)]
-pub(super) enum PoolError {
+pub(super) enum ConnectError {
     /// The dialer's error, which knows its phase.
     Connect(SendError),
     /// hyper's error at the beginning of the protocol.

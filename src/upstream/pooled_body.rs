@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use super::{http1::Http1Connection, pool::OriginPool};
 
 /// The body of a provider's answer. Dropping it before its end closes an HTTP/1 connection.
-pub struct ReceivedBody {
+pub struct PooledBody {
     incoming: Incoming,
     /// The connection of an HTTP/1 answer. `None` after its end.
     connection: Option<UsedConnection>,
@@ -25,7 +25,7 @@ struct UsedConnection {
     origin: Arc<OriginPool>,
 }
 
-impl ReceivedBody {
+impl PooledBody {
     /// Wraps the body of an HTTP/2 answer, whose connection has a task.
     pub(super) const fn from_shared(incoming: Incoming) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl ReceivedBody {
         }
     }
 
-    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_http1(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let incoming = &mut self.incoming;
         let Some(used) = &mut self.connection else {
             return Pin::new(incoming).poll_frame(cx);
@@ -64,7 +64,7 @@ impl ReceivedBody {
         if polled.is_pending() {
             polled = used
                 .connection
-                .poll_through(cx, |quiet| Pin::new(&mut *incoming).poll_frame(quiet));
+                .drive(cx, |quiet| Pin::new(&mut *incoming).poll_frame(quiet));
         }
         match &polled {
             Poll::Ready(Some(Ok(_))) => self.put_back_at_end(),
@@ -80,12 +80,12 @@ impl ReceivedBody {
     }
 }
 
-impl Body for ReceivedBody {
+impl Body for PooledBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.poll_own(cx)
+        self.poll_http1(cx)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -21,8 +21,8 @@ use crate::clock::SilenceTimeout;
 /// answers and cheap to clone.
 ///
 /// An HTTP/1 connection reads its socket only after every buffered frame was taken. An empty socket therefore means
-/// that no received part of the answer is left. The task that reads the answer runs the connection too, so nothing needs
-/// to wake it.
+/// that no received part of the answer is left. The task that reads the answer runs the connection too, so this counter
+/// needs no waker.
 #[derive(Clone, Debug, Default)]
 pub struct ReadIdle(Arc<AtomicU64>);
 

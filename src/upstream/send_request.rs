@@ -1,4 +1,4 @@
-//! One request over a connection of the pool. Resends only a request of which no byte was sent.
+//! One request over a connection of the pool. Resends a request only if none of its bytes was sent.
 
 use std::sync::Arc;
 
@@ -11,49 +11,52 @@ use hyper::{body::Incoming, client::conn::TrySendError};
 
 use super::{
     http1::Http1Connection,
-    pool::{ConnectionPool, OriginPool, PoolError, PooledConnection},
-    received_body::ReceivedBody,
+    pool::{ConnectError, ConnectionPool, OriginPool, PooledConnection},
+    pooled_body::PooledBody,
     send_progress::TrackedBody,
 };
 
 /// A request without an answer.
 #[derive(Debug)]
-pub(super) enum ClientError {
+pub(super) enum RequestFailure {
     /// No connection could be opened.
-    Pool(PoolError),
+    Pool(ConnectError),
     /// The connection failed.
     Http(hyper::Error),
-    /// The end of the answer cannot be known.
-    UnclearEnd,
+    /// The length of the answer is ambiguous.
+    AmbiguousLength,
 }
 
 /// Sends a request, whose URI must be absolute, and waits for the head of its answer.
 pub(super) async fn send_request(
     pool: &ConnectionPool,
     mut request: Request<TrackedBody>,
-) -> Result<Response<ReceivedBody>, ClientError> {
+) -> Result<Response<PooledBody>, RequestFailure> {
     let uri = request.uri().clone();
-    let origin = pool.find_origin(&uri).map_err(ClientError::Pool)?;
+    let origin = pool.origin_pool(&uri).map_err(RequestFailure::Pool)?;
     loop {
-        let (connection, was_used) = match origin.take_open() {
+        let (connection, is_reused) = match origin.take_available() {
             Some(connection) => (connection, true),
-            None => origin.connect(uri.clone()).await.map_err(ClientError::Pool)?,
+            // Boxed, since it is rare and its future is much larger than the rest.
+            None => Box::pin(origin.connect(uri.clone()))
+                .await
+                .map_err(RequestFailure::Pool)?,
         };
         let mut failed = match send_on(connection, &origin, &uri, request).await {
-            // Without the connection, which is closed: later bytes on it must not reach another exchange.
-            Ok((answer, _)) if has_unclear_end(&answer) => return Err(ClientError::UnclearEnd),
+            // Drops the connection too, so that later bytes cannot reach another exchange.
+            Ok((answer, _)) if has_ambiguous_length(&answer) => return Err(RequestFailure::AmbiguousLength),
             Ok((answer, connection)) => {
                 return Ok(answer.map(|incoming| match connection {
-                    Some(connection) => ReceivedBody::new(incoming, connection, origin),
-                    None => ReceivedBody::from_shared(incoming),
+                    Some(connection) => PooledBody::new(incoming, connection, origin),
+                    None => PooledBody::from_shared(incoming),
                 }));
             }
             Err(failed) => failed,
         };
         match failed.take_message() {
             // The provider closed the connection before it got the request, as it may at any time.
-            Some(unsent) if was_used => request = unsent,
-            _ => return Err(ClientError::Http(failed.into_error())),
+            Some(unsent) if is_reused => request = unsent,
+            _ => return Err(RequestFailure::Http(failed.into_error())),
         }
     }
 }
@@ -66,7 +69,7 @@ async fn send_on(
     mut request: Request<TrackedBody>,
 ) -> Result<(Response<Incoming>, Option<Box<Http1Connection>>), TrySendError<Request<TrackedBody>>> {
     match connection {
-        PooledConnection::Own(mut connection) => {
+        PooledConnection::Http1(mut connection) => {
             *request.uri_mut() = path_only(uri);
             request
                 .headers_mut()
@@ -76,16 +79,11 @@ async fn send_on(
             answer.extensions_mut().insert(connection.read_idle());
             Ok((answer, Some(connection)))
         }
-        PooledConnection::Shared(mut requests) => {
+        PooledConnection::Http2(mut requests) => {
             *request.uri_mut() = uri.clone();
             // HTTP/2 has `:authority` instead.
             request.headers_mut().remove(HOST);
-            let sent = requests.try_send_request(request).await;
-            if sent.as_ref().is_err_and(|failed| failed.message().is_some()) {
-                // The next attempt must not choose it again.
-                origin.remove_shared();
-            }
-            Ok((sent?, None))
+            Ok((requests.try_send_request(request).await?, None))
         }
     }
 }
@@ -101,12 +99,12 @@ fn path_only(uri: &Uri) -> Uri {
 }
 
 /// Returns `true` if two readers could disagree on the end of the answer, or if hyper would pass a transfer coding on.
-fn has_unclear_end<B>(answer: &Response<B>) -> bool {
-    // The proxy asks for no upgrade, so what follows such a head is no HTTP.
-    answer.status() == StatusCode::SWITCHING_PROTOCOLS || has_unclear_framing(answer.headers())
+fn has_ambiguous_length<B>(answer: &Response<B>) -> bool {
+    // The proxy asks for no upgrade, so what follows such a head is not HTTP.
+    answer.status() == StatusCode::SWITCHING_PROTOCOLS || is_ambiguous(answer.headers())
 }
 
-fn has_unclear_framing(headers: &HeaderMap) -> bool {
+fn is_ambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => false,

@@ -5,8 +5,8 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use antiphon::{
     server::Tasks,
     upstream::{
-        BoxedBody, InProcessDialer, InProcessIo, Phase, ProxyEnvironment, ReceivedBody, SendError, SendErrorKind,
-        Sender, UpstreamSettings,
+        BoxedBody, InProcessDialer, InProcessIo, Phase, PooledBody, ProxyEnvironment, SendError, SendErrorKind, Sender,
+        UpstreamSettings,
     },
 };
 use bytes::Bytes;
@@ -78,7 +78,7 @@ impl Provider {
     }
 
     /// Sends a request that arrives on a new connection, and answers it.
-    async fn exchange(&mut self, answer: &str) -> (Result<Response<ReceivedBody>, SendError>, DuplexStream) {
+    async fn exchange(&mut self, answer: &str) -> (Result<Response<PooledBody>, SendError>, DuplexStream) {
         let sent = send(&self.sender);
         let answered = async {
             let mut line = self.dials.recv().await.unwrap();
@@ -89,7 +89,7 @@ impl Provider {
     }
 }
 
-async fn send(sender: &Sender) -> Result<Response<ReceivedBody>, SendError> {
+async fn send(sender: &Sender) -> Result<Response<PooledBody>, SendError> {
     sender.send(request("http://provider.test/v1/messages"), TIMEOUT).await
 }
 
@@ -159,7 +159,7 @@ async fn a_connection_is_kept_if_its_answer_was_read_to_the_end() {
             answer_request(&mut line, OK).await;
             line
         };
-        let (second, _line) = future::join(second, answered).await;
+        let (second, _line) = Box::pin(future::join(second, answered)).await;
         assert_eq!(second.to_bytes(), "ok");
     }
 }
@@ -344,6 +344,20 @@ async fn requests_share_a_connection_of_http2_and_take_turns_on_one_of_http1() {
         while sender.send(request(&uri), TIMEOUT).await.is_err() {
             tokio::task::yield_now().await;
         }
+        connections.recv().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_shared_connection_is_not_used_after_the_idle_timeout() {
+    let (uri, tls, mut connections, _ending) = serve_https(&[b"h2"]).await;
+    let never = UpstreamSettings {
+        pool_idle_timeout: Duration::ZERO,
+        ..settings()
+    };
+    let sender = Sender::with_tls(&never, Tasks::on_current_runtime(), tls);
+    for _ in 0..3 {
+        ask(&sender, &uri).await;
         connections.recv().await.unwrap();
     }
 }
