@@ -37,7 +37,7 @@ type Sender = Client<HttpConnector, Full<Bytes>>;
 /// Bytes of lines that are written at once, as a log with a thread of its own does.
 const LINES_BYTES: usize = 8 * 1024;
 
-/// What the working floor does besides passing on.
+/// The counters and log lines of the working floor.
 #[derive(Debug, Default)]
 struct Operation {
     counters: [AtomicU64; 10],

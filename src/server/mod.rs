@@ -118,7 +118,7 @@ pub struct ClientAddress(pub IpAddr);
 pub struct ClientConnection {
     /// The client's address, if the connection has one.
     pub address: Option<ClientAddress>,
-    /// The client's reading.
+    /// The flag that is set while the client reads nothing.
     pub stall: ClientStall,
     /// The framing of the request, and the heads of its connection. `None` for HTTP/2.
     pub framing: Option<(RequestFraming, RequestHeads)>,

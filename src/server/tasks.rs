@@ -203,7 +203,7 @@ impl Tasks {
     }
 }
 
-/// The tasks of connections to providers, which the drain cuts last.
+/// The executor for tasks of connections to providers. The drain cuts them last.
 #[derive(Clone, Debug)]
 pub struct PoolTasks {
     runtime: Handle,
@@ -217,7 +217,7 @@ where
 {
     fn execute(&self, task: F) {
         let cut = self.cut.clone();
-        // Each request has such a task. No exchange runs in it, so that it needs no signal but the last.
+        // No exchange runs in it, so only the last signal ends it.
         let cuttable = async move {
             cut.run_until(pin!(task)).await;
         };

@@ -107,7 +107,7 @@ impl CoalescedBody {
         }
     }
 
-    /// Returns `true` if the socket was not empty since a frame was passed on, so that the next was in memory already.
+    /// Returns `true` if the socket has not been empty since the last frame was passed on.
     fn is_burst(&self) -> bool {
         let read_idle = self.read_idle.as_ref().map(ReadIdle::empty_reads);
         read_idle.is_some() && read_idle == self.reads_when_sent

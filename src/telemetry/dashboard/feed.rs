@@ -29,10 +29,10 @@ const LATE_RESULTS_MAX: usize = 100;
 const STRUCTURE_JOBS_MAX: usize = 4;
 /// Limit of structures whose exchanges have not ended.
 const EARLY_STRUCTURES_MAX: usize = 64;
-/// Least time between two structures.
+/// Minimum interval between two structures.
 const STRUCTURE_INTERVAL: Duration = Duration::from_millis(200);
-/// Least time between two structures, as a multiple of the time that the first one took. Building them takes at most a
-/// fiftieth of a core, however slow it is.
+/// Minimum interval between two structures, as a multiple of the time that building one took: at most a fiftieth of a
+/// core, however slow it is.
 const STRUCTURE_PAUSE: u32 = 50;
 /// Limit of updates that a slow subscriber may be behind.
 const UPDATES_MAX: usize = 256;
