@@ -169,7 +169,7 @@ pub(crate) struct DigestHasher(u64);
 impl std::hash::Hasher for DigestHasher {
     fn write(&mut self, bytes: &[u8]) {
         const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-        // A part without a digest is shorter: an address, or the kind of a key.
+        // A part without a digest, such as an address, may be shorter.
         let start = bytes.first_chunk().copied().unwrap_or_else(|| {
             let mut start = [0; 8];
             start.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = *byte);
