@@ -20,18 +20,21 @@ impl HashTexts for blake3::Hasher {
 }
 
 /// The longest input of a [`Digest`] that is hashed at once, in bytes.
+#[cfg(feature = "server")]
 const WHOLE_BYTES_MAX: usize = 1024;
 
 /// A BLAKE3 hash of a short input, with or without a key. The result is that of [`blake3::Hasher`].
 ///
 /// It collects the input and hashes it at once, since each update of a hash costs about as much as hashing 20 bytes. It
 /// passes a longer input on to such a hasher.
+#[cfg(feature = "server")]
 pub(crate) struct Digest<'k> {
     key: Option<&'k [u8; 32]>,
     waiting: Vec<u8>,
     hasher: Option<Box<blake3::Hasher>>,
 }
 
+#[cfg(feature = "server")]
 impl<'k> Digest<'k> {
     /// Creates the hash of an empty input.
     pub(crate) fn new() -> Self {
@@ -81,6 +84,7 @@ impl<'k> Digest<'k> {
     }
 }
 
+#[cfg(feature = "server")]
 impl HashTexts for Digest<'_> {
     fn add_text(&mut self, text: &[u8]) {
         work::count_bytes(text.len());
