@@ -265,13 +265,9 @@ impl OriginPool {
             return Ok(earlier);
         }
         connections.shared = Some((requests.clone(), clock::now()));
-        let starts_sweeping = !std::mem::replace(&mut connections.has_sweeper, true);
-        drop(connections);
+        self.ensure_sweeper(connections);
         // Every waiting request can share this connection.
         self.freed.notify_waiters();
-        if starts_sweeping {
-            self.start_sweeping();
-        }
         Ok(requests)
     }
 
@@ -286,16 +282,18 @@ impl OriginPool {
             return;
         }
         connections.idle.push(IdleConnection { connection, since });
-        let starts_sweeping = !std::mem::replace(&mut connections.has_sweeper, true);
-        drop(connections);
+        self.ensure_sweeper(connections);
         self.freed.notify_one();
-        if starts_sweeping {
-            self.start_sweeping();
-        }
     }
 
-    /// Removes idle connections that are too old or closed by the provider, as long as there is an idle one.
-    fn start_sweeping(self: &Arc<Self>) {
+    /// Starts the task that removes connections which are unused for too long or closed by the provider, unless it runs.
+    /// It ends when none is left.
+    fn ensure_sweeper(self: &Arc<Self>, mut connections: MutexGuard<'_, AvailableConnections>) {
+        let is_running = std::mem::replace(&mut connections.has_sweeper, true);
+        drop(connections);
+        if is_running {
+            return;
+        }
         let (origin, interval) = (Arc::downgrade(self), self.idle_timeout.min(SWEEP_INTERVAL_MAX));
         self.executor.execute(async move {
             loop {
@@ -309,7 +307,7 @@ impl OriginPool {
         });
     }
 
-    /// Removes idle connections. Returns `false` if none is left.
+    /// Removes unused connections. Returns `false` if none is left.
     fn sweep(&self) -> bool {
         let now = clock::now();
         let mut connections = lock(&self.connections);

@@ -40,43 +40,32 @@ impl PooledBody {
             incoming,
             connection: Some(UsedConnection { connection, origin }),
         };
-        body.put_back_at_end();
+        if body.incoming.is_end_stream() {
+            body.put_back();
+        }
         body
     }
 
-    /// Puts the connection back as soon as the body is at its end.
-    fn put_back_at_end(&mut self) {
-        if self.incoming.is_end_stream()
-            && let Some(used) = self.connection.take()
-        {
+    /// Puts the connection back, if there is one.
+    fn put_back(&mut self) {
+        if let Some(used) = self.connection.take() {
             used.origin.put_back(used.connection);
         }
     }
 
-    fn poll_http1(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    /// Polls the body, and runs an HTTP/1 connection as far as that takes.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let incoming = &mut self.incoming;
         let Some(used) = &mut self.connection else {
             return Pin::new(incoming).poll_frame(cx);
         };
         // A frame may have arrived already.
-        let mut quiet = Context::from_waker(Waker::noop());
-        let mut polled = Pin::new(&mut *incoming).poll_frame(&mut quiet);
-        if polled.is_pending() {
-            polled = used
-                .connection
-                .drive(cx, |quiet| Pin::new(&mut *incoming).poll_frame(quiet));
+        let polled = Pin::new(&mut *incoming).poll_frame(&mut Context::from_waker(Waker::noop()));
+        if polled.is_ready() {
+            return polled;
         }
-        match &polled {
-            Poll::Ready(Some(Ok(_))) => self.put_back_at_end(),
-            Poll::Ready(None) => {
-                if let Some(used) = self.connection.take() {
-                    used.origin.put_back(used.connection);
-                }
-            }
-            Poll::Ready(Some(Err(_))) => self.connection = None,
-            Poll::Pending => {}
-        }
-        polled
+        used.connection
+            .drive(cx, |quiet| Pin::new(&mut *incoming).poll_frame(quiet))
     }
 }
 
@@ -85,7 +74,15 @@ impl Body for PooledBody {
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.poll_http1(cx)
+        let polled = self.poll_incoming(cx);
+        match &polled {
+            Poll::Ready(Some(Err(_))) => self.connection = None,
+            Poll::Ready(None) => self.put_back(),
+            // As soon as the last frame has come, since another request may wait for the connection.
+            Poll::Ready(Some(Ok(_))) if self.incoming.is_end_stream() => self.put_back(),
+            _ => {}
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
