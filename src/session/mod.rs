@@ -199,14 +199,13 @@ impl LaneId {
 
     /// Returns the first 12 hex digits of the hash, for logs and the admin page.
     pub fn short_hash(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let halves = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        // With its room at once: an iterator over halves does not know its length.
         let mut short = String::with_capacity(SHORT_LETTERS);
         short.extend(
             halves
                 .take(SHORT_LETTERS)
-                .filter_map(|half| DIGITS.get(usize::from(half)))
-                .map(|digit| char::from(*digit)),
+                .filter_map(|half| char::from_digit(half.into(), 16)),
         );
         short
     }

@@ -298,7 +298,7 @@ pub fn system_tls_config() -> Result<ClientConfig, rustls::Error> {
 impl Connector {
     /// Opens a connection to the host of a URI.
     pub(super) fn connect(&self, target: Uri) -> ConnectFuture<WriteTimeoutIo<ProviderStream>> {
-        let (patience, told, began) = (self.write_timeout, self.observer.clone(), clock::now());
+        let (write_timeout, observer, began) = (self.write_timeout, self.observer.clone(), clock::now());
         let connecting: ConnectFuture<ProviderStream> = match &self.path {
             // Each connection has its own notification: a shared one could start another's TLS timeout.
             ConnectPath::Network {
@@ -323,8 +323,8 @@ impl Connector {
         Box::pin(async move {
             let stream = connecting.await?;
             // Failed connections are not measured here.
-            told.report_connect(clock::now().duration_since(began));
-            Ok(WriteTimeoutIo::new(stream, patience))
+            observer.report_connect(clock::now().duration_since(began));
+            Ok(WriteTimeoutIo::new(stream, write_timeout))
         })
     }
 }
