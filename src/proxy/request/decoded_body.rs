@@ -6,7 +6,7 @@ use super::content_coding::ContentCoding;
 use crate::{
     budget::{BodyShare, BudgetClient, Budgets, Overloaded},
     proxy::heavy_body::is_heavy_pass,
-    wire::Unreadable,
+    wire::{Unreadable, json::count_byte},
 };
 
 /// Bytes for each object in a body: its message or part, its findings, and the plan of their repair.
@@ -129,7 +129,7 @@ fn reading_bytes(plain: &[u8]) -> usize {
     if counted(plain.len() / 2) == 0 {
         return 0;
     }
-    counted(memchr::memchr_iter(b'{', plain).count())
+    counted(count_byte(plain, b'{'))
 }
 
 #[cfg(test)]

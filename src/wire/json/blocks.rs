@@ -8,12 +8,10 @@
 )]
 #![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
 
-use wide::u8x16;
+use fearless_simd::{Simd, prelude::*, u8x64};
 
 /// Number of bytes in a block.
 pub(super) const BLOCK: usize = 64;
-/// Number of bytes in a lane of a SIMD register.
-pub(super) const LANE: usize = 16;
 
 /// Returns the 64 bytes at `at`, with blanks behind the end of the body.
 #[inline(always)]
@@ -30,26 +28,16 @@ pub(super) fn load_block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK
     tail
 }
 
+/// Loads a block into registers.
+#[inline(always)]
+pub(super) fn block_bytes<S: Simd>(simd: S, block: &[u8; BLOCK]) -> u8x64<S> {
+    u8x64::load_array_ref(simd, block)
+}
+
 /// Returns the mask of the bytes that equal `byte`.
 #[inline(always)]
-pub(super) fn byte_mask(block: &[u8; BLOCK], byte: u8) -> u64 {
-    lane_mask(block, |bytes| equal_bytes(bytes, byte))
-}
-
-/// Returns the mask of the bytes for which `test` sets all bits.
-#[inline(always)]
-pub(super) fn lane_mask(block: &[u8; BLOCK], test: impl Fn(u8x16) -> u8x16) -> u64 {
-    let (lanes, _) = block.as_chunks::<LANE>();
-    let mut bits = 0;
-    for (index, lane) in lanes.iter().enumerate() {
-        bits |= u64::from(test(u8x16::new(*lane)).to_bitmask()) << (LANE * index);
-    }
-    bits
-}
-
-#[inline(always)]
-pub(super) fn equal_bytes(bytes: u8x16, byte: u8) -> u8x16 {
-    bytes.simd_eq(u8x16::splat(byte))
+pub(super) fn byte_mask<S: Simd>(bytes: u8x64<S>, byte: u8) -> u64 {
+    bytes.simd_eq(byte).to_bitmask()
 }
 
 /// Returns the mask of the bytes that a backslash escapes.

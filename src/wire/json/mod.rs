@@ -4,6 +4,7 @@
 //! run the full parse ([`validate`](fn@validate)) before an edit.
 
 mod blocks;
+mod count;
 mod cursor;
 mod limits;
 mod list_edits;
@@ -12,6 +13,7 @@ mod surrogates;
 mod text;
 mod validate;
 
+pub use count::count_byte;
 pub(crate) use cursor::Cursor;
 pub use limits::{deeper_than, has_overflow};
 pub use list_edits::{ListSlot, constant_string, edited_value, enclose, join_elements, rebuild_list, write_list};

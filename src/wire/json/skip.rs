@@ -11,15 +11,17 @@
 )]
 #![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
 
-use wide::u8x16;
+use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x16, u8x64};
 
 use crate::{
-    wire::json::blocks::{BLOCK, LANE, byte_mask, equal_bytes, escaped_bytes, lane_mask, load_block},
+    wire::json::blocks::{BLOCK, block_bytes, byte_mask, escaped_bytes, load_block},
     work,
 };
 
-/// Number of lanes that are tried first in a string. Most keys, types and ids end within them.
-pub(super) const PROBE_LANES: usize = 3;
+/// Number of probes that are tried first in a string. Most keys, types and ids end within them.
+const PROBES: usize = 3;
+/// Number of bytes in a probe. Any processor has registers of this size, so it is inlined.
+const PROBE: usize = 16;
 
 /// Returns the offset behind the closing quote of a string, and `true` if the string contains a backslash.
 ///
@@ -45,31 +47,41 @@ pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
 #[inline]
 fn short_string_end(body: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    for _ in 0..PROBE_LANES {
+    for _ in 0..PROBES {
         work::count(1);
-        let bytes = u8x16::new(*body.get(at..)?.first_chunk::<LANE>()?);
-        let stops = (equal_bytes(bytes, b'"') | equal_bytes(bytes, b'\\')).to_bitmask();
+        let probe = body.get(at..)?.first_chunk::<PROBE>()?;
+        let stops = dispatch!(Level::baseline(), simd => {
+            let bytes = u8x16::load_array_ref(simd, probe);
+            (bytes.simd_eq(b'"') | bytes.simd_eq(b'\\')).to_bitmask()
+        });
         if stops != 0 {
             let stop = at + stops.trailing_zeros() as usize;
             return (body.get(stop) == Some(&b'"')).then_some(stop + 1);
         }
-        at += LANE;
+        at += PROBE;
     }
     None
 }
 
 /// Returns the end of a string that continues at `from`. `carry` is that of [`escaped_bytes`].
-fn long_string_end(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
+fn long_string_end(body: &[u8], from: usize, carry: u64) -> Option<usize> {
+    dispatch!(Level::new(), simd => long_string_end_with(simd, body, from, carry))
+}
+
+#[inline(always)]
+fn long_string_end_with<S: Simd>(simd: S, body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     let mut at = from;
     while at < body.len() {
         work::count(1);
-        let block = load_block(body, at, &mut tail);
+        let block = block_bytes(simd, load_block(body, at, &mut tail));
         let quotes = byte_mask(block, b'"');
-        if quotes == 0 {
-            skip_plain(block, &mut carry);
+        let backslashes = byte_mask(block, b'\\');
+        // Without a quote, backslashes matter only if a run of them reaches the end of the block.
+        if quotes == 0 && backslashes >> (BLOCK - 1) == 0 {
+            carry = 0;
         } else {
-            let ends = quotes & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
+            let ends = quotes & !escaped_bytes(backslashes, &mut carry);
             if ends != 0 {
                 return Some(at + ends.trailing_zeros() as usize + 1);
             }
@@ -79,43 +91,40 @@ fn long_string_end(body: &[u8], from: usize, mut carry: u64) -> Option<usize> {
     None
 }
 
-/// Skips a block without quotes.
-#[inline(always)]
-fn skip_plain(block: &[u8; BLOCK], carry: &mut u64) {
-    // Backslashes matter only if a run of them reaches the end of the block.
-    if block[BLOCK - 1] == b'\\' {
-        escaped_bytes(byte_mask(block, b'\\'), carry);
-    } else {
-        *carry = 0;
-    }
-}
-
 /// Returns the offset behind the last bracket of an object or array. `from` is the offset behind its first bracket.
 ///
 /// Brackets and braces count alike. A container that mixes them is not JSON; the full parse before an edit detects it.
 pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
+    dispatch!(Level::new(), simd => container_end_with(simd, body, from))
+}
+
+#[inline(always)]
+fn container_end_with<S: Simd>(simd: S, body: &[u8], from: usize) -> Option<usize> {
     let mut tail = [b' '; BLOCK];
     // No block begins inside a string: a string that crosses the end of a block is skipped to its own end.
     let (mut at, mut depth) = (from, 1_u64);
     while at < body.len() {
         work::count(1);
-        let block = load_block(body, at, &mut tail);
+        let block = block_bytes(simd, load_block(body, at, &mut tail));
         let mut carry = 0;
         let quotes = byte_mask(block, b'"') & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
-        let strings = prefix_parity(quotes);
-        let opened = brace_mask(block, b'{') & !strings;
-        let closed = brace_mask(block, b'}') & !strings;
-        // Without a closing bracket the container cannot end in this block.
-        if closed == 0 {
-            if opened != 0 {
+        let (opening, closing) = (brace_mask(block, b'{'), brace_mask(block, b'}'));
+        let ends_in_string = if opening | closing == 0 {
+            quotes.count_ones() % 2 == 1
+        } else {
+            let strings = prefix_parity(quotes);
+            let (opened, closed) = (opening & !strings, closing & !strings);
+            // Without a closing bracket the container cannot end in this block.
+            if closed == 0 {
                 depth += u64::from(opened.count_ones());
+            } else if let Some(end) = last_bracket(opened, closed, &mut depth) {
+                return Some(at + end);
             }
-        } else if let Some(end) = last_bracket(opened, closed, &mut depth) {
-            return Some(at + end);
-        }
+            strings >> (BLOCK - 1) != 0
+        };
         at += BLOCK;
-        if strings >> (BLOCK - 1) != 0 {
-            at = long_string_end(body, at, carry)?;
+        if ends_in_string {
+            at = long_string_end_with(simd, body, at, carry)?;
         }
     }
     None
@@ -149,8 +158,8 @@ fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> 
 
 /// Returns the mask of the brace `byte` and of the bracket of the same side, which differ in one bit.
 #[inline(always)]
-fn brace_mask(block: &[u8; BLOCK], byte: u8) -> u64 {
-    lane_mask(block, |bytes| equal_bytes(bytes | u8x16::splat(0x20), byte))
+fn brace_mask<S: Simd>(block: u8x64<S>, byte: u8) -> u64 {
+    byte_mask(block | 0x20, byte)
 }
 
 /// Sets each bit with an odd number of set bits at or below it: the bytes from an opening quote up to the closing one.
