@@ -177,29 +177,75 @@ impl EditList {
         if self.edits.is_empty() {
             return Segments::whole(original.clone());
         }
-        let mut segments = Segments {
-            parts: Vec::new(),
-            len: 0,
-            original: false,
-        };
+        let mut writer = SegmentWriter::new(original);
         let mut from = 0;
         for edit in &self.edits {
             work::count(edit.pieces.len().saturating_add(1));
-            segments.push_part(slice_span(original, Span::new(from, edit.span.start)));
+            writer.push_original(Span::new(from, edit.span.start));
             for piece in &edit.pieces {
-                segments.push_part(match piece {
-                    Piece::Original(span) => slice_span(original, *span),
-                    Piece::Constant(text) => Bytes::from_static(text.as_bytes()),
-                    Piece::Made(text) => {
-                        work::count_bytes(text.len());
-                        Bytes::copy_from_slice(text.as_bytes())
-                    }
-                });
+                match piece {
+                    Piece::Original(span) => writer.push_original(*span),
+                    Piece::Constant(text) => writer.push_copy(text.as_bytes()),
+                    Piece::Made(text) => writer.push_copy(text.as_bytes()),
+                }
             }
             from = edit.span.end;
         }
-        segments.push_part(slice_span(original, Span::new(from, original.len())));
-        segments
+        writer.push_original(Span::new(from, original.len()));
+        writer.finish()
+    }
+}
+
+/// The longest slice of the original that is copied next to its neighbours. A short part of its own costs more to send.
+const COPIED_SLICE_MAX: usize = 512;
+/// The most bytes of the original that are copied. The rest shares its memory.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
+
+/// A writer of segments that gathers short neighbours into one part.
+struct SegmentWriter<'o> {
+    original: &'o Bytes,
+    segments: Segments,
+    /// The next part.
+    gathered: Vec<u8>,
+    /// The bytes of the original that were copied.
+    copied: usize,
+}
+
+impl<'o> SegmentWriter<'o> {
+    fn new(original: &'o Bytes) -> Self {
+        Self {
+            original,
+            segments: Segments::default(),
+            gathered: Vec::with_capacity(original.len().min(COPIED_SLICE_MAX)),
+            copied: 0,
+        }
+    }
+
+    /// Adds a slice of the original. Nothing if the span leaves it.
+    fn push_original(&mut self, span: Span) {
+        let copied = self.copied.saturating_add(span.len());
+        if span.len() <= COPIED_SLICE_MAX && copied <= COPIED_BYTES_MAX {
+            self.copied = copied;
+            self.push_copy(self.original.get(span.range()).unwrap_or_default());
+        } else {
+            self.end_part();
+            self.segments.push_part(slice_span(self.original, span));
+        }
+    }
+
+    /// Adds a copy of `bytes`.
+    fn push_copy(&mut self, bytes: &[u8]) {
+        work::count_bytes(bytes.len());
+        self.gathered.extend_from_slice(bytes);
+    }
+
+    fn end_part(&mut self) {
+        self.segments.push_part(Bytes::from(std::mem::take(&mut self.gathered)));
+    }
+
+    fn finish(mut self) -> Segments {
+        self.end_part();
+        self.segments
     }
 }
 
@@ -280,6 +326,15 @@ impl Segments {
     }
 }
 
+impl FromIterator<Bytes> for Segments {
+    /// Builds a body from its slices, in order.
+    fn from_iter<I: IntoIterator<Item = Bytes>>(slices: I) -> Self {
+        let mut segments = Self::default();
+        slices.into_iter().for_each(|slice| segments.push_part(slice));
+        segments
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,6 +371,29 @@ mod tests {
         let body = Bytes::from_static(b"ab");
         let list = EditList::new(vec![edit(1, 1, "1"), edit(1, 1, "2"), edit(1, 2, "3")], 2).unwrap();
         assert_eq!(list.apply(&body).to_vec(), b"a123");
+    }
+
+    #[test]
+    fn short_slices_are_gathered_and_long_ones_share_the_memory() {
+        let body = Bytes::from(vec![b'x'; 100_000]);
+        let list = EditList::new(vec![edit(50_000, 50_001, "12"), edit(50_100, 50_100, "3")], body.len()).unwrap();
+        let out = list.apply(&body);
+        let (parts, lengths) = (out.parts(), out.parts().iter().map(Bytes::len).collect::<Vec<_>>());
+        assert_eq!(lengths, [50_000, 2 + 99 + 1, 49_900]);
+        assert_eq!(parts[0].as_ptr(), body.as_ptr());
+        assert_eq!(parts[2].as_ptr(), body[50_100..].as_ptr());
+        assert_eq!(out.len(), 100_002);
+    }
+
+    #[test]
+    fn only_so_much_of_a_body_is_copied() {
+        let body = Bytes::from(vec![b'x'; 500_000]);
+        let edits = (0..1_000).map(|at| edit(at * 500, at * 500, "y")).collect();
+        let out = EditList::new(edits, body.len()).unwrap().apply(&body);
+        let shares = |part: &&Bytes| body.as_ptr_range().contains(&part.as_ptr());
+        let shared: usize = out.parts().iter().filter(shares).map(Bytes::len).sum();
+        assert!(shared >= body.len() - COPIED_BYTES_MAX, "{shared}");
+        assert_eq!(out.to_vec().len(), 501_000);
     }
 
     #[test]
