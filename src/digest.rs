@@ -156,6 +156,13 @@ impl DigestHashBuilder {
 }
 
 #[cfg(feature = "server")]
+impl Default for DigestHashBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(feature = "server")]
 impl std::hash::BuildHasher for DigestHashBuilder {
     type Hasher = DigestHasher;
 

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Ledger, RecordKind};
-use crate::auth::{Principal, PrincipalHash};
+use crate::{
+    auth::{Principal, PrincipalHash},
+    digest::DigestHashBuilder,
+};
 
 /// Principals in memory, about 48 bytes each. With more of them every principal may have records.
 const PRINCIPALS_MAX: usize = 100_000;
@@ -23,7 +26,7 @@ pub struct RecordOwners(Arc<RwLock<KnownOwners>>);
 #[derive(Debug)]
 struct KnownOwners {
     kinds: &'static [RecordKind],
-    principals: HashSet<(RecordKind, PrincipalHash)>,
+    principals: HashSet<(RecordKind, PrincipalHash), DigestHashBuilder>,
     /// `true` if a principal that is not in `principals` has no records.
     is_complete: bool,
 }
@@ -33,7 +36,7 @@ impl RecordOwners {
     pub fn new(kinds: &'static [RecordKind]) -> Self {
         Self(Arc::new(RwLock::new(KnownOwners {
             kinds,
-            principals: HashSet::new(),
+            principals: HashSet::default(),
             is_complete: false,
         })))
     }

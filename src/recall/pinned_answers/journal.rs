@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     auth::{Caller, PrincipalHash},
+    digest::DigestHashBuilder,
     ledger::{CommitStep, Moment, ROWS_MAX, Record, RecordKey},
     recall::{FIRST_VERSION, PinnedRow, ROW_BYTES},
     repair::PinnedAnswer,
@@ -145,15 +146,15 @@ pub(super) type SettledRow = (RecordKey, PinnedRow);
 /// The pins of the journal, within limits.
 #[derive(Debug, Default)]
 pub(super) struct PinJournal {
-    entries: HashMap<RecordKey, JournalEntry>,
+    entries: HashMap<RecordKey, JournalEntry, DigestHashBuilder>,
     /// Entries that are to be written, oldest first.
     queue: BTreeMap<u64, RecordKey>,
     /// Callers that the ledger may not have yet.
-    callers: HashMap<Caller, CallerWrite>,
+    callers: HashMap<Caller, CallerWrite, DigestHashBuilder>,
     next_place: u64,
     writing: usize,
     bytes: usize,
-    caller_bytes: HashMap<PrincipalHash, usize>,
+    caller_bytes: HashMap<PrincipalHash, usize, DigestHashBuilder>,
 }
 
 impl PinJournal {

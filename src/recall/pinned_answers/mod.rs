@@ -23,7 +23,7 @@ use tokio::{
 use super::{AnswerScope, AnswerStoreState, AssignedAnswer, FIRST_VERSION, PinnedRow, ROW_BYTES, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
-    digest::digest_of,
+    digest::{DigestHashBuilder, digest_of},
     ledger::{CommitStep, LedgerError, RecordKey, RecordKind, Unread, read_by},
     repair::{CallKey, PinnedAnswer},
 };
@@ -46,7 +46,7 @@ struct CachedRow {
 #[derive(Debug)]
 pub(super) struct PinnedAnswers {
     /// Rows that the ledger has too, and those of callers that are never stored.
-    rows: Cache<RecordKey, CachedRow>,
+    rows: Cache<RecordKey, CachedRow, DigestHashBuilder>,
     journal: Mutex<PinJournal>,
     /// Wakes the writer.
     wake: mpsc::Sender<()>,
@@ -84,7 +84,7 @@ impl PinnedAnswers {
                 .max_capacity(MEMORY_BYTES)
                 .weigher(weigh)
                 .time_to_idle(UNUSED_ROW_MAX)
-                .build(),
+                .build_with_hasher(DigestHashBuilder::new()),
             journal: Mutex::default(),
             wake,
             woken: Mutex::new(Some(woken)),
