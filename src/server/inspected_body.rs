@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::framing::{RequestHeads, RequestNumber};
+use crate::self_wakes::hold_self_wakes;
 
 /// The failure of a client's request body.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,20 @@ impl InspectedBody {
         Self { inner, inspected }
     }
 
+    /// Polls the body, without a wake of its connection if nothing is left to read.
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let inner = Pin::new(&mut self.inner);
+        // A connection of HTTP/2 also has to return the capacity of the last part.
+        if self.inspected.is_none() {
+            return inner.poll_frame(cx);
+        }
+        let (polled, has_woken) = hold_self_wakes(|| inner.poll_frame(cx));
+        if has_woken && !self.inner.is_end_stream() {
+            cx.waker().wake_by_ref();
+        }
+        polled
+    }
+
     fn is_malformed(&self) -> bool {
         let inspected = self.inspected.as_ref();
         inspected.is_some_and(|(heads, number)| heads.has_malformed_body(*number))
@@ -49,7 +64,7 @@ impl Body for InspectedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx).map_err(RequestBodyError::from);
+        let polled = self.poll_inner(cx).map_err(RequestBodyError::from);
         // The inspector sees bytes before hyper does, so no frame behind a malformed line gets past this check.
         if polled.is_ready() && self.is_malformed() {
             return Poll::Ready(Some(Err(RequestBodyError::MalformedChunk)));

@@ -19,6 +19,7 @@ use super::{
     read_idle::{ReadIdle, WriteTimeoutIo},
     send_progress::TrackedBody,
 };
+use crate::self_wakes::hold_self_wakes;
 
 /// An HTTP/1 connection. It makes progress only while it is polled.
 pub(super) struct Http1Connection {
@@ -56,21 +57,11 @@ impl Http1Connection {
     }
 
     /// Runs the connection, and polls a future or a body that depends on it.
-    pub(super) fn drive<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        // First with a no-op waker: while the connection makes progress, its parts would only wake this same task. The
-        // second pass registers the task's waker before it waits.
-        for waker in [Waker::noop(), cx.waker()] {
-            self.run(&mut Context::from_waker(waker));
-            let polled = poll(&mut Context::from_waker(Waker::noop()));
-            if polled.is_ready() {
-                return polled;
-            }
-        }
-        Poll::Pending
+    pub(super) fn drive<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        self.run(cx);
+        // It has this task run the connection, which the caller does before it waits again.
+        let (polled, _) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
+        polled
     }
 
     /// Runs the connection once. Returns `true` if it can take a request, and the provider has not closed it.

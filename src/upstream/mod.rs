@@ -164,7 +164,7 @@ impl Sender {
         drop(self.connect_observer.0.set(Box::new(hear)));
     }
 
-    /// Sends one request and waits for the response head. An HTTP/1 answer has a [`ReadIdle`] among its extensions.
+    /// Sends one request and waits for the response head.
     ///
     /// Both timeouts restart when the connection takes a part of the request: a slow upload is not a slow provider.
     /// `headers_timeout` limits the wait for the response head after the whole request was taken.

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{http1::Http1Connection, pool::OriginPool};
+use super::{ReadIdle, http1::Http1Connection, pool::OriginPool};
+use crate::self_wakes::hold_self_wakes;
 
 /// The body of a provider's answer. Dropping it before its end closes an HTTP/1 connection.
 pub struct PooledBody {
@@ -46,6 +47,12 @@ impl PooledBody {
         body
     }
 
+    /// Returns the counter of the empty reads of an HTTP/1 connection. `None` if other answers share it, or if all of
+    /// the body has arrived.
+    pub fn read_idle(&self) -> Option<ReadIdle> {
+        self.connection.as_ref().map(|used| used.connection.read_idle())
+    }
+
     /// Puts the connection back, if there is one.
     fn put_back(&mut self) {
         if let Some(used) = self.connection.take() {
@@ -59,8 +66,9 @@ impl PooledBody {
         let Some(used) = &mut self.connection else {
             return Pin::new(incoming).poll_frame(cx);
         };
-        // A frame may have arrived already.
-        let polled = Pin::new(&mut *incoming).poll_frame(&mut Context::from_waker(Waker::noop()));
+        // A frame may have arrived already. Taking it wakes the connection, which is run once a frame is missing.
+        let poll_arrived = || Pin::new(&mut *incoming).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let (polled, _) = hold_self_wakes(poll_arrived);
         if polled.is_ready() {
             return polled;
         }

@@ -17,8 +17,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 
 use crate::clock::SilenceTimeout;
 
-/// A counter of the moments at which a connection had nothing left to read. It is an extension of the connection's
-/// answers and cheap to clone.
+/// A counter of the moments at which a connection had nothing left to read. Cheap to clone.
 ///
 /// An HTTP/1 connection reads its socket only after every buffered frame was taken. An empty socket therefore means
 /// that no received part of the answer is left. The task that reads the answer runs the connection too, so this counter

@@ -75,8 +75,7 @@ async fn send_on(
                 .headers_mut()
                 .entry(HOST)
                 .or_insert_with(|| origin.host().clone());
-            let mut answer = connection.send(request).await?;
-            answer.extensions_mut().insert(connection.read_idle());
+            let answer = connection.send(request).await?;
             Ok((answer, Some(connection)))
         }
         PooledConnection::Http2(mut requests) => {

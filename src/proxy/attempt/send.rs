@@ -70,6 +70,7 @@ pub(super) async fn send_once(
 ) -> Result<ProviderAnswer, SendError> {
     let began = log.record_send(timeout.without_client);
     let sent = path.sender.send(request, timeout.limit).await?;
+    let read_idle = sent.body().read_idle();
     let sent = sent.map(|body| body.map_err(Into::into).boxed_unsync());
     log.record_head(began);
     // The limit on the whole exchange includes earlier attempts.
@@ -81,7 +82,7 @@ pub(super) async fn send_once(
         exchange_began,
         clock::std_now(),
     );
-    Ok(ProviderAnswer::new(sent, route, timeouts))
+    Ok(ProviderAnswer::new(sent, read_idle, route, timeouts))
 }
 
 /// Turns a failed send into the error of its cause: the client's body, or the upstream.

@@ -42,6 +42,8 @@ use relay::{Relay, RelayState};
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
     response: Response<ProviderBody>,
+    /// The counter of empty reads of the body's connection. `None` if other answers share it, or if all of it is here.
+    read_idle: Option<ReadIdle>,
     /// The next frame of a streamed body, or its end, if it had arrived when the answer was judged.
     first_frame: Option<PolledFrame>,
     format: Option<Format>,
@@ -64,9 +66,15 @@ enum ProviderBody {
 
 impl ProviderAnswer {
     /// Wraps the answer to a request on `route`.
-    pub(super) fn new(response: Response<BoxedBody>, route: &Route<'_>, timeouts: StreamTimeouts) -> Self {
+    pub(super) fn new(
+        response: Response<BoxedBody>,
+        read_idle: Option<ReadIdle>,
+        route: &Route<'_>,
+        timeouts: StreamTimeouts,
+    ) -> Self {
         Self {
             response: response.map(|body| ProviderBody::Streamed(Bytes::new(), body)),
+            read_idle,
             first_frame: None,
             format: route.wire.map(|wire| wire.format),
             asks_model: route.asks_model,
@@ -358,7 +366,7 @@ impl ProviderAnswer {
         let body = match body {
             ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay {
                 state: RelayState::Relaying(
-                    CoalescedBody::new(body, head.extensions.remove::<ReadIdle>()).with_first_frame(self.first_frame),
+                    CoalescedBody::new(body, self.read_idle).with_first_frame(self.first_frame),
                 ),
                 prefix,
                 log,
