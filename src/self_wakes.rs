@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_wake_is_held_back_only_while_it_is_asked_for() {
         assert_eq!(wakes_of(Waker::wake_by_ref), 1);
-        assert_eq!(wakes_of(|waker| drop(hold_self_wakes(|| waker.wake_by_ref()))), 0);
+        assert_eq!(wakes_of(|waker| _ = hold_self_wakes(|| waker.wake_by_ref())), 0);
         let held = |waker: &Waker| {
             let ((), has_woken) = hold_self_wakes(|| waker.wake_by_ref());
             assert!(has_woken);
@@ -180,7 +180,7 @@ mod tests {
     fn another_task_is_woken_meanwhile() {
         let counter = Arc::new(Counter::default());
         let waker = Waker::from(Arc::new(TaskWaker(Waker::from(Arc::clone(&counter)))));
-        assert_eq!(wakes_of(|_| drop(hold_self_wakes(|| waker.wake_by_ref()))), 0);
+        assert_eq!(wakes_of(|_| _ = hold_self_wakes(|| waker.wake_by_ref())), 0);
         assert_eq!(counter.0.load(Ordering::Relaxed), 1);
     }
 

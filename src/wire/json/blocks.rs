@@ -1,11 +1,4 @@
 //! Blocks of 64 bytes as bitmasks with one bit a byte. Skipping and validating share them.
-#![cfg_attr(
-    not(test),
-    expect(
-        clippy::arithmetic_side_effects,
-        reason = "offsets stay within one block of the body's end, far from the ends of their type"
-    )
-)]
 #![expect(clippy::inline_always, reason = "a call per block costs more than the block")]
 
 use fearless_simd::{Simd, prelude::*, u8x64};
