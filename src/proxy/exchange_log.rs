@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header::USER_AGENT};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
-use uuid::Builder;
+use uuid::{Builder, fmt::Hyphenated};
 
 use super::{attempt_outcome::AttemptOutcome, headers, late_results::CallRecording};
 use crate::{
@@ -58,7 +58,9 @@ impl RequestIds {
         let random = random.first_chunk().copied().unwrap_or_default();
         let millis = u64::try_from(clock::unix_time().as_millis()).unwrap_or(u64::MAX);
         let id = Builder::from_unix_timestamp_millis(millis, &random);
-        id.into_uuid().to_string()
+        // Written in place: `to_string` goes through a formatter.
+        let mut text = [0; Hyphenated::LENGTH];
+        id.into_uuid().hyphenated().encode_lower(&mut text).to_owned()
     }
 }
 

@@ -227,6 +227,10 @@ impl FramingInspector {
             return;
         }
         self.lines = self.lines.saturating_add(1);
+        // Two names matter, and most lines begin with another letter.
+        if !matches!(line.first(), Some(b'c' | b'C' | b't' | b'T')) {
+            return;
+        }
         let Some(colon) = memchr::memchr(b':', line) else {
             return;
         };

@@ -210,9 +210,10 @@ impl Telemetry {
 
     /// Records tool calls that no client is known to wait for any more.
     pub fn record_detached_calls(&self, why: DetachReason, calls: usize) {
-        if calls > 0 {
-            self.metrics.sessions.calls_detached.add([why.label()], calls as u64);
+        if calls == 0 {
+            return;
         }
+        self.metrics.sessions.calls_detached.add([why.label()], calls as u64);
         self.dashboard.record_detached_calls(why, calls as u64);
     }
 

@@ -8,7 +8,6 @@ use std::{
 
 use super::structure::StructureChange;
 use crate::{
-    clock,
     conversation::Finding,
     printable::printable_name,
     repair::{Action, Mode},
@@ -73,13 +72,14 @@ pub struct FailureEntry {
 }
 
 impl FailureEntry {
-    /// Creates the entry of an exchange; `None` if it did not fail.
-    pub(super) fn from_exchange(event: &ExchangeEnded) -> Option<Self> {
+    /// Creates the entry of an exchange that ended at `at`; `None` if it did not fail.
+    pub(super) fn from_exchange(at: Duration, event: &ExchangeEnded) -> Option<Self> {
+        let side = event.side?;
         Some(Self {
             id: event.request_id.clone(),
-            at: clock::unix_time(),
+            at,
             status: event.status,
-            side: event.side?,
+            side,
             code: event.code,
             phase: event.phase,
             upstream: event.upstream.clone(),
@@ -127,8 +127,8 @@ pub struct RepairEntry {
 }
 
 impl RepairEntry {
-    /// Creates the entry of an exchange; `None` if its body had no findings and was not changed.
-    pub(super) fn from_exchange(event: &ExchangeEnded) -> Option<Self> {
+    /// Creates the entry of an exchange that ended at `at`; `None` if its body had no findings and was not changed.
+    pub(super) fn from_exchange(at: Duration, event: &ExchangeEnded) -> Option<Self> {
         let report = event.report.as_ref()?;
         let (findings, actions) = (&report.findings, &report.actions);
         if findings.is_empty() && actions.is_empty() {
@@ -136,7 +136,7 @@ impl RepairEntry {
         }
         Some(Self {
             id: event.request_id.clone(),
-            at: clock::unix_time(),
+            at,
             upstream: event.upstream.clone(),
             names: ExchangeNames::of_exchange(event),
             format: event.format,

@@ -154,12 +154,13 @@ impl DashboardFeed {
 impl DashboardFeed {
     /// Records an exchange that ended: its counts, and its repair if there was one.
     pub(in crate::telemetry) fn record_exchange(&self, event: &ExchangeEnded) {
-        self.lock_history().record_exchange(clock::unix_time(), event);
-        self.lock_usage().record_exchange(clock::unix_time(), event);
-        if let Some(entry) = FailureEntry::from_exchange(event) {
+        let at = clock::unix_time();
+        self.lock_history().record_exchange(at, event);
+        self.lock_usage().record_exchange(at, event);
+        if let Some(entry) = FailureEntry::from_exchange(at, event) {
             self.add_failure(entry);
         }
-        if let Some(entry) = RepairEntry::from_exchange(event) {
+        if let Some(entry) = RepairEntry::from_exchange(at, event) {
             self.add_repair(entry);
         }
     }
