@@ -99,7 +99,7 @@
 //!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
 //!   `ledger/sqlite`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
-//!   `ledger/health.rs`.
+//!   `ledger/health.rs`. What waits while it is checked? `ledger/sqlite/first_check.rs`.
 //! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show? `admin/views`, `telemetry/dashboard`, `admin/page`.

@@ -19,6 +19,10 @@ pub enum LedgerFault {
     WriteFailed,
     /// The last write found no room within the ledger's own limit.
     Full,
+    /// The store could not be checked after it was opened. Until then nothing is read or written.
+    Unchecked,
+    /// The store is damaged beyond its indexes. Nothing is read or written.
+    Damaged,
     /// The file was deleted, moved or replaced while it is open.
     FileGone,
     /// The store is closed, or its thread has ended.
@@ -32,6 +36,10 @@ impl fmt::Display for LedgerFault {
         f.write_str(match self {
             Self::WriteFailed => "its last write failed: check the disk",
             Self::Full => "it is full: raise ledger.bytes_max",
+            Self::Unchecked => "its first check failed: check the disk",
+            Self::Damaged => {
+                "its file is damaged: restore a copy of it and of its -wal, or move both away, and restart Antiphon"
+            }
             Self::FileGone => "its file was deleted or replaced: restart Antiphon; records written until then are lost",
             Self::Closed => "it is closed",
             Self::Silent => "it does not answer in time: check the disk",

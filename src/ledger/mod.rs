@@ -478,7 +478,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// Removes the expired and the damaged records, and returns their number. It may read every record.
     fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64>;
 
-    /// Returns the size of the content, including every commit that was answered.
+    /// Returns the size of the content, including every commit that was answered. Waits for as long as it is unknown.
     fn usage(&self) -> LedgerReply<'_, LedgerSize>;
 
     /// Returns the present fault. `None` if the ledger works. The default is for a ledger that has no disk.

@@ -29,7 +29,9 @@ pub use routes::RESULT_BODY_BYTES_MAX;
 
 use crate::{
     auth::Caller,
+    clock,
     late::LateStore,
+    ledger::Unread,
     server::{OwnerLimit, StopSignal},
     session_table::SessionTable,
     telemetry::Telemetry,
@@ -42,6 +44,8 @@ use unverified_bytes::{UnverifiedBytes, UnverifiedShare};
 
 /// Timeout for reading the body and for the ledger operation together: 30 seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for reading if a caller is verified: 3 seconds. The ledger may not answer while it is checked after a start.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Signed messages that are remembered to detect a reused `webhook-id`.
 const SIGNED_MESSAGES_MAX: u64 = 100_000;
@@ -153,10 +157,12 @@ impl LedgerApi {
             LedgerReader::SharedKey => return Err(ApiRefusal::from_code(ApiErrorCode::SharedKey)),
             LedgerReader::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
         };
-        if self.late.callers().is_verified(reader).await {
-            return Ok(reader);
+        match self.late.callers().verify(reader, clock::now() + VERIFY_TIMEOUT).await {
+            Ok(true) => Ok(reader),
+            Ok(false) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+            // Unknown is not "no": a caller with results must not be told that it has none.
+            Err(Unread) => Err(ApiRefusal::from_code(ApiErrorCode::Unavailable)),
         }
-        Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
     }
 }
 

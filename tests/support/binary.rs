@@ -8,7 +8,10 @@ use std::{
 };
 
 use antiphon::config::VARIABLES;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    task::JoinHandle,
+};
 
 use super::{
     state,
@@ -64,6 +67,13 @@ impl Install {
         self.start_by(command, &[]).await
     }
 
+    /// Starts the binary under `strace` with these flags. The process of the binary is the child, and not `strace`.
+    pub async fn start_traced(&self, flags: &[String]) -> Process {
+        let mut command = Command::new("strace");
+        command.arg("-D").args(flags).arg(env!("CARGO_BIN_EXE_antiphon"));
+        self.start_by(command, &[]).await
+    }
+
     /// Starts the binary by a command that has no arguments of its own yet.
     async fn start_by(&self, mut command: Command, variables: &[(&str, &str)]) -> Process {
         for (name, _) in VARIABLES {
@@ -97,17 +107,18 @@ impl Install {
         }
         // The pipe must stay open.
         let later = Arc::clone(&log);
-        drop(spawn(async move {
+        let log_reader = spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 later.lock().unwrap().push(line);
             }
-        }));
+        });
         let (data, admin) = bound.unwrap_or_else(|| panic!("it ended before it served: {said}"));
         Process {
             child,
             data,
             admin,
             log,
+            log_reader: Some(log_reader),
         }
     }
 }
@@ -120,6 +131,8 @@ pub struct Process {
     /// Address of the admin listener.
     pub admin: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
+    /// Reads the log until the process ends.
+    log_reader: Option<JoinHandle<()>>,
 }
 
 impl Process {
@@ -159,6 +172,15 @@ impl Process {
         self.signal("TERM");
         let waited = tokio::task::spawn_blocking(move || self.child.wait().map(|status| status.success()));
         assert!(waited.await.unwrap().unwrap());
+    }
+
+    /// Requests a stop, waits for the end, and returns the log.
+    pub async fn stop_with_log(mut self) -> Vec<String> {
+        let (log, log_reader) = (Arc::clone(&self.log), self.log_reader.take());
+        self.stop().await;
+        log_reader.unwrap().await.unwrap();
+        let lines = log.lock().unwrap();
+        lines.clone()
     }
 
     /// Kills the process without any preparation.

@@ -4,6 +4,7 @@
 //! the file and locks a second file beside it. Other processes may read the store.
 
 mod files;
+mod first_check;
 mod index_check;
 mod inspector;
 mod reader;
@@ -12,30 +13,33 @@ mod schema;
 mod shutdown_latch;
 mod store_health;
 mod table;
+mod write_request;
 mod writer;
 
 use std::{
     fmt,
     future::ready,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerOpenError, LedgerReply,
     LedgerSettings, LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, steps,
 };
 use crate::auth::PrincipalHash;
+use first_check::{CheckState, FirstCheck, await_check};
 use reader::ReadRequest;
-use shutdown_latch::{ShutdownLatch, shutdown_latch};
+use shutdown_latch::{ShutdownGuard, ShutdownLatch, shutdown_latch};
 use store_health::StoreHealth;
 use table::{GcScope, RecordTable};
-use writer::{CommitRequest, ReplySender, SqliteWriter, WriteRequest};
+use write_request::{CommitRequest, ReplySender, WriteRequest};
+use writer::SqliteWriter;
 
 pub use inspector::{HashPrefix, InspectedRow, KindTotal, LedgerInspector};
 
@@ -50,11 +54,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct SqliteLedger {
     path: PathBuf,
     secret: [u8; 32],
-    usage: Arc<Mutex<LedgerSize>>,
+    /// The state of the first check, which has the size of the content once that is known.
+    check_state: watch::Receiver<CheckState>,
     health: Arc<StoreHealth>,
     /// `None` once the ledger is being dropped. The threads end when the queues are closed.
     write_requests: Option<mpsc::Sender<WriteRequest>>,
     read_requests: Option<mpsc::Sender<ReadRequest>>,
+    /// Lets the first check run. Its drop ends the check.
+    check_guard: Option<ShutdownGuard>,
     /// Reports that the file is closed and the lock is released.
     closed_latch: ShutdownLatch,
 }
@@ -70,30 +77,34 @@ impl fmt::Debug for SqliteLedger {
 impl SqliteLedger {
     /// Opens the ledger at `path` for this process alone. Creates it with `new_secret` if it does not exist.
     ///
-    /// Blocks the thread: it reads every row to compute the size.
+    /// Blocks the thread for a few milliseconds. The records are checked and counted afterwards: until then every read
+    /// and write waits, and so does [`Ledger::usage`].
     pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, LedgerOpenError> {
         let held = schema::open_store(path, new_secret)?;
         let path = held.path;
-        let table = RecordTable::new(held.connection).map_err(|error| schema::open_error(&path, &error))?;
-        let usage = Arc::new(Mutex::default());
+        let connections = (0..READER_THREADS).map(|_| schema::open_read_only(&path));
+        let connections = connections.collect::<Result<Vec<Connection>, LedgerOpenError>>()?;
         let health = Arc::new(StoreHealth::new(&path));
-        let writer = SqliteWriter::new(table, settings, Arc::clone(&usage), Arc::clone(&health));
+        let (check_guard, closing) = shutdown_latch();
+        let (first_check, check_state) = FirstCheck::new(Arc::clone(&health), closing);
+        let table = RecordTable::new(held.connection);
+        let writer = SqliteWriter::new(table, settings, first_check, Arc::clone(&health));
         let (jobs, asked) = mpsc::channel(QUEUED_REQUESTS_MAX);
         let (questions, questioned) = mpsc::channel(QUEUED_REQUESTS_MAX);
         let ((open, closed), (reading, read)) = (shutdown_latch(), shutdown_latch());
         let ledger = Self {
             path,
             secret: held.secret,
-            usage,
+            check_state,
             health,
             write_requests: Some(jobs),
             read_requests: Some(questions),
+            check_guard: Some(check_guard),
             closed_latch: closed,
         };
         // Declared after the ledger, so dropped before it if a thread fails to start. The writer waits for this drop.
         let reading = reading;
-        let path = &ledger.path;
-        let of_system = |error: std::io::Error| files::unusable_error(path, error.to_string());
+        let of_system = |error: std::io::Error| files::unusable_error(&ledger.path, error.to_string());
         let named = |name: &str| thread::Builder::new().name(name.to_owned());
         let lock = held.lock;
         let write = move || {
@@ -105,8 +116,7 @@ impl SqliteLedger {
         named("ledger-writer").spawn(write).map_err(of_system)?;
         // Both readers take requests from one queue.
         let questioned = Arc::new(Mutex::new(questioned));
-        for _ in 0..READER_THREADS {
-            let connection = schema::open_read_only(path)?;
+        for connection in connections {
             let (questioned, reading) = (Arc::clone(&questioned), reading.clone());
             let read = move || {
                 reader::run_reader(&connection, &questioned);
@@ -124,20 +134,25 @@ impl SqliteLedger {
         send_request(self.write_requests.as_ref(), request).await
     }
 
-    /// Sends `read` to a reader thread.
+    /// Sends `read` to a reader thread, once the indexes are checked.
     fn ask_reader<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> LedgerReply<'_, T> {
         let request = |reply| reader::read_request(reply, read);
-        Box::pin(send_request(self.read_requests.as_ref(), request))
+        Box::pin(async move {
+            await_check(&self.check_state).await?;
+            send_request(self.read_requests.as_ref(), request).await
+        })
     }
 
     /// Returns the fault that the last write has shown, or that the folder shows.
     fn noted_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
         let (health, path) = (Arc::clone(&self.health), self.path.clone());
-        // A reader looks at the folder: on a disk that does not answer, no task of the runtime may block.
-        self.ask_reader(move |_| Ok(health.find_fault(&path)))
+        // A reader looks at the folder: on a disk that does not answer, no task of the runtime may block. It reads no
+        // record, so it does not wait for the first check.
+        let request = |reply| reader::read_request(reply, move |_| Ok(health.find_fault(&path)));
+        Box::pin(send_request(self.read_requests.as_ref(), request))
     }
 
     fn remove_in_scope(&self, scope: GcScope, now: Moment) -> LedgerReply<'_, u64> {
@@ -237,9 +252,8 @@ impl Ledger for SqliteLedger {
     }
 
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
-        // The writer publishes the size after each transaction, so this never waits.
-        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(ready(Ok(usage)))
+        // The writer publishes the size after each transaction, so this waits for the first check only.
+        Box::pin(await_check(&self.check_state))
     }
 
     fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
@@ -276,7 +290,11 @@ impl Drop for SqliteLedger {
     fn drop(&mut self) {
         // The threads end once their queues are closed.
         self.read_requests = None;
-        self.write_requests = None;
+        let queue = self.write_requests.take();
+        // Commits that wait for the first check have the timeout below for it. Without any, it ends at once.
+        if queue.is_some_and(|queue| queue.capacity() == queue.max_capacity()) {
+            self.check_guard = None;
+        }
         if !self.closed_latch.wait_timeout(CLOSE_TIMEOUT) {
             tracing::warn!(
                 path = %self.path.display(),

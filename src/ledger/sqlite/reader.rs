@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::{
     rows::{self, StoredRow, select, to_nanoseconds},
     store_error,
-    writer::ReplySender,
+    write_request::ReplySender,
 };
 use crate::{
     auth::PrincipalHash,

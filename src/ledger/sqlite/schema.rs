@@ -124,7 +124,9 @@ fn configure_writes(connection: &Connection) -> rusqlite::Result<()> {
     // Overwrites removed values where that costs no additional write.
     connection.pragma_update(None, "secure_delete", "FAST")?;
     // Shrinks the log file to 64 MiB after a burst.
-    connection.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))
+    connection.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
+    // Opens the log. If that fails, SQLite opens it read-only instead, and no later write would ever succeed.
+    connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
 }
 
 /// Creates a store under a temporary name and renames it when it is complete. No process ever sees a partial store.

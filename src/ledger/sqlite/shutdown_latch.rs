@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     sync::{
         Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     },
     time::Duration,
 };
@@ -32,6 +32,12 @@ impl ShutdownLatch {
         let Err(_) = self.0.lock().unwrap_or_else(PoisonError::into_inner).recv();
     }
 
+    /// Returns `true` if all guards are dropped.
+    pub(super) fn is_open(&self) -> bool {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(parts.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
     /// Waits for at most `wait`. Returns `true` if all guards are dropped.
     pub(super) fn wait_timeout(&self, wait: Duration) -> bool {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,9 +54,9 @@ mod tests {
         let (first, turn) = shutdown_latch();
         let second = first.clone();
         drop(first);
-        assert!(!turn.wait_timeout(Duration::ZERO));
+        assert!(!turn.wait_timeout(Duration::ZERO) && !turn.is_open());
         drop(second);
-        assert!(turn.wait_timeout(Duration::ZERO));
+        assert!(turn.wait_timeout(Duration::ZERO) && turn.is_open());
         turn.wait();
     }
 }

@@ -23,8 +23,10 @@ const TRIAL_DELAY: Duration = Duration::from_secs(5);
 const GOOD: u8 = 0;
 const FAILED: u8 = 1;
 const FULL: u8 = 2;
+const UNCHECKED: u8 = 3;
+const DAMAGED: u8 = 4;
 
-/// The outcome of a transaction, as far as it concerns health.
+/// The outcome of a transaction or of the first check, as far as it concerns health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteHealth {
     /// It is on disk.
@@ -33,6 +35,10 @@ pub(super) enum WriteHealth {
     Full,
     /// The disk or SQLite failed.
     Failed,
+    /// The disk or SQLite failed in the first check, which is repeated.
+    Unchecked,
+    /// The first check has found damage that no rebuild of the indexes mends.
+    Damaged,
 }
 
 /// The health that the writer thread notes, and that any thread reads.
@@ -88,7 +94,7 @@ impl StoreHealth {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the outcome of a transaction.
+    /// Notes the outcome of a transaction, or of the first check before all of them.
     pub(super) fn note_write(&self, health: WriteHealth) {
         if health == WriteHealth::Failed {
             self.lock_trials().failed_at = Some(clock::now());
@@ -97,6 +103,8 @@ impl StoreHealth {
             WriteHealth::Stored => GOOD,
             WriteHealth::Full => FULL,
             WriteHealth::Failed => FAILED,
+            WriteHealth::Unchecked => UNCHECKED,
+            WriteHealth::Damaged => DAMAGED,
         };
         self.last_write.store(state, Ordering::Relaxed);
     }
@@ -114,6 +122,8 @@ impl StoreHealth {
             _ if is_gone => Some(LedgerFault::FileGone),
             FAILED => Some(LedgerFault::WriteFailed),
             FULL => Some(LedgerFault::Full),
+            UNCHECKED => Some(LedgerFault::Unchecked),
+            DAMAGED => Some(LedgerFault::Damaged),
             _ => None,
         }
     }

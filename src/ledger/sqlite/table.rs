@@ -25,6 +25,14 @@ pub(super) struct RecordTable {
     mark: usize,
 }
 
+/// What the table itself contains.
+struct TableCount {
+    /// The size of the content.
+    tally: UsageCounter,
+    /// The last place that Antiphon has assigned, or 0.
+    last_place: i64,
+}
+
 /// The records that a walk removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GcScope {
@@ -59,21 +67,29 @@ impl GcWalk {
 }
 
 impl RecordTable {
-    /// Wraps the connection of a store that was just opened. Damaged indexes are rebuilt.
-    pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
-        let mut table = Self {
+    /// Wraps the connection of a store that was just opened. Nothing may be written before [`RecordTable::check_indexes`].
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
             connection,
             tally: UsageCounter::default(),
             next_place: 1,
             mark: 0,
-        };
-        table.recount()?;
-        match index_check::all_match_table(&table.connection) {
-            Ok(true) => {}
-            Err(error) if !is_corruption(&error) => return Err(error),
-            Ok(false) | Err(_) => table.rebuild_indexes()?,
         }
-        Ok(table)
+    }
+
+    /// Compares the indexes with the table, and counts the records. Returns `true` if the indexes had to be rebuilt.
+    ///
+    /// It reads every row. Each walk is one read of a write-ahead log: no other process waits for its end.
+    pub(super) fn check_indexes(&mut self) -> rusqlite::Result<bool> {
+        match index_check::all_match_table(&self.connection) {
+            Ok(true) => {
+                let count = count_records(&self.connection)?;
+                self.take_count(count);
+                Ok(false)
+            }
+            Err(error) if !is_corruption(&error) => Err(error),
+            Ok(false) | Err(_) => self.rebuild_indexes().map(|()| true),
+        }
     }
 
     /// Returns the size of the content.
@@ -81,31 +97,10 @@ impl RecordTable {
         self.tally.usage()
     }
 
-    /// Computes the size and the next place from the table.
-    pub(super) fn recount(&mut self) -> rusqlite::Result<()> {
-        let mut tally = UsageCounter::default();
-        // Without an index: a damaged one would hide rows from the count.
-        let mut statement = self
-            .connection
-            .prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (principal, value) = counted_cells(row)?;
-            tally.add_record(principal, value);
-            tally.forget_changes();
-        }
-        drop(rows);
-        drop(statement);
-        // A damaged rowid must not use up the range of places.
-        let latest = self.connection.query_row(
-            "SELECT coalesce(max(place), 0) FROM records WHERE place < ?1",
-            [PLACES_MAX],
-            |row| row.get::<_, i64>(0),
-        )?;
-        self.tally = tally;
+    fn take_count(&mut self, count: TableCount) {
+        self.tally = count.tally;
         // Never lower than before: a place must not be assigned twice while this process runs.
-        self.next_place = self.next_place.max(latest.saturating_add(1)).max(1);
-        Ok(())
+        self.next_place = self.next_place.max(count.last_place.saturating_add(1)).max(1);
     }
 
     pub(super) fn begin_transaction(&mut self) -> rusqlite::Result<()> {
@@ -192,8 +187,23 @@ impl RecordTable {
         Ok(())
     }
 
-    /// Rebuilds the indexes from the table. Index entries of damaged rows would prevent the removal of these rows.
+    /// Rebuilds the indexes from the table, and counts its records. After an error nothing has changed.
+    ///
+    /// Index entries of damaged rows would prevent the removal of these rows.
     pub(super) fn rebuild_indexes(&mut self) -> rusqlite::Result<()> {
+        match self.rebuild_in_transaction() {
+            Ok(count) => {
+                self.take_count(count);
+                Ok(())
+            }
+            Err(error) => {
+                self.roll_back_transaction();
+                Err(error)
+            }
+        }
+    }
+
+    fn rebuild_in_transaction(&mut self) -> rusqlite::Result<TableCount> {
         self.begin_transaction()?;
         // Dropped first: the delete below must not search in a damaged index.
         for (name, _) in INDEXES {
@@ -206,8 +216,10 @@ impl RecordTable {
         for (_, sql) in INDEXES {
             self.connection.execute_batch(sql)?;
         }
+        // Before the commit: a count that fails must not leave rebuilt indexes with the old count.
+        let count = count_records(&self.connection)?;
         self.commit_transaction()?;
-        self.recount()
+        Ok(count)
     }
 
     /// Returns the principal and the value's length of the row at a place.
@@ -341,6 +353,26 @@ impl RecordStore for RecordTable {
     fn usage_counter(&self) -> &UsageCounter {
         &self.tally
     }
+}
+
+/// Counts the records in the table.
+fn count_records(connection: &Connection) -> rusqlite::Result<TableCount> {
+    let mut tally = UsageCounter::default();
+    // Without an index: a damaged one would hide rows from the count.
+    let mut statement = connection.prepare("SELECT principal, length(value) FROM records NOT INDEXED")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (principal, value) = counted_cells(row)?;
+        tally.add_record(principal, value);
+        tally.forget_changes();
+    }
+    // A damaged rowid must not use up the range of places.
+    let last_place = connection.query_row(
+        "SELECT coalesce(max(place), 0) FROM records WHERE place < ?1",
+        [PLACES_MAX],
+        |row| row.get(0),
+    )?;
+    Ok(TableCount { tally, last_place })
 }
 
 /// Returns `true` if an error indicates a damaged file.

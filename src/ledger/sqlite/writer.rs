@@ -1,21 +1,18 @@
 //! The writer thread. All waiting commits go into one transaction, and are answered when it is on disk.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
+    first_check::FirstCheck,
     shutdown_latch::ShutdownLatch,
     store_error,
     store_health::{RunningTrial, StoreHealth, WriteHealth},
-    table::{GcScope, GcWalk, RecordTable, is_corruption},
+    table::{GcWalk, RecordTable, is_corruption},
+    write_request::{CommitRequest, ReplySender, WriteRequest},
 };
-use crate::ledger::{
-    CommitOutcome, CommitResult, CommitStep, LedgerError, LedgerSettings, LedgerSize, Moment, TimedCommit, steps,
-};
+use crate::ledger::{CommitOutcome, CommitResult, LedgerError, LedgerSettings, Moment, TimedCommit, steps};
 
 /// The most requests in one transaction.
 const REQUESTS_MAX: usize = 128;
@@ -26,37 +23,6 @@ const FAILURES_MAX: usize = 32;
 /// The limits of one portion of a removal. Waiting commits are delayed by one portion at most.
 const REMOVAL_ROWS_MAX: usize = 64;
 const REMOVAL_BYTES_MAX: u64 = 1024 * 1024;
-
-/// The channel for the reply to one request.
-pub(super) type ReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
-
-/// A request to the writer thread.
-pub(super) enum WriteRequest {
-    Commit(CommitRequest),
-    Clear {
-        scope: GcScope,
-        now: Moment,
-        reply: ReplySender<u64>,
-    },
-    /// A write that changes nothing, to see if the store works again.
-    Trial {
-        trial: RunningTrial,
-        reply: ReplySender<()>,
-    },
-}
-
-/// Commits that wait for their transaction.
-pub(super) struct CommitRequest {
-    pub(super) commits: Vec<TimedCommit>,
-    pub(super) reply: ReplySender<Vec<CommitResult>>,
-}
-
-impl CommitRequest {
-    fn value_bytes(&self) -> usize {
-        let steps = self.commits.iter().flat_map(|commit| &commit.steps);
-        steps.map(CommitStep::value_bytes).fold(0, usize::saturating_add)
-    }
-}
 
 /// A removal that is in progress.
 struct GcRun {
@@ -76,7 +42,7 @@ struct TransactionError {
 pub(super) struct SqliteWriter {
     table: RecordTable,
     settings: LedgerSettings,
-    usage: Arc<Mutex<LedgerSize>>,
+    first_check: FirstCheck,
     health: Arc<StoreHealth>,
     gc_runs: VecDeque<GcRun>,
     /// Set while a rebuild of the indexes is allowed: once per process, and once more for each removal. A rebuild reads
@@ -88,25 +54,38 @@ impl SqliteWriter {
     pub(super) fn new(
         table: RecordTable,
         settings: LedgerSettings,
-        usage: Arc<Mutex<LedgerSize>>,
+        first_check: FirstCheck,
         health: Arc<StoreHealth>,
     ) -> Self {
-        let writer = Self {
+        Self {
             table,
             settings,
-            usage,
+            first_check,
             health,
             gc_runs: VecDeque::new(),
             may_rebuild_indexes: true,
-        };
-        writer.publish_usage();
-        writer
+        }
     }
 
-    /// Handles requests until the queue is closed and all removals are done.
+    /// Makes the first check, and then handles requests until the queue is closed and all removals are done.
     ///
     /// Then waits until `read` reports the end of the readers, and closes the file.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteRequest>, read: &ShutdownLatch) {
+        if self.first_check.pass_store(&mut self.table, &mut jobs) {
+            self.handle_requests(&mut jobs);
+        }
+        // The callers of requests that still wait learn that the ledger is closed.
+        drop(jobs);
+        read.wait();
+        // A failed checkpoint loses nothing: SQLite moves the rest of the log when the file is next opened.
+        drop(
+            self.table
+                .connection
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
+        );
+    }
+
+    fn handle_requests(&mut self, jobs: &mut mpsc::Receiver<WriteRequest>) {
         loop {
             // With a removal in progress the thread must not block: it continues with the next portion.
             let mut next = if self.gc_runs.is_empty() {
@@ -136,13 +115,6 @@ impl SqliteWriter {
             self.commit_batch(batch);
             self.run_gc_portion();
         }
-        read.wait();
-        // A failed checkpoint loses nothing: SQLite moves the rest of the log when the file is next opened.
-        drop(
-            self.table
-                .connection
-                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())),
-        );
     }
 
     fn commit_batch(&mut self, batch: Vec<CommitRequest>) {
@@ -299,11 +271,7 @@ impl SqliteWriter {
         if !std::mem::take(&mut self.may_rebuild_indexes) {
             return false;
         }
-        let mended = self.table.rebuild_indexes();
-        if mended.is_err() {
-            self.table.roll_back_transaction();
-        }
-        mended.is_ok()
+        self.table.rebuild_indexes().is_ok()
     }
 
     /// Notes the health that the results of a request show.
@@ -321,7 +289,7 @@ impl SqliteWriter {
     }
 
     fn publish_usage(&self) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.table.usage();
+        self.first_check.publish_size(self.table.usage());
     }
 }
 

@@ -133,7 +133,8 @@ metric_table! {
 fn healthy_gauge(page: &mut MetricsPage) -> Gauge {
     let gauge = page.gauge(
         "ledger_healthy",
-        "1 if the ledger stores what it is given, 0 if its last write failed, it is full, or its file is gone",
+        "1 if the ledger stores what it is given, 0 if its last write or its first check failed, it is full, or its file \
+         is gone or damaged",
     );
     // Until the first check it is as good as new: a zero would be an alert at each start.
     gauge.set(1);

@@ -30,7 +30,7 @@ fn open(path: &Path, settings: LedgerSettings) -> Arc<dyn Ledger> {
 }
 
 /// Returns the status and the text of the verbose readiness check.
-async fn readiness(ledger: &Arc<dyn Ledger>) -> (u16, String) {
+pub(super) async fn readiness(ledger: &Arc<dyn Ledger>) -> (u16, String) {
     let router = admin_router(AdminState {
         ledger: Arc::clone(ledger),
         ..admin(Readiness::new())

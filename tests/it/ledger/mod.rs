@@ -5,6 +5,7 @@ pub(crate) mod conformance;
 pub(crate) mod crash;
 pub(crate) mod disk_faults;
 pub(crate) mod files;
+pub(crate) mod first_check;
 pub(crate) mod health;
 pub(crate) mod load;
 pub(crate) mod lost_results;
