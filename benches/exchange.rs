@@ -1,7 +1,7 @@
 //! Whole exchanges over loopback: the shipped proxy against a bare hyper pass-through, with the same client and
 //! provider.
 //!
-//! It measures processor time per request, added latency, memory and start-up. A body that does not arrive as expected
+//! It measures processor time per request, also on two cores, added latency, memory and start-up. A body that does not arrive as expected
 //! ends the bench, a slow one never does. Needs Linux: process figures come from `/proc`.
 #![allow(
     clippy::allow_attributes,
@@ -20,6 +20,7 @@ mod shared;
 mod support;
 
 use std::{
+    process::Command,
     sync::Barrier,
     thread,
     time::{Duration, Instant},
@@ -28,7 +29,7 @@ use std::{
 use antiphon::{repair, repair::RepairPolicy, wire::Format};
 use bytes::Bytes;
 
-use loopback::{Child, Client, Stage, Who, child::other_binary, request, settle, unread, upstream};
+use loopback::{Child, Client, Stage, Who, child::other_binary, cost_of, request, settle, unread, upstream};
 use shared::bodies::{Shape, sized};
 use support::{Options, SIZES, Table, median, number, quantile, wire};
 
@@ -59,6 +60,7 @@ fn main() {
     processor(options, &stage);
     latency(options, &stage);
     drop(stage);
+    cores(options);
     memory(options);
     start(options);
     options.conclude();
@@ -228,6 +230,39 @@ fn latency(options: Options, stage: &Stage) {
             keys - direct,
         ];
         table.row(*size, figures.map(number));
+    }
+    table.print(options.markdown);
+}
+
+/// Measures one process on two cores against two processes of one core each.
+fn cores(options: Options) {
+    if Command::new("taskset").arg("--version").output().is_err() {
+        println!("skipped: two cores: taskset is not installed");
+        return;
+    }
+    let upstream = Child::upstream();
+    let on = |cores: &str| {
+        let program = ["taskset", "-c", cores].map(str::to_owned);
+        Child::antiphon_under(upstream.address, &program)
+    };
+    let (both, first, second) = (on("0,1"), on("0"), on("1"));
+    let head = &[
+        "two cores",
+        "one process : two",
+        "one process, µs a request",
+        "two processes",
+    ];
+    let mut table = Table::new("Processor time of a request on two cores", head);
+    for (size, bytes) in &SIZES[..2] {
+        let body = sized(Format::Anthropic, Shape::Balanced, *bytes);
+        let request = request(Who::Ours, Format::Anthropic, upstream::TAKE, &body);
+        let (mut one, mut two) = (Vec::new(), Vec::new());
+        for _ in 0..if options.quick { 5 } else { 15 } {
+            one.push(cost_of(&[&both], &request, upstream::ANSWER, 2000).seconds);
+            two.push(cost_of(&[&first, &second], &request, upstream::ANSWER, 2000).seconds);
+        }
+        let ratio = median(one.iter().zip(&two).map(|(one, two)| one / two).collect());
+        table.row(*size, [ratio, median(one) * 1e6, median(two) * 1e6].map(number));
     }
     table.print(options.markdown);
 }

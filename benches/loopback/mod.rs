@@ -76,37 +76,43 @@ impl Stage {
 
     /// Returns the processor time and `write` calls of `who` per request, for `count` requests in a closed loop.
     pub fn cost(&self, who: Who, request: &[u8], answer: &[u8], count: usize) -> Cost {
-        let child = self.child(who);
-        let barrier = Barrier::new(CONNECTIONS + 1);
-        let each = count.div_ceil(CONNECTIONS);
-        thread::scope(|scope| {
-            for _ in 0..CONNECTIONS {
-                scope.spawn(|| {
-                    let mut client = Client::connect(child.address);
-                    for _ in 0..2 {
-                        assert_eq!(client.ask(request), answer, "another answer");
-                    }
-                    barrier.wait();
-                    barrier.wait();
-                    for _ in 0..each {
-                        assert_eq!(client.ask(request), answer, "another answer");
-                    }
-                    barrier.wait();
-                });
-            }
-            barrier.wait();
-            settle();
-            let before = (child.cpu(), child.writes());
-            barrier.wait();
-            barrier.wait();
-            settle();
-            let requests = (each * CONNECTIONS) as f64;
-            Cost {
-                seconds: (child.cpu() - before.0) / requests,
-                writes: (child.writes() - before.1) / requests,
-            }
-        })
+        cost_of(&[self.child(who)], request, answer, count)
     }
+}
+
+/// Returns the processor time and `write` calls of processes per request. Each gets an equal part of the connections.
+pub fn cost_of(children: &[&Child], request: &[u8], answer: &[u8], count: usize) -> Cost {
+    let barrier = Barrier::new(CONNECTIONS + 1);
+    let each = count.div_ceil(CONNECTIONS);
+    let cpu = || children.iter().map(|child| child.cpu()).sum::<f64>();
+    let writes = || children.iter().map(|child| child.writes()).sum::<f64>();
+    thread::scope(|scope| {
+        for child in children.iter().cycle().take(CONNECTIONS) {
+            scope.spawn(|| {
+                let mut client = Client::connect(child.address);
+                for _ in 0..2 {
+                    assert_eq!(client.ask(request), answer, "another answer");
+                }
+                barrier.wait();
+                barrier.wait();
+                for _ in 0..each {
+                    assert_eq!(client.ask(request), answer, "another answer");
+                }
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        settle();
+        let before = (cpu(), writes());
+        barrier.wait();
+        barrier.wait();
+        settle();
+        let requests = (each * CONNECTIONS) as f64;
+        Cost {
+            seconds: (cpu() - before.0) / requests,
+            writes: (writes() - before.1) / requests,
+        }
+    })
 }
 
 /// The cost of one request for a process.
