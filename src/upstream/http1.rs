@@ -59,8 +59,11 @@ impl Http1Connection {
     /// Runs the connection, and polls a future or a body that depends on it.
     pub(super) fn drive<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.run(cx);
-        // It has this task run the connection, which the caller does before it waits again.
-        let (polled, _) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
+        // Something that was taken has this task run the connection, which the caller does when it asks for more.
+        let (polled, has_woken) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
+        if has_woken && polled.is_pending() {
+            cx.waker().wake_by_ref();
+        }
         polled
     }
 
