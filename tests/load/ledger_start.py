@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "11"))
 FILL = """
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
     INSERT INTO records (kind, principal, name, version, made_at, expires_at, checksum, value)
-    SELECT 3, randomblob(4) || zeroblob(28), randomblob(32), 1, 0, 9000000000000000000, zeroblob(32), zeroblob(200) FROM n
+    SELECT 3, CAST(printf('%032d', i % 1000) AS BLOB), randomblob(32), 1, 0, 9000000000000000000, zeroblob(32), zeroblob(200) FROM n
 """
 
 

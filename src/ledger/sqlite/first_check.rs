@@ -201,7 +201,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) \
              INSERT INTO records (kind, principal, name, version, made_at, expires_at, checksum, value) \
-             SELECT 1, zeroblob(32), CAST(i AS BLOB), 1, 0, 0, zeroblob(32), zeroblob(9) FROM n;"
+             SELECT 1, zeroblob(32), CAST(printf('%032d', i) AS BLOB), 1, 0, 0, zeroblob(32), zeroblob(9) FROM n;"
         );
         connection.execute_batch(&fill).unwrap();
         if is_damaged {
