@@ -2,7 +2,8 @@
 //!
 //! The cost for a healthy request: one scan of its body for the top-level members, and one parse and hash of the items in
 //! `input`, once the provider has accepted it. Nothing is done before the send. For a large body both are heavy work. A
-//! caller that has never continued from a response pays the hash only for inputs up to 64 KiB.
+//! caller that has never continued from a response pays the hash only for inputs that begin a conversation: up to 64 KiB,
+//! and without an item of the model.
 
 use std::{fmt, sync::LazyLock};
 
@@ -92,7 +93,7 @@ impl ChainRequest {
             let previous = read.previous_id();
             if previous.is_some() {
                 chains.note_continuing(caller);
-            } else if read.input_len() > FIRST_INPUT_MAX && !chains.is_continuing(caller) {
+            } else if !chains.is_continuing(caller) && (read.input_len() > FIRST_INPUT_MAX || read.has_answers()) {
                 return None;
             }
             // Without the parent's chain nothing is known of the items before this request.

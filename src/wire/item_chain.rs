@@ -3,6 +3,9 @@
 //! A client that sends items back drops what the provider only reported: item ids, states, annotations, token
 //! probabilities. The hash of an item leaves these out, and anything else counts.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -19,6 +22,10 @@ use crate::{
 const PREVIOUS: &str = "previous_response_id";
 /// Members that a client may drop or add without a change of the item.
 const LABELS: [&str; 5] = ["annotations", "cache_control", "id", "logprobs", "status"];
+
+/// Searchers for what most items of a model contain. Within a text these words have a backslash before their last quote.
+static ANSWER_WORDS: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| ["\"assistant\"", "\"function_call\""].map(Finder::new));
 
 /// One item of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +207,12 @@ impl<'a> ContinuedBody<'a> {
         self.input.map_or(0, |input| input.end.saturating_sub(input.start))
     }
 
+    /// Returns `true` if the input is likely to contain an item of the model: a client that keeps the history itself.
+    pub fn has_answers(&self) -> bool {
+        let input = self.input.map_or(&[][..], |input| Json::new(self.body).bytes(input));
+        ANSWER_WORDS.iter().any(|word| word.find(input).is_some())
+    }
+
     /// Returns the chain of this request behind `parent`, the chain of the response that it continues from.
     ///
     /// If the body itself begins with the items of `parent`, they count once. `None` if the chain cannot be known.
@@ -335,6 +348,32 @@ mod tests {
         }
         assert_eq!(ChainItem::read(br#"{"type":"item_reference","id":"msg_1"}"#), None);
         assert_eq!(ChainItem::read(br#"{"id":"msg_1"}"#), None);
+    }
+
+    #[test]
+    fn an_item_of_a_model_is_noticed_and_a_text_about_one_is_not() {
+        for (input, wanted) in [
+            (r#""go""#, false),
+            (
+                r#"[{"role":"user","content":"an \"assistant\" with a \"function_call\""}]"#,
+                false,
+            ),
+            (
+                r#"[{"role":"user","content":"go"},{"role":"assistant","content":"so"}]"#,
+                true,
+            ),
+            (
+                r#"[{"type" : "function_call","call_id":"c","name":"f","arguments":"{}"}]"#,
+                true,
+            ),
+        ] {
+            let body = format!(r#"{{"instructions":"as \"assistant\"","input":{input}}}"#);
+            assert_eq!(
+                ContinuedBody::read(body.as_bytes()).unwrap().has_answers(),
+                wanted,
+                "{input}"
+            );
+        }
     }
 
     #[test]

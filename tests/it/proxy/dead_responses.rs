@@ -214,6 +214,25 @@ async fn a_history_that_repeats_what_the_id_stands_for_counts_once() {
     assert_eq!(notes(&stage.ask(&stage.body(Some(&second), &items)).await), DROPPED);
 }
 
+/// A client that keeps the history itself hardly ever names an id, and its items are not hashed before it does.
+#[tokio::test]
+async fn a_history_with_answers_counts_once_its_client_has_continued_from_a_response() {
+    let stage = Stage::new(false).await;
+    for is_known in [false, true] {
+        let mut items = vec![user("go"), json!({"role": "assistant", "content": "so"}), user("on")];
+        let (output, first) = stage.turn(None, &items).await;
+        items.extend(output);
+        items.push(user("more"));
+        stage.lose_responses();
+        let answer = stage.ask(&stage.body(Some(&first), &items)).await;
+        if is_known {
+            assert_eq!(notes(&answer), DROPPED, "{}", answer.text());
+        } else {
+            assert_handed_on(&answer, &first);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_without_every_item_gets_the_refusal() {
     let stage = Stage::new(false).await;
