@@ -1,4 +1,4 @@
-//! Wakes of a task by itself, which can be held back where nothing waits for them.
+//! Holding back the wakes that a task gives itself, where nothing waits for them.
 //!
 //! hyper passes a body on through a channel, and taking a part out of it wakes the connection that put it in. Here the
 //! exchange runs in the task of the client's connection, and runs the provider's connection itself. So the task would
@@ -16,6 +16,8 @@ thread_local! {
     /// The address of the waker whose task this thread polls. 0 if it polls none.
     static POLLED: Cell<usize> = const { Cell::new(0) };
     static SELF_WAKES: Cell<SelfWakes> = const { Cell::new(SelfWakes::Passed) };
+    /// `true` if the task that this thread polls must run once more.
+    static RUNS_AGAIN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Wakes by the task that this thread polls.
@@ -23,7 +25,7 @@ thread_local! {
 enum SelfWakes {
     /// They have the task run once more.
     Passed,
-    /// They are held back. There was none yet.
+    /// They are held back. None so far.
     Held,
     /// They are held back, and there was one.
     HeldOne,
@@ -47,10 +49,10 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Polls a part of the task that this thread polls. Returns what that polled, and `true` if it has woken the task, which
-/// was held back.
+/// Runs `poll`, and holds back the wakes that the task which this thread polls gives itself in it. Returns its result,
+/// and `true` if there was such a wake.
 ///
-/// The caller wakes the task, unless the task polls what the wake was for before it waits again.
+/// Then the caller calls [`wake_polled_task`], unless the task polls what the wake was for before it waits again.
 pub(crate) fn hold_self_wakes<T>(poll: impl FnOnce() -> T) -> (T, bool) {
     /// Restores what was there before, also after a panic.
     struct Restore(SelfWakes);
@@ -64,6 +66,11 @@ pub(crate) fn hold_self_wakes<T>(poll: impl FnOnce() -> T) -> (T, bool) {
     let has_woken = SELF_WAKES.get() == SelfWakes::HeldOne;
     drop(restore);
     (polled, has_woken)
+}
+
+/// Has the task that this thread polls run once more, in place of a wake that was held back.
+pub(crate) fn wake_polled_task() {
+    RUNS_AGAIN.set(true);
 }
 
 /// A task whose own wakes can be held back.
@@ -102,10 +109,16 @@ impl<F: Future + Unpin> Future for WithHeldWakes<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         /// Restores the task that was polled before, also after a panic.
-        struct Restore(usize);
+        struct Restore {
+            polled: usize,
+            self_wakes: SelfWakes,
+            runs_again: bool,
+        }
         impl Drop for Restore {
             fn drop(&mut self) {
-                POLLED.set(self.0);
+                POLLED.set(self.polled);
+                SELF_WAKES.set(self.self_wakes);
+                RUNS_AGAIN.set(self.runs_again);
             }
         }
         let this = &mut *self;
@@ -113,8 +126,17 @@ impl<F: Future + Unpin> Future for WithHeldWakes<F> {
             Some(known) if known.task.will_wake(cx.waker()) => known,
             changed => changed.insert(Wakers::of_task(cx.waker())),
         };
-        let _restore = Restore(POLLED.replace(wakers.address));
-        Pin::new(&mut this.task).poll(&mut Context::from_waker(&wakers.own))
+        let restore = Restore {
+            polled: POLLED.replace(wakers.address),
+            self_wakes: SELF_WAKES.replace(SelfWakes::Passed),
+            runs_again: RUNS_AGAIN.replace(false),
+        };
+        let polled = Pin::new(&mut this.task).poll(&mut Context::from_waker(&wakers.own));
+        if RUNS_AGAIN.get() {
+            wakers.task.wake_by_ref();
+        }
+        drop(restore);
+        polled
     }
 }
 
@@ -157,6 +179,13 @@ mod tests {
             waker.wake_by_ref();
         };
         assert_eq!(wakes_of(held), 1);
+        let held_and_replaced = |waker: &Waker| {
+            let ((), has_woken) = hold_self_wakes(|| waker.wake_by_ref());
+            assert!(has_woken);
+            wake_polled_task();
+        };
+        assert_eq!(wakes_of(held_and_replaced), 1);
+        assert_eq!(wakes_of(|_| ()), 0, "the wake was for the task before");
         let behind = |waker: &Waker| {
             assert!(!hold_self_wakes(|| ()).1);
             waker.wake_by_ref();
@@ -174,6 +203,17 @@ mod tests {
             assert!(has_woken);
         };
         assert_eq!(wakes_of(nested), 0);
+    }
+
+    /// A task that another one polls while it holds its own wakes back.
+    #[test]
+    fn an_inner_task_holds_back_nothing() {
+        let mut inner = 0;
+        assert_eq!(
+            wakes_of(|_| _ = hold_self_wakes(|| inner = wakes_of(Waker::wake_by_ref))),
+            0
+        );
+        assert_eq!(inner, 1);
     }
 
     #[test]

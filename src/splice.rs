@@ -1,6 +1,6 @@
 //! Edits over the original bytes of a body, and the segments that result.
 //!
-//! Never parses and never copies the original: unedited bytes are slices of the very same [`Bytes`].
+//! Never parses. Long unedited spans are slices of the very same [`Bytes`]. Short ones are copied together.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -172,7 +172,8 @@ impl EditList {
         self.edits
     }
 
-    /// Returns the edited body: slices of `original` and inserted pieces. Without edits it is the same handle.
+    /// Returns the edited body: slices of `original`, inserted pieces, and copies of short ones. Without edits it is the
+    /// same handle.
     pub fn apply(&self, original: &Bytes) -> Segments {
         if self.edits.is_empty() {
             return Segments::whole(original.clone());
@@ -185,8 +186,12 @@ impl EditList {
             for piece in &edit.pieces {
                 match piece {
                     Piece::Original(span) => writer.push_original(*span),
-                    Piece::Constant(text) => writer.push_copy(text.as_bytes()),
-                    Piece::Made(text) => writer.push_copy(text.as_bytes()),
+                    Piece::Constant(text) => {
+                        writer.push_inserted(text.as_bytes(), || Bytes::from_static(text.as_bytes()))
+                    }
+                    Piece::Made(text) => {
+                        writer.push_inserted(text.as_bytes(), || Bytes::copy_from_slice(text.as_bytes()))
+                    }
                 }
             }
             from = edit.span.end;
@@ -205,7 +210,7 @@ const COPIED_BYTES_MAX: usize = 64 * 1024;
 struct SegmentWriter<'o> {
     original: &'o Bytes,
     segments: Segments,
-    /// The next part.
+    /// Bytes of the part that is being built.
     gathered: Vec<u8>,
     /// The bytes of the original that were copied.
     copied: usize,
@@ -221,7 +226,7 @@ impl<'o> SegmentWriter<'o> {
         }
     }
 
-    /// Adds a slice of the original. Nothing if the span leaves it.
+    /// Adds a slice of the original. A span outside it adds nothing.
     fn push_original(&mut self, span: Span) {
         let copied = self.copied.saturating_add(span.len());
         if span.len() <= COPIED_SLICE_MAX && copied <= COPIED_BYTES_MAX {
@@ -230,6 +235,17 @@ impl<'o> SegmentWriter<'o> {
         } else {
             self.end_part();
             self.segments.push_part(slice_span(self.original, span));
+        }
+    }
+
+    /// Adds an inserted piece. A long one is a part of its own, which is not copied twice.
+    fn push_inserted(&mut self, bytes: &[u8], as_part: impl FnOnce() -> Bytes) {
+        if bytes.len() <= COPIED_SLICE_MAX {
+            self.push_copy(bytes);
+        } else {
+            work::count_bytes(bytes.len());
+            self.end_part();
+            self.segments.push_part(as_part());
         }
     }
 

@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::framing::{RequestHeads, RequestNumber};
-use crate::self_wakes::hold_self_wakes;
+use crate::self_wakes::{hold_self_wakes, wake_polled_task};
 
 /// The failure of a client's request body.
 #[derive(Debug, thiserror::Error)]
@@ -36,16 +36,17 @@ impl InspectedBody {
         Self { inner, inspected }
     }
 
-    /// Polls the body, without a wake of its connection if nothing is left to read.
+    /// Polls the body. Wakes the client's connection only if more is left to read.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let inner = Pin::new(&mut self.inner);
         // A connection of HTTP/2 also has to return the capacity of the last part.
         if self.inspected.is_none() {
             return inner.poll_frame(cx);
         }
-        let (polled, has_woken) = hold_self_wakes(|| inner.poll_frame(cx));
-        if has_woken && !self.inner.is_end_stream() {
-            cx.waker().wake_by_ref();
+        let (polled, was_held) = hold_self_wakes(|| inner.poll_frame(cx));
+        // Not by the waker of `cx`: a connection that is only looked at polls its upload with none.
+        if was_held && !self.inner.is_end_stream() {
+            wake_polled_task();
         }
         polled
     }

@@ -12,6 +12,7 @@ use hyper::{
     body::Incoming,
     client::conn::{TrySendError, http1},
 };
+use tokio::task::unconstrained;
 
 use super::{
     HEAD_BYTES_MAX,
@@ -19,7 +20,7 @@ use super::{
     read_idle::{ReadIdle, WriteTimeoutIo},
     send_progress::TrackedBody,
 };
-use crate::self_wakes::hold_self_wakes;
+use crate::self_wakes::{hold_self_wakes, wake_polled_task};
 
 /// An HTTP/1 connection. It makes progress only while it is polled.
 pub(super) struct Http1Connection {
@@ -52,17 +53,19 @@ impl Http1Connection {
         &mut self,
         request: Request<TrackedBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<TrackedBody>>> {
-        let mut answering = pin!(self.requests.try_send_request(request));
+        // Unconstrained: once the task's budget is used up, tokio would defer the wake to the waker below, which is none.
+        let mut answering = pin!(unconstrained(self.requests.try_send_request(request)));
         poll_fn(|cx| self.drive(cx, |quiet| answering.as_mut().poll(quiet))).await
     }
 
     /// Runs the connection, and polls a future or a body that depends on it.
     pub(super) fn drive<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.run(cx);
-        // Something that was taken has this task run the connection, which the caller does when it asks for more.
-        let (polled, has_woken) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
-        if has_woken && polled.is_pending() {
-            cx.waker().wake_by_ref();
+        // Taking a part wakes this task to run the connection. A caller that got one polls again anyway. A caller that got
+        // none must be woken.
+        let (polled, was_held) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
+        if was_held && polled.is_pending() {
+            wake_polled_task();
         }
         polled
     }

@@ -43,7 +43,7 @@ pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
     short_string_end(body, from).or_else(|| long_string_end(body, from, 0))
 }
 
-/// Returns the end of a string within the first lanes. `None` if it is longer or has a backslash before its end.
+/// Returns the end of a string within the first probes. `None` if it is longer or has a backslash before its end.
 #[inline]
 fn short_string_end(body: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
