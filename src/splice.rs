@@ -187,10 +187,10 @@ impl EditList {
                 match piece {
                     Piece::Original(span) => writer.push_original(*span),
                     Piece::Constant(text) => {
-                        writer.push_inserted(text.as_bytes(), || Bytes::from_static(text.as_bytes()))
+                        writer.push_inserted(text.as_bytes(), || Bytes::from_static(text.as_bytes()));
                     }
                     Piece::Made(text) => {
-                        writer.push_inserted(text.as_bytes(), || Bytes::copy_from_slice(text.as_bytes()))
+                        writer.push_inserted(text.as_bytes(), || Bytes::copy_from_slice(text.as_bytes()));
                     }
                 }
             }
