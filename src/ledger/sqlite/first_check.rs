@@ -31,8 +31,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 const DAMAGE_PAUSE: Duration = Duration::from_secs(60);
 /// The longest time until a request that comes during a pause is answered.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// The steps of SQLite's machine between two looks at the closing of the ledger: some hundred rows.
-const STEPS_PER_LOOK: i32 = 10_000;
+/// The steps of SQLite's machine between two looks at the closing of the ledger: a hundred rows or so, and ten pages. A
+/// slow disk must read them within the timeout of the close.
+const STEPS_PER_LOOK: i32 = 1000;
 
 /// The progress of the first check.
 #[derive(Clone, Debug)]

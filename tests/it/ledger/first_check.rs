@@ -165,7 +165,7 @@ async fn a_proxy_serves_while_its_ledger_is_checked() {
     assert_eq!(parked.map(|total| total.records), Some(1));
 }
 
-/// The check would take more than a minute, and a stop ends it.
+/// The check would take most of a minute, and a stop ends it.
 #[tokio::test]
 async fn a_stop_ends_the_check() {
     if !has_strace() {
@@ -176,7 +176,7 @@ async fn a_stop_ends_the_check() {
     fs::create_dir_all(install.ledger().parent().unwrap()).unwrap();
     fill(&install.ledger()).await;
     let process = install
-        .start_traced(&faulty_reads(&install.ledger(), "delay_enter=50000"))
+        .start_traced(&faulty_reads(&install.ledger(), "delay_enter=20000"))
         .await;
     assert_eq!(shown_records(&process).await, None);
     let began = Instant::now();
