@@ -9,6 +9,7 @@ mod expiry;
 mod health;
 mod measured;
 mod memory;
+mod record_kind;
 mod record_owners;
 mod sqlite;
 mod steps;
@@ -35,6 +36,7 @@ pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
+pub use record_kind::RecordKind;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
 pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
@@ -68,76 +70,6 @@ pub type RecordName = [u8; 32];
 
 /// The index by which tool services find a record without its principal: a hash of a call id's letters and digits.
 pub type Index = [u8; 16];
-
-/// The kind of a record. The numbers are stored in files, so a number is never reused for another kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// A verified caller: a provider has answered this principal with success.
-    Principal = 1,
-    /// A recorded tool call, with its posted result once there is one.
-    Call = 2,
-    /// The pinned answer of a call.
-    PinnedAnswer = 3,
-    /// Late-result text that was appended to a message and stays there.
-    AppendedText = 4,
-    /// A posted result that its owner has not received yet.
-    Delivery = 5,
-    /// A result that was posted before its call was recorded.
-    Parked = 6,
-    /// A posted result that was refused.
-    RefusedResult = 7,
-    /// A result that a client brought in a request.
-    ClientResult = 8,
-    /// A value that an answer carried and that the provider wants back: a signature, a container, or reasoning.
-    Continuity = 9,
-    /// A block of thinking that a provider has accepted, or refused as foreign.
-    Thinking = 10,
-    /// The content of a posted result that is too long for the record of its call.
-    ResultContent = 11,
-    /// The calls that stood in the history of a lane when its client or provider compacted it.
-    CompactedCalls = 12,
-    /// The profile that owns an object at a provider.
-    ObjectOwner = 13,
-}
-
-impl RecordKind {
-    /// Every kind.
-    pub const ALL: [Self; 13] = [
-        Self::Principal,
-        Self::Call,
-        Self::PinnedAnswer,
-        Self::AppendedText,
-        Self::Delivery,
-        Self::Parked,
-        Self::RefusedResult,
-        Self::ClientResult,
-        Self::Continuity,
-        Self::Thinking,
-        Self::ResultContent,
-        Self::CompactedCalls,
-        Self::ObjectOwner,
-    ];
-
-    /// Returns the name that logs and `antiphon store` show.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Principal => "principal",
-            Self::Call => "call",
-            Self::PinnedAnswer => "frozen",
-            Self::AppendedText => "anchor",
-            Self::Delivery => "delivery",
-            Self::Parked => "parked",
-            Self::RefusedResult => "evidence",
-            Self::ClientResult => "seen",
-            Self::Continuity => "continuity",
-            Self::Thinking => "thinking",
-            Self::ResultContent => "content",
-            Self::CompactedCalls => "compacted",
-            Self::ObjectOwner => "object",
-        }
-    }
-}
 
 /// The key of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
