@@ -1,8 +1,13 @@
 //! Builds the client tokens and their limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{file::ClientLimitsSection, lowering::Lowering, problem::Problem, read, values};
+use super::{
+    file::{ClientLimitsSection, ClientTokenEntry},
+    lowering::Lowering,
+    problem::Problem,
+    read, values,
+};
 use crate::{
     auth::{ClientTokens, TokenHash, TokenLimits},
     provider::Upstream,
@@ -11,10 +16,18 @@ use crate::{
 /// Builds the client tokens by name.
 pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
     let mut entries: Vec<(String, TokenHash)> = Vec::new();
-    for (name, section) in lowering.file.client_tokens.clone() {
-        let key = read::join_key("client_tokens", &name);
-        let named = lowering.value_or_report(&key, values::check_label(&name));
-        let hash = values::parse_token_hash(&section, "this line");
+    for (name, mut entry) in lowering.file.client_tokens.clone() {
+        let table = read::join_key("client_tokens", &name);
+        let named = lowering.value_or_report(&table, values::check_label(&name));
+        let key = match &entry {
+            ClientTokenEntry::Hash(_) => table,
+            ClientTokenEntry::Table(_) => read::join_key(&table, "token"),
+        };
+        // An unusable value has its own problem.
+        if lowering.has_problem(&key) {
+            continue;
+        }
+        let hash = values::parse_token_hash(entry.hash_mut(), "this line");
         let Some(hash) = lowering.value_or_report(&key, hash) else {
             continue;
         };
@@ -28,6 +41,19 @@ pub(super) fn lower_client_tokens(lowering: &mut Lowering) -> ClientTokens {
         }
     }
     ClientTokens::new(entries)
+}
+
+/// Returns the names of the client tokens that one person uses.
+pub(super) fn lower_personal_tokens(lowering: &Lowering) -> BTreeSet<String> {
+    let is_personal = |entry: &ClientTokenEntry| match entry {
+        ClientTokenEntry::Hash(_) => false,
+        ClientTokenEntry::Table(table) => table.personal,
+    };
+    let tokens = lowering.file.client_tokens.iter();
+    let personal = tokens
+        .filter(|(_, entry)| is_personal(entry))
+        .map(|(name, _)| name.clone());
+    personal.collect()
 }
 
 /// Builds the limits of client tokens by name. Every upstream that they name must be one of `upstreams`.

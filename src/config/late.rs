@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    clients,
     file::{self, KeepSeenName, PrincipalsMode, StoreName},
     lowering::{Lowering, TIMEOUT_MIN},
     problem::Problem,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     auth::{PrincipalSettings, TokenHash, WebhookKey},
-    late::{LateSettings, ServiceSettings, ToolSettings},
+    late::{INTENT_WINDOW_MAX, JsonPointer, JsonPointerParseError, LateSettings, ServiceSettings, ToolSettings},
     ledger::LedgerSettings,
     server::ServerSettings,
     session_table::SessionSettings,
@@ -104,6 +105,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),
         services: lower_services(lowering),
+        personal_tokens: clients::lower_personal_tokens(lowering),
         principals,
         ..LateSettings::default()
     }
@@ -137,18 +139,47 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
                 flaw.with_hint(format!("set ledger.ttl to {:?} or more", shown(max))),
             );
         }
-        let tier = section.tier.into();
-        let is_provisional = section.provisional;
-        tools.insert(
-            name,
-            ToolSettings {
-                tier,
-                max_duration,
-                is_provisional,
-            },
-        );
+        let settings = ToolSettings {
+            tier: section.tier.into(),
+            max_duration,
+            is_provisional: section.provisional,
+            intent: section.intent.into(),
+            window: lower_window(lowering, &name, &section),
+            ignore_input: lower_ignored(lowering, &name, &section),
+        };
+        tools.insert(name, settings);
     }
     tools
+}
+
+/// Returns the window of a tool's intents.
+fn lower_window(lowering: &mut Lowering, name: &str, section: &file::ToolSection) -> Option<Duration> {
+    let key = read::join_key(&read::join_key("tools", name), "window");
+    let text = section.window.as_deref()?;
+    let window = lowering.value_or_report(&key, values::parse_long_duration(text, Duration::ZERO))?;
+    if window > INTENT_WINDOW_MAX {
+        let longest = humantime::format_duration(INTENT_WINDOW_MAX);
+        let flaw = Problem::of_value(format!("is longer than {longest}"));
+        lowering.report_problem(&key, flaw.with_hint(format!("write at most \"{longest}\"")));
+    }
+    Some(window)
+}
+
+/// Returns the values of a tool's input that make no difference for its intents.
+fn lower_ignored(lowering: &mut Lowering, name: &str, section: &file::ToolSection) -> Vec<JsonPointer> {
+    let key = read::join_key(&read::join_key("tools", name), "ignore_input");
+    let mut pointers = Vec::new();
+    for (i, text) in section.ignore_input.iter().enumerate() {
+        let item = format!("{key}[{i}]");
+        // An item that is not a string already has its own problem.
+        if lowering.has_problem(&item) {
+            continue;
+        }
+        let parsed = text.parse();
+        let parsed = parsed.map_err(|error: JsonPointerParseError| Problem::of_value(error.to_string()));
+        pointers.extend(lowering.value_or_report(&item, parsed));
+    }
+    pointers
 }
 
 /// Builds the tool services.
@@ -198,6 +229,7 @@ fn lower_services(lowering: &mut Lowering) -> Vec<ServiceSettings> {
                 key: secret,
                 principals,
                 tools,
+                on_behalf: section.on_behalf,
             });
         }
     }

@@ -111,6 +111,7 @@ impl SchemaWalk<'_> {
         if let Some(place) = &place {
             self.reading.places.insert(path.to_owned(), place.clone());
         }
+        let schema = fitting_schema(schema, value);
         let choices = allowed_words(schema);
         let expected = if choices.is_empty() {
             schema.get("type").and_then(Json::as_str)
@@ -202,6 +203,20 @@ fn section_of<'k>(name: &str, properties: Option<&'k serde_json::Map<String, Jso
         .iter()
         .find(|(_, schema)| has(schema))
         .map(|(section, _)| section)
+}
+
+/// Returns the schema for a value among those that a schema permits: a table or a text. Any other value gets the first.
+fn fitting_schema<'j>(schema: &'j Json, value: &DeValue<'_>) -> &'j Json {
+    let Some(permitted) = schema.get("anyOf").and_then(Json::as_array) else {
+        return schema;
+    };
+    let wanted = if matches!(value, DeValue::Table(_)) {
+        "object"
+    } else {
+        "string"
+    };
+    let is_it = |schema: &&Json| schema.get("type").is_some_and(|name| name == wanted);
+    permitted.iter().find(is_it).or(permitted.first()).unwrap_or(schema)
 }
 
 /// Returns the words that a schema allows. Empty if it is not a closed list.

@@ -5,7 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::{VariableLookup, file::ConfigFile, interpolation::interpolate_variables, problem::Problem};
+use super::{
+    VariableLookup,
+    file::{ClientTokenEntry, ConfigFile},
+    interpolation::interpolate_variables,
+    problem::Problem,
+};
 use crate::auth::Secret;
 
 /// Text that `config print` shows instead of a secret that is written in the file itself.
@@ -88,7 +93,8 @@ const HASH_CHARS_SHOWN: usize = "sha256:".len() + 8;
 pub(super) fn shorten_token_hashes(file: &mut ConfigFile) {
     let services = file.services.values_mut().map(|service| &mut service.token);
     let optional = services.chain([&mut file.server.admin_token]).flatten();
-    for hash in file.client_tokens.values_mut().chain(optional) {
+    let clients = file.client_tokens.values_mut().map(ClientTokenEntry::hash_mut);
+    for hash in clients.chain(optional) {
         // A value without such a prefix is no hash, and was refused before.
         let shown = hash.0.get(..HASH_CHARS_SHOWN).unwrap_or_default();
         hash.0 = format!("{shown}…");

@@ -61,7 +61,7 @@ pub(super) async fn mark_answered(
             continue;
         };
         if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
-            && queries::posted_content(late, principal, *name)
+            && queries::posted_content(late, principal, *name, clock::unix_time())
                 .await?
                 .is_some_and(|posted| contains_result(content, &posted))
         {

@@ -1,6 +1,6 @@
 //! Errors of late results.
 
-use crate::ledger::LedgerError;
+use crate::{ledger::LedgerError, upstream::RandomError};
 
 /// The error of an operation on late results.
 #[derive(Debug, thiserror::Error)]
@@ -8,6 +8,9 @@ pub enum LateError {
     /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// No secret of a claim could be made.
+    #[error(transparent)]
+    Random(#[from] RandomError),
     /// Other writers changed the record before each of the retries.
     #[error("too many concurrent changes of one ledger record: retry later")]
     Busy,

@@ -37,6 +37,8 @@ pub struct Service {
     pub reach: ServiceReach,
     /// The tools whose calls it answers. `None` means every tool.
     pub tools: Option<BTreeSet<String>>,
+    /// `true` if it may claim intents for users of its own, without a recorded call.
+    pub on_behalf: bool,
 }
 
 impl Service {
@@ -46,8 +48,13 @@ impl Service {
             ServiceReach::Everyone => true,
             ServiceReach::Only(principals) => principals.contains(&account),
         };
-        let runs = |tools: &BTreeSet<String>| std::str::from_utf8(tool).is_ok_and(|tool| tools.contains(tool));
-        reaches && self.tools.as_ref().is_none_or(runs)
+        reaches && self.runs_tool(tool)
+    }
+
+    /// Returns `true` if the service runs this tool.
+    pub fn runs_tool(&self, tool: &[u8]) -> bool {
+        let is_listed = |tools: &BTreeSet<String>| std::str::from_utf8(tool).is_ok_and(|tool| tools.contains(tool));
+        self.tools.as_ref().is_none_or(is_listed)
     }
 }
 

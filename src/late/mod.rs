@@ -10,12 +10,15 @@
 mod call_label;
 mod calls;
 mod changes;
+mod claims;
 mod compactions;
 mod error;
 mod feed;
+mod intents;
 mod job_queue;
 mod job_worker;
 mod jobs;
+mod json_pointer;
 pub mod matching;
 mod noted_calls;
 mod operator_list;
@@ -35,23 +38,29 @@ mod settling;
 mod wait_reason;
 mod worker;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use moka::sync::Cache;
 use tokio::time::Instant;
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
+pub use claims::{
+    ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentPage, IntentView, Intents,
+    ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
+};
 pub use compactions::Compactions;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
+pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, IntentId, IntentIdParseError, IntentScope, IntentState};
 pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
+pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
 pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
-pub use settings::{LateSettings, ServiceSettings, ToolSettings};
+pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use wait_reason::WaitReason;
 
@@ -87,6 +96,8 @@ struct LateStoreInner {
     telemetry: Telemetry,
     settings: LateSettings,
     services: Vec<Service>,
+    /// The accounts that one person uses.
+    personal: BTreeSet<Principal>,
     principals: PrincipalKey,
     owners: OwnerKey,
     /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
@@ -130,6 +141,7 @@ impl LateStore {
             callers,
             telemetry,
             services: settings.resolve_services(&principals),
+            personal: settings.resolve_personal(&principals),
             settings,
             owners: OwnerKey::from_ledger_secret(&secret),
             principals,
@@ -176,6 +188,16 @@ impl LateStore {
     /// Returns `true` if a tool service is configured.
     pub fn is_used(&self) -> bool {
         !self.0.services.is_empty()
+    }
+
+    /// Returns access to the intents of side effects.
+    pub const fn intents(&self) -> Intents<'_> {
+        Intents(self)
+    }
+
+    /// Returns the digest of a call's input, by which its intent is named.
+    pub fn intent_input(&self, tool: &[u8], input: &[u8]) -> [u8; 32] {
+        intents::input_digest(input, &self.0.settings.tool_settings(tool).ignore_input)
     }
 
     /// Returns access to the calls that compactions have removed from their histories.

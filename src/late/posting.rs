@@ -3,9 +3,10 @@
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     call_label::call_label,
+    intents,
     matching::{self, NamedCall},
     parking,
-    records::{PostedResult, RecordedCallState},
+    records::{PostedResult, RecordedCall, RecordedCallState},
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
@@ -91,6 +92,7 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
         }
         (call.posted, call.is_withheld, call.state) = (None, false, RecordedCallState::Open);
         let mut steps = vec![late.replace_step(&record, &call)];
+        steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
         let of_kind = |kind| RecordKey { kind, ..record.key };
         let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
         let existing = late.0.ledger.read(related.to_vec(), now).await?;
@@ -110,6 +112,19 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
     Err(LateError::Busy)
 }
 
+/// Extends the deadline of a call, unless it waits for no result any more. Returns `true` if it did.
+pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment) -> bool {
+    if matching::is_terminal(call) || call.expires_at <= now {
+        return false;
+    }
+    let max_duration = late.0.settings.tool_settings(&call.tool).max_duration;
+    call.heartbeat_at = now;
+    // Never shortened: the configuration may have changed since the call was recorded.
+    call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
+    call.expires_at = call.expires_at.max(call.deadline);
+    true
+}
+
 /// Extends the deadline of a call on which its service still works.
 pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
@@ -125,11 +140,7 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
         if call.expires_at <= now {
             return Ok(HeartbeatOutcome::Expired);
         }
-        let max_duration = late.0.settings.tool_settings(&call.tool).max_duration;
-        call.heartbeat_at = now;
-        // Never shortened: the configuration may have changed since the call was recorded.
-        call.deadline = call.deadline.max(now + max_duration.unwrap_or(late.0.settings.ttl));
-        call.expires_at = call.expires_at.max(call.deadline);
+        extend_call(late, &mut call, now);
         let deadline = call.deadline;
         let steps = vec![late.replace_step(&record, &call)];
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {

@@ -15,7 +15,8 @@ use crate::{
     auth::{Caller, Principal},
     clock,
     ledger::{
-        LedgerError, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by,
+        LedgerError, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread, read_all,
+        read_by,
     },
     repair::is_strong,
     session::LaneId,
@@ -288,9 +289,10 @@ pub(super) async fn posted_content(
     late: &LateStore,
     principal: Principal,
     name: RecordName,
+    now: Moment,
 ) -> Result<Option<String>, LateError> {
     let keys = [RecordKind::Call, RecordKind::ResultContent].map(|kind| RecordKey::new(kind, principal, name));
-    let records = late.0.ledger.read(keys.to_vec(), clock::unix_time()).await?;
+    let records = late.0.ledger.read(keys.to_vec(), now).await?;
     let mut records = records.into_iter();
     let (call, content) = (records.next().flatten(), records.next().flatten());
     let posted = call.as_ref().and_then(posted_call).and_then(|(_, call)| call.posted);
@@ -307,7 +309,7 @@ fn with_contents(results: &[NamedResult], contents: Vec<Option<Record>>) -> Vec<
 }
 
 /// Returns the content of a result. `None` if it was in a record of its own that does not exist any more.
-fn whole_content(stored: StoredContent, apart: Option<Record>) -> Option<String> {
+pub(super) fn whole_content(stored: StoredContent, apart: Option<Record>) -> Option<String> {
     match stored {
         StoredContent::Inline(content) => Some(content),
         StoredContent::Apart(_) => String::from_utf8(apart?.value.to_vec()).ok(),

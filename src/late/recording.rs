@@ -65,6 +65,8 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         is_emitted: opened.is_emitted,
         has_twin: false,
         is_withheld: false,
+        intent_input: opened.intent_input,
+        intent: None,
     };
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
     late.0.recorded.insert(observed, ());

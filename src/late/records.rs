@@ -6,9 +6,18 @@
 use bytes::Bytes;
 
 use super::record_bytes::{RecordReader, RecordWriter};
-use crate::{auth::Owner, auth::PrincipalHash, ledger::Moment, repair::Tier, session::SessionStrength};
+use crate::{
+    auth::Owner,
+    auth::PrincipalHash,
+    ledger::{Moment, RecordName},
+    repair::Tier,
+    session::SessionStrength,
+};
 
-/// The format version. Version 1 had every content in its record, and nothing of a call behind it.
+/// The format version of calls. Version 1 had every content in its record, and nothing of a call behind it. Version 2 had
+/// nothing of intents.
+const CALL_VERSION: u8 = 3;
+/// The format version of parked and refused results. Version 1 had every content in its record.
 const VERSION: u8 = 2;
 const CALL: u8 = 1;
 const PARKED: u8 = 2;
@@ -95,6 +104,31 @@ impl StoredContent {
     }
 }
 
+impl StoredContent {
+    /// Appends the content, or its length, to a record.
+    pub(super) fn write_to(&self, to: &mut RecordWriter) {
+        match self {
+            Self::Inline(content) => {
+                to.write_flag(false);
+                to.write_text(content.as_bytes());
+            }
+            Self::Apart(length) => {
+                to.write_flag(true);
+                to.write_number(*length);
+            }
+        }
+    }
+
+    /// Reads what [`StoredContent::write_to`] has written.
+    pub(super) fn read_from(from: &mut RecordReader<'_>) -> Option<Self> {
+        Some(if from.read_flag()? {
+            Self::Apart(from.read_number()?)
+        } else {
+            Self::Inline(from.read_utf8()?)
+        })
+    }
+}
+
 impl std::fmt::Debug for StoredContent {
     // The content belongs to a conversation, so it never reaches a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -143,16 +177,7 @@ impl PostedResult {
 
     /// Appends the result to a record.
     fn write_to(&self, to: &mut RecordWriter) {
-        match &self.content {
-            StoredContent::Inline(content) => {
-                to.write_flag(false);
-                to.write_text(content.as_bytes());
-            }
-            StoredContent::Apart(length) => {
-                to.write_flag(true);
-                to.write_number(*length);
-            }
-        }
+        self.content.write_to(to);
         to.write_flag(self.failed);
         to.write_bytes(&self.digest);
         to.write_moment(self.posted_at);
@@ -163,10 +188,10 @@ impl PostedResult {
     /// Reads the result from a record.
     fn read_from(from: &mut RecordReader<'_>) -> Option<Self> {
         // Version 1 had no flag: its contents were all in the record.
-        let is_apart = from.version() > 1 && from.read_flag()?;
+        let has_flag = from.version() > 1;
         Some(Self {
-            content: if is_apart {
-                StoredContent::Apart(from.read_number()?)
+            content: if has_flag {
+                StoredContent::read_from(from)?
             } else {
                 StoredContent::Inline(from.read_utf8()?)
             },
@@ -225,13 +250,17 @@ pub struct RecordedCall {
     pub has_twin: bool,
     /// `true` if a provider refused the result, so that no request gets it until it is corrected.
     pub is_withheld: bool,
+    /// The digest of the input by which its intent is named. `None` if the input was not known yet.
+    pub intent_input: Option<[u8; 32]>,
+    /// The name of the intent that a service has claimed for the call.
+    pub intent: Option<RecordName>,
 }
 
 impl RecordedCall {
     /// Returns the bytes of the record.
     pub fn encode(&self) -> Bytes {
         // The order of the fields is the file format: `decode` reads them in the same order.
-        let mut to = RecordWriter::new(VERSION, CALL);
+        let mut to = RecordWriter::new(CALL_VERSION, CALL);
         to.write_bytes(&self.account);
         to.write_optional_hash(self.lane.as_ref());
         to.write_optional_hash(self.session.as_ref());
@@ -255,12 +284,14 @@ impl RecordedCall {
         if let Some(label) = &self.session_label {
             to.write_text(label.as_bytes());
         }
+        to.write_optional_hash(self.intent_input.as_ref());
+        to.write_optional_hash(self.intent.as_ref());
         to.into_bytes()
     }
 
     /// Decodes a call. Returns `None` if the bytes are no complete call of this version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut from = RecordReader::new(bytes, VERSION, CALL)?;
+        let mut from = RecordReader::new(bytes, CALL_VERSION, CALL)?;
         let is_current = from.version() > 1;
         let mut call = Self {
             account: from.read_bytes()?,
@@ -289,9 +320,15 @@ impl RecordedCall {
             is_emitted: is_current && from.read_flag()?,
             has_twin: is_current && from.read_flag()?,
             is_withheld: is_current && from.read_flag()?,
+            intent_input: None,
+            intent: None,
         };
         if is_current && from.read_flag()? {
             call.session_label = Some(from.read_utf8()?.into());
+        }
+        if from.version() > 2 {
+            call.intent_input = from.read_optional_hash()?;
+            call.intent = from.read_optional_hash()?;
         }
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::matching::{Service, ServiceReach};
+use super::{
+    json_pointer::JsonPointer,
+    matching::{Service, ServiceReach},
+};
 use crate::{
     auth::{Principal, PrincipalKey, PrincipalSettings, TokenHash, WebhookKey},
     repair::Tier,
@@ -25,10 +28,24 @@ pub struct ServiceSettings {
     pub principals: Option<BTreeSet<String>>,
     /// The tools whose calls it answers. `None` means every tool.
     pub tools: Option<BTreeSet<String>>,
+    /// `true` if it may claim intents for users of its own, without a recorded call.
+    pub on_behalf: bool,
+}
+
+/// The use of intents for the calls of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IntentUse {
+    /// Only services that claim intents use them. No call gets a result of an earlier run.
+    #[default]
+    Off,
+    /// A call gets the result of an earlier run in its session.
+    Session,
+    /// A call gets the result of an earlier run of its user, also in another conversation.
+    User,
 }
 
 /// Settings of one tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSettings {
     /// The reversibility of its effect.
     pub tier: Tier,
@@ -36,7 +53,26 @@ pub struct ToolSettings {
     pub max_duration: Option<Duration>,
     /// `true` if the answers that clients give to its calls are not final, such as "job started".
     pub is_provisional: bool,
+    /// The use of intents.
+    pub intent: IntentUse,
+    /// The time after a settle in which an intent's result is replayed. `None` for that of the tier.
+    pub window: Option<Duration>,
+    /// The values of the input that make no difference for the intent, such as a request id.
+    pub ignore_input: Vec<JsonPointer>,
 }
+
+/// The longest window of an intent: 30 days.
+pub const INTENT_WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The settings of tools that are not configured.
+static DEFAULT_TOOL: ToolSettings = ToolSettings {
+    tier: Tier::OneWay,
+    max_duration: None,
+    is_provisional: false,
+    intent: IntentUse::Off,
+    window: None,
+    ignore_input: Vec::new(),
+};
 
 /// Settings of late results.
 #[derive(Clone, Debug)]
@@ -47,6 +83,8 @@ pub struct LateSettings {
     pub tools: BTreeMap<String, ToolSettings>,
     /// Settings that identify callers.
     pub principals: PrincipalSettings,
+    /// The names of client tokens that one person uses.
+    pub personal_tokens: BTreeSet<String>,
     /// Time that a call waits for its result, and a result for its call and its caller. The default is 7 days.
     pub ttl: Duration,
     /// `true` if late results are also appended behind tool results, without words of the user.
@@ -67,6 +105,7 @@ impl Default for LateSettings {
             services: Vec::new(),
             tools: BTreeMap::new(),
             principals: PrincipalSettings::default(),
+            personal_tokens: BTreeSet::new(),
             ttl: Duration::from_secs(7 * 24 * 60 * 60),
             delivers_in_loops: false,
             result_bytes_max: 256 * 1024,
@@ -101,13 +140,20 @@ impl LateSettings {
             key: configured.key.clone(),
             reach: reach(configured),
             tools: configured.tools.clone(),
+            on_behalf: configured.on_behalf,
         };
         self.services.iter().map(service).collect()
     }
 
+    /// Returns the accounts that one person uses.
+    pub(super) fn resolve_personal(&self, key: &PrincipalKey) -> BTreeSet<Principal> {
+        let accounts = self.personal_tokens.iter().map(|name| Principal::of_token(key, name));
+        accounts.collect()
+    }
+
     /// Returns the settings of a tool, or the defaults if it is not configured.
-    pub(super) fn tool_settings(&self, name: &[u8]) -> ToolSettings {
+    pub(super) fn tool_settings(&self, name: &[u8]) -> &ToolSettings {
         let known = std::str::from_utf8(name).ok().and_then(|name| self.tools.get(name));
-        known.copied().unwrap_or_default()
+        known.unwrap_or(&DEFAULT_TOOL)
     }
 }

@@ -6,7 +6,7 @@
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     call_label::call_label,
-    feed,
+    feed, intents,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
     pending::delivery_value,
     record_names,
@@ -140,7 +140,7 @@ async fn reaches_one_account(late: &LateStore, service: &Service) -> bool {
 }
 
 /// Writes a result into its call. Returns `false` if another writer changed the call first.
-async fn write_result(
+pub(super) async fn write_result(
     late: &LateStore,
     record: &Record,
     mut call: RecordedCall,
@@ -163,9 +163,12 @@ async fn write_result(
     };
     let is_correction = call.posted.is_some();
     let content = stored.content.split_long();
+    // An effect that has happened settles its intent in the same commit: no second holder may run the tool.
+    let intent = intents::settle_with_call(late, record.key, &call, &stored, now).await?;
     call.posted = Some(stored);
     call.is_withheld = false;
     let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
+    let until = until.max(intent.content_until);
     let principal = Principal::from_bytes(record.key.principal);
     let content = content_step(late, record, content, until).await?;
     // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
@@ -176,7 +179,13 @@ async fn write_result(
         late.0.record_owners.note(RecordKind::Delivery, principal);
     }
     // One commit: after a crash the result, its delivery and its parked copy agree with each other.
-    let steps = [late.replace_step(record, &call)].into_iter().chain(content);
+    let replace_call = CommitStep::Replace {
+        key: record.key,
+        version: record.version,
+        value: call.encode(),
+        expires_at: until,
+    };
+    let steps = [replace_call].into_iter().chain(intent.step).chain(content);
     // A corrected result has its delivery already.
     let steps = steps.chain((is_pushed && !is_correction).then_some(insert_delivery));
     if late
@@ -203,7 +212,7 @@ async fn write_result(
 }
 
 /// Returns the step that stores the content of a result apart, or removes that of the result that it corrects.
-async fn content_step(
+pub(super) async fn content_step(
     late: &LateStore,
     record: &Record,
     content: Option<String>,

@@ -170,6 +170,7 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
         let mut merged = recorded.clone();
         merged.input = merged.input.or(new.call.input);
         merged.session = merged.session.or(new.call.session);
+        merged.intent_input = merged.intent_input.or(new.call.intent_input);
         return if merged == recorded {
             Vec::new()
         } else {

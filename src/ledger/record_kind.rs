@@ -30,11 +30,13 @@ pub enum RecordKind {
     CompactedCalls = 12,
     /// The profile that owns an object at a provider.
     ObjectOwner = 13,
+    /// The claim, the state and the result of an intent.
+    Intent = 14,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -48,6 +50,7 @@ impl RecordKind {
         Self::ResultContent,
         Self::CompactedCalls,
         Self::ObjectOwner,
+        Self::Intent,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -66,6 +69,7 @@ impl RecordKind {
             Self::ResultContent => "content",
             Self::CompactedCalls => "compacted",
             Self::ObjectOwner => "object",
+            Self::Intent => "intent",
         }
     }
 }

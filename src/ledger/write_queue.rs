@@ -40,6 +40,8 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::ResultContent,
     RecordKind::Delivery,
     RecordKind::Call,
+    // Never queued: a claim is granted once it is stored.
+    RecordKind::Intent,
     // A later process looks for no record of the caller at all.
     RecordKind::Principal,
 ];

@@ -265,7 +265,7 @@ impl<'c> FoundResultView<'c> {
         let posted = call.posted.as_ref()?;
         Some(Self {
             call: PostedCallView::of_result(id, name, call, posted),
-            content: VerbatimJson(readable_content(content)),
+            content: VerbatimJson::of_content(content),
         })
     }
 }
@@ -295,7 +295,14 @@ pub(super) struct SettledNotice<'e> {
 
 /// Valid JSON that is written as it is. Only [`write_json`] can write it.
 #[derive(Debug)]
-struct VerbatimJson<'c>(Cow<'c, str>);
+pub(super) struct VerbatimJson<'c>(Cow<'c, str>);
+
+impl<'c> VerbatimJson<'c> {
+    /// Returns the content of a result. One that is nested too deep for common JSON readers becomes a JSON string.
+    pub(super) fn of_content(content: &'c str) -> Self {
+        Self(readable_content(content))
+    }
+}
 
 impl Serialize for VerbatimJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -17,7 +17,7 @@ use utoipa::{
 };
 
 use super::{
-    LedgerBody, answers, owners,
+    LedgerBody, answers, intents, owners, problem,
     refusals::{DocumentRefusals, HeadRefusal},
     response, services,
 };
@@ -48,11 +48,17 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
         owners::follow_feed,
         owners::ack_result,
         owners::close_session,
+        intents::claim_intent,
+        intents::show_intent,
+        intents::send_intent_heartbeat,
+        intents::post_intent_result,
+        intents::cancel_intent,
     ),
-    components(schemas(response::RefusalView<'_>, HeadRefusal, answers::SettledNotice<'_>)),
+    components(schemas(response::RefusalView<'_>, HeadRefusal, answers::SettledNotice<'_>, problem::ProblemView)),
     tags(
         (name = "services", description = "Requests of tool services"),
         (name = "callers", description = "Requests of callers about their own calls"),
+        (name = "intents", description = "Claims of side effects, before a tool runs"),
         (name = "document", description = "This document")
     )
 )]

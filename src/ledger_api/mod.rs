@@ -8,8 +8,12 @@ mod answers;
 mod delivery_id;
 mod document;
 mod feed;
+mod intent_answers;
+mod intent_body;
+mod intents;
 mod list_query;
 mod owners;
+mod problem;
 mod refusals;
 mod request_body;
 mod response;
@@ -37,6 +41,7 @@ use crate::{
     telemetry::Telemetry,
     upstream::BoxedBody,
 };
+use problem::ProblemAnswer;
 use response::ApiRefusal;
 use routes::LedgerOperation;
 use services::ServiceClaim;
@@ -114,6 +119,7 @@ impl LedgerApi {
         let answered = tokio::time::timeout(REQUEST_TIMEOUT, Box::pin(self.run_request(&head, body, reader))).await;
         match answered.unwrap_or(Err(ApiRefusal::from_code(ApiErrorCode::Unavailable))) {
             Ok(answer) => answer,
+            Err(refusal) if routes::is_intent_path(head.uri.path()) => ProblemAnswer::from(refusal).into_response(),
             Err(refusal) => refusal.into_response(),
         }
     }
@@ -141,12 +147,37 @@ impl LedgerApi {
                 let body = collect_body(body, ask.bytes_max(), share.as_mut()).await?;
                 services::answer_service(self, &ask, &claim, &body).await
             }
+            _ if ask.is_of_intents() => {
+                let answered = self.run_intent_request(&ask, head, body, reader).await?;
+                Ok(answered.unwrap_or_else(|problem| problem.into_response()))
+            }
             _ => {
                 // Likewise, no body is read for an unverified caller.
                 let reader = self.verified_reader(reader).await?;
                 let body = collect_body(body, ask.bytes_max(), None).await?;
                 owners::answer_owner(self, &ask, reader, &body).await
             }
+        }
+    }
+
+    /// Authenticates a request about intents, reads its body and carries it out.
+    async fn run_intent_request(
+        &self,
+        ask: &LedgerOperation,
+        head: &Parts,
+        body: BoxedBody,
+        reader: LedgerReader,
+    ) -> Result<Result<Response<LedgerBody>, intents::Refused>, ApiRefusal> {
+        if let Some(service) = services::service_of_token(&head.headers, self.late.services()) {
+            let body = collect_body(body, ask.bytes_max(), None).await?;
+            return Ok(intents::answer_holder(self, ask, service, head, &body).await);
+        }
+        match ask {
+            LedgerOperation::Intent(id) => {
+                let reader = self.verified_reader(reader).await?;
+                Ok(intents::answer_caller(self, reader, id).await)
+            }
+            _ => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
         }
     }
 

@@ -39,7 +39,12 @@ pub(super) async fn answer_owner(
         LedgerOperation::Document
         | LedgerOperation::Result(_)
         | LedgerOperation::Heartbeat(_)
-        | LedgerOperation::Withdraw(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        | LedgerOperation::Withdraw(_)
+        | LedgerOperation::Claim
+        | LedgerOperation::Intent(_)
+        | LedgerOperation::IntentHeartbeat(_)
+        | LedgerOperation::IntentResult(_)
+        | LedgerOperation::IntentCancel(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 

@@ -11,7 +11,10 @@ use utoipa::{
     },
 };
 
-use super::response::{ApiErrorCode, RefusalView};
+use super::{
+    problem::{IntentProblem, PROBLEM_JSON, ProblemView},
+    response::{ApiErrorCode, RefusalView},
+};
 
 /// The error that the proxy returns for the head of a request, before the API reads it.
 pub(super) struct HeadRefusal;
@@ -79,6 +82,92 @@ impl IntoResponses for ServiceRefusals {
             ApiErrorCode::Unavailable,
         ])
     }
+}
+
+/// The refusals of a claim, or of a read of an intent.
+pub(super) struct IntentRefusals;
+
+impl IntoResponses for IntentRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(
+            &[
+                IntentProblem::InFlight,
+                IntentProblem::OutcomeUnknown,
+                IntentProblem::PayloadMismatch,
+                IntentProblem::NotFound,
+                IntentProblem::NoDurableLedger,
+            ],
+            &[
+                ApiErrorCode::SharedKey,
+                ApiErrorCode::NotOnBehalf,
+                ApiErrorCode::AmbiguousCall,
+                ApiErrorCode::TooLarge,
+                ApiErrorCode::Malformed,
+                ApiErrorCode::Full,
+            ],
+        )
+    }
+}
+
+/// The refusals of a report of a holder.
+pub(super) struct IntentReportRefusals;
+
+impl IntoResponses for IntentReportRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        problem_responses(
+            &[
+                IntentProblem::StaleClaim,
+                IntentProblem::NotFound,
+                IntentProblem::NoDurableLedger,
+            ],
+            &[
+                ApiErrorCode::Conflict,
+                ApiErrorCode::Expired,
+                ApiErrorCode::TooLarge,
+                ApiErrorCode::Malformed,
+                ApiErrorCode::Full,
+            ],
+        )
+    }
+}
+
+/// Describes the problem documents of an operation, beside the refusals of heads.
+fn problem_responses(problems: &[IntentProblem], codes: &[ApiErrorCode]) -> BTreeMap<String, RefOr<Response>> {
+    let of_problems = problems.iter().map(|problem| {
+        let text = format!("`{}`: {}", problem.uri(), problem.title());
+        (problem.status(), text)
+    });
+    let of_codes = codes
+        .iter()
+        .map(|code| (code.status(), format!("`{}`: {}", code.label(), code.message())));
+    let mut texts: BTreeMap<StatusCode, String> = BTreeMap::new();
+    for (status, text) in of_problems.chain(of_codes) {
+        let texts = texts.entry(status).or_default();
+        texts.push_str(if texts.is_empty() { "" } else { "; " });
+        texts.push_str(&text);
+    }
+    let of_heads = HEAD_REFUSALS.map(|(status, text)| (status, text, HeadRefusal::name(), "application/json"));
+    let mut responses: BTreeMap<String, RefOr<Response>> = BTreeMap::new();
+    let content = |schema: Cow<'static, str>| Content::new(Some(Ref::from_schema_name(schema)));
+    for (status, text, schema, media_type) in of_heads {
+        let own = texts.remove(&status);
+        let text = own
+            .as_ref()
+            .map_or_else(|| text.to_owned(), |own| format!("{own}; {text}"));
+        let mut response = ResponseBuilder::new()
+            .description(text)
+            .content(media_type, content(schema));
+        if own.is_some() {
+            response = response.content(PROBLEM_JSON, content(ProblemView::name()));
+        }
+        responses.insert(status.as_str().to_owned(), response.build().into());
+    }
+    for (status, text) in texts {
+        let response = ResponseBuilder::new().description(text);
+        let response = response.content(PROBLEM_JSON, content(ProblemView::name()));
+        responses.insert(status.as_str().to_owned(), response.build().into());
+    }
+    responses
 }
 
 /// The refusals of a caller's request that reads.

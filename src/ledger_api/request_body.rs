@@ -167,10 +167,10 @@ pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
     Ok(ids)
 }
 
-const OBJECT: &str = "the body must be one JSON object";
+pub(super) const OBJECT: &str = "the body must be one JSON object";
 
 /// Validates a body as one JSON object.
-fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
+pub(super) fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
     // The scanner below expects valid JSON.
     validate(body).map_err(|_| ApiRefusal::malformed(OBJECT))?;
     let json = Json::new(body);

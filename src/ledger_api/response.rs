@@ -23,6 +23,8 @@ pub enum ApiErrorCode {
     NotFound,
     /// The key of the reader is one that many clients send.
     SharedKey,
+    /// The service may claim no intent without a recorded call.
+    NotOnBehalf,
     /// The call has a different result, or no longer waits for one.
     Conflict,
     /// The id does not identify one call.
@@ -47,9 +49,10 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NotFound,
         Self::SharedKey,
+        Self::NotOnBehalf,
         Self::Conflict,
         Self::AmbiguousCall,
         Self::Expired,
@@ -67,6 +70,7 @@ impl ApiErrorCode {
         match self {
             Self::NotFound => "not_found",
             Self::SharedKey => "shared_key",
+            Self::NotOnBehalf => "not_on_behalf",
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
             Self::Expired => "expired",
@@ -84,7 +88,7 @@ impl ApiErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::SharedKey => StatusCode::FORBIDDEN,
+            Self::SharedKey | Self::NotOnBehalf => StatusCode::FORBIDDEN,
             Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -102,6 +106,9 @@ impl ApiErrorCode {
             Self::SharedKey => {
                 "many clients send this key, so it identifies nobody: send a client token in x-antiphon-client-token"
             }
+            Self::NotOnBehalf => {
+                "this service may not claim for users of its own: the operator can set services.NAME.on_behalf"
+            }
             Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {
                 "the call id is ambiguous: send the owner from the response header x-antiphon-owner, and for a reusable \
@@ -109,7 +116,10 @@ impl ApiErrorCode {
             }
             Self::Expired => "the call has expired or was cancelled, and no longer accepts a result",
             Self::WrongMethod => "the path takes another method: see the header allow",
-            Self::TooLarge => "the body is too large: the limit is 8 MiB for a result and 64 KiB for any other request",
+            Self::TooLarge => {
+                "the body is too large: the limit is 8 MiB for a result, 1 MiB for a claim, and 64 KiB for any other \
+                 request"
+            }
             Self::Malformed => "the body cannot be read, or is not the expected JSON object",
             Self::Replayed => "this webhook-id was used for a different message: send each message under its own id",
             Self::Full => "the ledger is full: the operator can raise ledger.bytes_max or ledger.principal_bytes_max",
@@ -190,11 +200,21 @@ impl ApiRefusal {
         }
     }
 
+    /// Returns the message: the fault, and what to do.
+    pub(super) fn message(&self) -> &str {
+        self.detail.as_deref().unwrap_or_else(|| self.code.message())
+    }
+
+    /// Returns the method that the path takes. `None` unless that is the fault.
+    pub(super) const fn allowed_method(&self) -> Option<&Method> {
+        self.allow.as_ref()
+    }
+
     /// Builds the response.
     pub(super) fn into_response(self) -> Response<LedgerBody> {
         let error = RefusalDetail {
             code: self.code.label(),
-            message: self.detail.as_deref().unwrap_or_else(|| self.code.message()),
+            message: self.message(),
         };
         let mut answer = json_response(self.code.status(), &RefusalView { error });
         if let Some(method) = self.allow.and_then(|method| method.as_str().try_into().ok()) {
@@ -211,7 +231,7 @@ impl From<LateError> for ApiRefusal {
             // The cause goes to the log only: a caller learns the code, and nothing of the operator's store.
             LateError::Ledger(LedgerError::Full { .. }) => ApiErrorCode::Full,
             LateError::Ledger(LedgerError::TooLarge) => ApiErrorCode::TooLarge,
-            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed) | LateError::Busy => {
+            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed) | LateError::Busy | LateError::Random(_) => {
                 ApiErrorCode::Unavailable
             }
         })

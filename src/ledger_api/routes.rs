@@ -14,6 +14,8 @@ pub(super) const PATH_PREFIX: &str = "/ledger/v1/";
 
 /// The longest body of a posted result: 8 MiB.
 pub const RESULT_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest body of a claim: 1 MiB.
+const CLAIM_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// The longest body of any other request: 64 KiB.
 const OTHER_BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -32,6 +34,12 @@ pub(super) enum LedgerOperation {
     Feed(Option<RecordName>),
     Ack(Vec<u8>),
     Close(Vec<u8>),
+    /// A claim of an intent.
+    Claim,
+    Intent(Vec<u8>),
+    IntentHeartbeat(Vec<u8>),
+    IntentResult(Vec<u8>),
+    IntentCancel(Vec<u8>),
 }
 
 /// A method and a path of the API.
@@ -44,7 +52,7 @@ pub(super) struct LedgerRoute {
 }
 
 /// Every route. The `OpenAPI` document describes exactly these.
-pub(super) static ROUTES: [LedgerRoute; 10] = [
+pub(super) static ROUTES: [LedgerRoute; 15] = [
     LedgerRoute {
         method: Method::GET,
         path: "openapi.json",
@@ -95,6 +103,31 @@ pub(super) static ROUTES: [LedgerRoute; 10] = [
         path: "sessions/{session}/close",
         read: |id, _| Ok(LedgerOperation::Close(id)),
     },
+    LedgerRoute {
+        method: Method::POST,
+        path: "intents",
+        read: |_, _| Ok(LedgerOperation::Claim),
+    },
+    LedgerRoute {
+        method: Method::GET,
+        path: "intents/{intent}",
+        read: |id, _| Ok(LedgerOperation::Intent(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "intents/{intent}/heartbeat",
+        read: |id, _| Ok(LedgerOperation::IntentHeartbeat(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "intents/{intent}/result",
+        read: |id, _| Ok(LedgerOperation::IntentResult(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "intents/{intent}/cancel",
+        read: |id, _| Ok(LedgerOperation::IntentCancel(id)),
+    },
 ];
 
 impl LedgerOperation {
@@ -124,13 +157,30 @@ impl LedgerOperation {
         }
     }
 
+    /// Returns `true` if the operation is about intents.
+    pub(super) const fn is_of_intents(&self) -> bool {
+        matches!(
+            self,
+            Self::Claim | Self::Intent(_) | Self::IntentHeartbeat(_) | Self::IntentResult(_) | Self::IntentCancel(_)
+        )
+    }
+
     /// Returns the longest body of the operation, in bytes.
     pub(super) const fn bytes_max(&self) -> usize {
         match self {
-            Self::Result(_) => RESULT_BODY_BYTES_MAX,
+            Self::Result(_) | Self::IntentResult(_) => RESULT_BODY_BYTES_MAX,
+            Self::Claim => CLAIM_BODY_BYTES_MAX,
             _ => OTHER_BODY_BYTES_MAX,
         }
     }
+}
+
+/// Returns `true` for the paths of intents, whose refusals are problem documents.
+pub(super) fn is_intent_path(path: &str) -> bool {
+    let path = path
+        .strip_prefix(PATH_PREFIX)
+        .and_then(|path| path.strip_prefix("intents"));
+    path.is_some_and(|path| path.is_empty() || path.starts_with('/'))
 }
 
 /// Returns the decoded id in a path, or no bytes if the template has none. `None` if the path does not fit.

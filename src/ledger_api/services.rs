@@ -41,18 +41,9 @@ pub(super) enum ServiceClaim<'h> {
 
 /// Reads the credential of a service from the head of its request.
 pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) -> Result<ServiceClaim<'h>, ApiRefusal> {
-    let bearer = single_header(headers, "authorization").and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-    });
+    let bearer = bearer_token(headers);
     if let Some(token) = bearer {
-        let hash = TokenHash::hash_token(token.as_bytes());
-        // Every token is compared, so that the time does not depend on which one matches.
-        let known = |found: Option<&'h Service>, service: &'h Service| {
-            let is_it = service.token.is_some_and(|token| token.matches(&hash));
-            if is_it { Some(service) } else { found }
-        };
-        let service = services.iter().fold(None, known);
+        let service = find_by_token(token, services);
         return service
             .map(ServiceClaim::Token)
             .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound));
@@ -77,6 +68,26 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
         }
         _ => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
+}
+
+/// Returns the service whose bearer token a request presents. `None` if it presents none that is known.
+pub(super) fn service_of_token<'h>(headers: &HeaderMap, services: &'h [Service]) -> Option<&'h Service> {
+    find_by_token(bearer_token(headers)?, services)
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = single_header(headers, "authorization")?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn find_by_token<'h>(token: &str, services: &'h [Service]) -> Option<&'h Service> {
+    let hash = TokenHash::hash_token(token.as_bytes());
+    // Every token is compared, so that the time does not depend on which one matches.
+    let known = |found: Option<&'h Service>, service: &'h Service| {
+        let is_it = service.token.is_some_and(|token| token.matches(&hash));
+        if is_it { Some(service) } else { found }
+    };
+    services.iter().fold(None, known)
 }
 
 /// Answers a request of a service, and records a posted result with its outcome.
@@ -311,7 +322,7 @@ fn check_body(
 }
 
 /// Refuses a content that is nested too deep for common JSON readers.
-fn check_depth(content: &str) -> Result<(), ApiRefusal> {
+pub(super) fn check_depth(content: &str) -> Result<(), ApiRefusal> {
     let too_deep = deeper_than(content.as_bytes(), CONTENT_DEPTH_MAX);
     too_deep.map_or(Ok(()), |at| Err(ApiRefusal::too_deep(at)))
 }
@@ -322,7 +333,9 @@ const fn post_label(code: ApiErrorCode) -> &'static str {
         ApiErrorCode::Conflict | ApiErrorCode::Replayed => "conflict",
         ApiErrorCode::AmbiguousCall => "ambiguous_call",
         ApiErrorCode::Expired => "expired",
-        ApiErrorCode::NotFound | ApiErrorCode::SharedKey | ApiErrorCode::WrongMethod => "unknown",
+        ApiErrorCode::NotFound | ApiErrorCode::SharedKey | ApiErrorCode::NotOnBehalf | ApiErrorCode::WrongMethod => {
+            "unknown"
+        }
         ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
         ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",
     }

@@ -85,7 +85,7 @@ impl LateResults {
         let opened = calls.list.iter().filter_map(|call| {
             let (id, name) = (call.id.as_bytes(), call.name.as_bytes());
             let input = call.input.as_json().filter(|_| is_whole);
-            let input = input.map(|input| input_hash(&input));
+            let input = input.as_deref();
             // A reusable id needs the call's input beside it. A call without an id is recorded under its tool.
             let id = if id.is_empty() { name } else { id };
             let is_nameable = input.is_some() || is_strong(id, name);
@@ -107,14 +107,14 @@ impl LateResults {
             let Some(tool) = details.name.map(|name| json.decode_string(name)) else {
                 continue;
             };
-            let input = input_hash(details.input.map_or(b"", |span| json.bytes(span)));
+            let input = details.input.map_or(&b""[..], |span| json.bytes(span));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             // A text that only says that the result was lost leaves the call open, and so does one that is not final.
             if answer.is_some_and(|answer| !answer.lost) && !self.is_provisional(&call.id, &tool) {
                 let wanted = CallQuery {
                     id: call.id.to_vec(),
                     tool: tool.to_vec(),
-                    input_hash: input,
+                    input_hash: input_hash(input),
                     session: self.session,
                 };
                 let lane = self.lane.map(|lane| lane.id);
@@ -186,8 +186,8 @@ impl LateResults {
         }
     }
 
-    /// Describes a call to the ledger.
-    fn describe_opened(&self, id: &[u8], tool: &[u8], input: Option<[u8; 32]>, is_emitted: bool) -> ObservedCall {
+    /// Describes a call with its input, as JSON or as a JSON string, to the ledger.
+    fn describe_opened(&self, id: &[u8], tool: &[u8], input: Option<&[u8]>, is_emitted: bool) -> ObservedCall {
         ObservedCall {
             lane: self.lane.map(|lane| lane.id),
             session: self.session,
@@ -195,7 +195,8 @@ impl LateResults {
             strength: self.lane.map_or(SessionStrength::Weak, |lane| lane.strength),
             id: id.to_vec(),
             tool: tool.to_vec(),
-            input,
+            input: input.map(input_hash),
+            intent_input: input.map(|input| self.late.intent_input(tool, input)),
             is_emitted,
         }
     }

@@ -51,15 +51,14 @@ fn world(ledger: &Arc<dyn Ledger>, desk: &Arc<Mutex<Desk>>) -> World {
     let kept = Arc::clone(ledger);
     let durable = ToolSettings {
         tier: Tier::Durable,
-        max_duration: None,
-        is_provisional: false,
+        ..ToolSettings::default()
     };
     let world = World::with(|builder| {
         builder.ledger = kept;
         builder.late = LateSettings {
             settling: std::time::Duration::ZERO,
             services: vec![late::service("tools", None, None)],
-            tools: ["bash", "render"].map(|name| (name.to_owned(), durable)).into(),
+            tools: ["bash", "render"].map(|name| (name.to_owned(), durable.clone())).into(),
             ..LateSettings::default()
         };
     });

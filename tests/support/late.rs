@@ -60,6 +60,7 @@ pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) 
         key: None,
         principals: principals.map(set),
         tools: tools.map(set),
+        on_behalf: false,
     }
 }
 

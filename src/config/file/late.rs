@@ -92,4 +92,6 @@ pub struct ServiceSection {
     pub principals: Vec<String>,
     /// Names of the tools that it runs, or `*` for all.
     pub tools: Vec<String>,
+    /// The service may claim intents for users of its own, whom it names, without a recorded call.
+    pub on_behalf: bool,
 }

@@ -33,11 +33,14 @@ mod tls;
 mod words;
 
 pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
-pub use profile::{CertificateNameList, ClientLimitsSection, CommandWord, ProfileSection, TokenHashText};
+pub use profile::{
+    CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
+    TokenHashText,
+};
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use tls::TlsSection;
 pub use words::{
-    CredentialsName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
+    CredentialsName, IntentName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
     OnOrganisationChangeName, OnOutageName, TierName,
 };
 
@@ -66,7 +69,7 @@ pub struct ConfigFile {
     pub tools: BTreeMap<String, ToolSection>,
     /// Clients that may use the profiles: a name for each, and the hash that `antiphon config token NAME` prints.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub client_tokens: BTreeMap<String, TokenHashText>,
+    pub client_tokens: BTreeMap<String, ClientTokenEntry>,
     /// Client certificates that identify a client: its name, and the DNS names, URIs or email addresses of its
     /// certificates. The name may be that of a client token too.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -197,6 +200,13 @@ pub struct ToolSection {
     pub max_duration: Option<String>,
     /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
     pub provisional: bool,
+    /// Calls that get the result of an earlier call with the same input, within `window`. The proxy marks it as such.
+    pub intent: IntentName,
+    /// Time after a result in which another call with the same input does not run the tool again. Default: 0s for `read`,
+    /// 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
+    pub window: Option<String>,
+    /// Values of the input that make no difference, as JSON pointers: "/request_id".
+    pub ignore_input: Vec<String>,
 }
 
 /// Returns the JSON Schema of the file, for editors. All subschemas are inlined.

@@ -78,6 +78,36 @@ section! {
     }
 }
 
+/// A client's token: its hash alone, or with more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ClientTokenEntry {
+    /// Hash of the token.
+    Hash(TokenHashText),
+    /// Table with the hash of the token.
+    Table(ClientTokenSection),
+}
+
+impl ClientTokenEntry {
+    /// Returns the hash.
+    pub const fn hash_mut(&mut self) -> &mut TokenHashText {
+        match self {
+            Self::Hash(hash) => hash,
+            Self::Table(table) => &mut table.token,
+        }
+    }
+}
+
+/// `[client_tokens.NAME]`: a client's token with its properties.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientTokenSection {
+    /// Hash of the token, as `antiphon config token NAME` prints it.
+    pub token: TokenHashText,
+    /// One person uses the token, so that an effect of one of its conversations is not repeated in another.
+    pub personal: bool,
+}
+
 /// Hash of a client's token: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

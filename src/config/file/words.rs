@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    late::IntentUse,
     policy::OnOrganisationChange,
     provider::ProviderKind,
     proxy::{OnBindingError, OnOutage},
@@ -112,6 +113,24 @@ words! {
         Durable = "durable",
         /// Cannot be undone.
         OneWay = "one_way",
+    }
+}
+
+words! {
+    /// Calls that get the result of an earlier call with the same input.
+    IntentName => IntentUse {
+        /// None. Only services that claim intents use them.
+        Off = "off",
+        /// Those of the same session.
+        Session = "session",
+        /// Those of the same user, also in another conversation.
+        User = "user",
+    }
+}
+
+impl Default for IntentName {
+    fn default() -> Self {
+        IntentUse::default().into()
     }
 }
 

@@ -1228,7 +1228,7 @@ fn late_results_are_configured() {
         (&runner.principals, &runner.tools),
         (&names(&["ci"]), &names(&["deploy"]))
     );
-    let deploy = config.late.tools["deploy"];
+    let deploy = &config.late.tools["deploy"];
     assert_eq!(
         (deploy.tier, deploy.max_duration),
         (Tier::Durable, Some(Duration::from_secs(7200)))

@@ -139,6 +139,8 @@ fn recorded(posted: Option<PostedResult>) -> RecordedCall {
         is_emitted: true,
         has_twin: false,
         is_withheld: false,
+        intent_input: None,
+        intent: None,
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: Some([1; 32]),
+        intent_input: None,
         is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
@@ -524,6 +525,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         id: id.as_bytes().to_vec(),
         tool: b"bash".to_vec(),
         input: None,
+        intent_input: None,
         is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);

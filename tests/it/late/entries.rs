@@ -33,9 +33,9 @@ prop_compose! {
         state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
         [is_emitted, has_twin, is_withheld] in any::<[bool; 3]>(),
-        session_label in option::of("\\PC{0,20}"),
+        (session_label, intent_input, intent) in (option::of("\\PC{0,20}"), option::of(hashes()), option::of(hashes())),
     ) -> RecordedCall {
-        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld }
+        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld, intent_input, intent }
     }
 }
 
@@ -63,7 +63,7 @@ proptest! {
         let longer = [&bytes[..], &[0]].concat();
         prop_assert_eq!(RecordedCall::decode(&longer), None);
         let mut later = bytes.to_vec();
-        later[0] = 3;
+        later[0] = 4;
         prop_assert_eq!(RecordedCall::decode(&later), None);
     }
 

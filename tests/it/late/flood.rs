@@ -54,6 +54,7 @@ fn observed(number: u64) -> ObservedCall {
         id,
         tool,
         input: Some([1; 32]),
+        intent_input: None,
         is_emitted: false,
     }
 }

@@ -217,16 +217,14 @@ impl World {
                     "bash".to_owned(),
                     ToolSettings {
                         tier: Tier::Durable,
-                        max_duration: None,
-                        is_provisional: false,
+                        ..ToolSettings::default()
                     },
                 ),
                 (
                     "look".to_owned(),
                     ToolSettings {
                         tier: Tier::Read,
-                        max_duration: None,
-                        is_provisional: false,
+                        ..ToolSettings::default()
                     },
                 ),
             ]),
@@ -330,6 +328,7 @@ impl World {
             id: wanted.id,
             tool: wanted.tool,
             input: Some(wanted.input_hash),
+            intent_input: None,
             is_emitted: false,
         };
         self.late.record_calls(self.who(call.who), [opened]);

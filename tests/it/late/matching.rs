@@ -51,6 +51,8 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         is_emitted: false,
         has_twin: false,
         is_withheld: false,
+        intent_input: None,
+        intent: None,
     }
 }
 
@@ -67,6 +69,7 @@ fn service(principals: &[&str], tools: &[&str]) -> Service {
             ServiceReach::Only(principals.iter().map(|name| principal(name)).collect())
         },
         tools: (tools != ["*"]).then(|| tools.iter().map(ToString::to_string).collect::<BTreeSet<_>>()),
+        on_behalf: false,
     }
 }
 

@@ -1,0 +1,384 @@
+//! Claims: a service asks if its tool may run.
+
+use std::time::Duration;
+
+use crate::{
+    auth::Principal,
+    late::{
+        CHANGE_TRIES_MAX, LateError, LateStore,
+        intents::{
+            self, ClaimSecret, IntentId, IntentScope, IntentState, IntentSubject, input_digest,
+            records::{IntentRecord, IntentRun},
+            rules::{self, ClaimRuling, ClaimTerms},
+            scope_of_call,
+            storing::{self, StoredIntent},
+        },
+        matching::{NamedCall, Service},
+        queries,
+        records::RecordedCall,
+        settling::{self, MatchedCall},
+    },
+    ledger::{CommitOutcome, Moment, Record, RecordKey},
+    repair::Tier,
+    upstream::random_bytes,
+};
+
+/// The time until a holder without heartbeats counts as gone, for tools without a `max_duration`.
+const LEASE_DEFAULT: Duration = Duration::from_secs(10 * 60);
+
+/// A claim of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct IntentClaim<'c> {
+    /// The service that sends it.
+    pub service: &'c Service,
+    /// The wished effect.
+    pub subject: ClaimSubject<'c>,
+    /// The key that the service has chosen in place of the input.
+    pub chosen_key: Option<&'c [u8]>,
+    /// The least window. A shorter one than the tool's has no effect.
+    pub window: Option<Duration>,
+    /// The time until the holder counts as gone, unless it sends a heartbeat. `None` for the tool's `max_duration`.
+    pub lease: Option<Duration>,
+    /// `true` if the user wants the effect once more.
+    pub run_again: bool,
+    /// `true` if a run that failed may be repeated although its effect cannot be undone.
+    pub retry_failed: bool,
+}
+
+/// The effect that a claim is about.
+#[derive(Clone, Copy, Debug)]
+pub enum ClaimSubject<'c> {
+    /// That of a recorded call.
+    Call {
+        /// The call.
+        named: NamedCall<'c>,
+        /// The input as JSON. `None` if the service does not send it.
+        input: Option<&'c [u8]>,
+    },
+    /// One that the service wishes for a user of its own.
+    OnBehalf {
+        /// The name of the user, within the service.
+        user: &'c [u8],
+        /// The tool.
+        tool: &'c [u8],
+        /// The input as JSON.
+        input: &'c [u8],
+    },
+}
+
+/// The outcome of a claim.
+#[derive(Clone, Debug)]
+pub enum ClaimOutcome {
+    /// The service holds the intent: the tool may run.
+    Granted(Box<GrantedClaim>),
+    /// The tool ran before.
+    Replayed(ReplayedResult),
+    /// Another holder runs the tool.
+    InFlight {
+        /// The intent.
+        intent: IntentId,
+        /// The time of that claim.
+        since: Moment,
+        /// The time from which the holder counts as gone.
+        lease_until: Moment,
+        /// `true` if the same service has claimed it.
+        is_own: bool,
+    },
+    /// The tool may have run, and its effect cannot be undone.
+    OutcomeUnknown {
+        /// The intent.
+        intent: IntentId,
+        /// The time of the claim whose holder has disappeared.
+        since: Moment,
+    },
+    /// The key was used for another input, or the sent input is not that of the recorded call.
+    PayloadMismatch,
+    /// No such call is recorded, or the service may not run the tool.
+    NotFound,
+    /// The id does not identify one call.
+    AmbiguousCall,
+    /// The input of the recorded call is not known yet.
+    InputUnknown,
+}
+
+/// A granted claim.
+#[derive(Clone, Debug)]
+pub struct GrantedClaim {
+    /// The intent.
+    pub intent: IntentId,
+    /// The secret of the holder.
+    pub claim: ClaimSecret,
+    /// The key for the systems behind the tool.
+    pub idempotency_key: String,
+    /// The time from which the holder counts as gone.
+    pub lease_until: Moment,
+    /// The end of the window, if the result were settled now.
+    pub window_until: Moment,
+    /// The conversations that share the intent.
+    pub scope: IntentScope,
+}
+
+/// The result of an earlier run.
+#[derive(Clone)]
+pub struct ReplayedResult {
+    /// The intent.
+    pub intent: IntentId,
+    /// The content as JSON. `None` if only the fact is known that the tool ran.
+    pub content: Option<String>,
+    /// `true` if the tool reported an error.
+    pub failed: bool,
+    /// The time of the settle.
+    pub settled_at: Moment,
+    /// The conversations that share the intent.
+    pub scope: IntentScope,
+}
+
+impl std::fmt::Debug for ReplayedResult {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ReplayedResult({}, failed {})", self.intent, self.failed)
+    }
+}
+
+/// An effect with its owner: what the name of an intent is made of.
+struct ResolvedSubject {
+    principal: Principal,
+    /// The account whose services may act on the intent.
+    account: Principal,
+    tool: Vec<u8>,
+    tier: Tier,
+    scope: IntentScope,
+    /// The session. `None` for the scope of the whole user.
+    session: Option<[u8; 32]>,
+    input: [u8; 32],
+    /// The recorded call, with its record.
+    call: Option<Box<(Record, RecordedCall)>>,
+}
+
+/// Claims an intent as of `now`. A grant is durable on return.
+pub(super) async fn claim_intent(
+    late: &LateStore,
+    claim: &IntentClaim<'_>,
+    now: Moment,
+) -> Result<ClaimOutcome, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let subject = match resolve_subject(late, claim, now).await? {
+            Ok(subject) => subject,
+            Err(outcome) => return Ok(outcome),
+        };
+        let about = match claim.chosen_key {
+            Some(key) => IntentSubject::ChosenKey(key),
+            None => IntentSubject::Input(&subject.input),
+        };
+        let name = intents::intent_name(subject.session.as_ref(), &subject.tool, about);
+        let key = storing::intent_key(*subject.principal.as_bytes(), name);
+        let existing = storing::read_intent(late, key, now).await?;
+        if let Some(outcome) = replay_of_call(late, &subject, key, existing.as_ref(), now).await? {
+            return Ok(outcome);
+        }
+        let window = window_of(late, &subject, claim.window);
+        let terms = ClaimTerms {
+            input: &subject.input,
+            window,
+            run_again: claim.run_again,
+            retry_failed: claim.retry_failed,
+        };
+        let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
+        match (ruling, &existing) {
+            (ClaimRuling::Granted(run), _) => {
+                // On a conflict another claim was first: the next round judges this one anew.
+                if let Some(granted) = grant(late, claim, &subject, (key, run, window), existing.as_ref(), now).await? {
+                    return Ok(ClaimOutcome::Granted(Box::new(granted)));
+                }
+            }
+            (_, None) => return Err(LateError::Busy),
+            (ClaimRuling::Replayed, Some(existing)) => {
+                return replay(late, existing, now).await.map(ClaimOutcome::Replayed);
+            }
+            (ClaimRuling::InFlight, Some(existing)) => {
+                let run = &existing.intent.run;
+                return Ok(ClaimOutcome::InFlight {
+                    intent: existing.id(),
+                    since: run.claimed_at,
+                    lease_until: run.lease_until,
+                    is_own: run.service == claim.service.name,
+                });
+            }
+            (ClaimRuling::OutcomeUnknown, Some(existing)) => {
+                return Ok(ClaimOutcome::OutcomeUnknown {
+                    intent: existing.id(),
+                    since: existing.intent.run.claimed_at,
+                });
+            }
+            (ClaimRuling::PayloadMismatch, Some(_)) => return Ok(ClaimOutcome::PayloadMismatch),
+        }
+    }
+    Err(LateError::Busy)
+}
+
+impl ResolvedSubject {
+    /// Returns the record of a run that begins.
+    fn claimed_record(&self, window: Duration, run: IntentRun) -> IntentRecord {
+        IntentRecord {
+            account: *self.account.as_bytes(),
+            tool: self.tool.clone(),
+            tier: self.tier,
+            scope: self.scope,
+            input: self.input,
+            window_seconds: window.as_secs(),
+            state: IntentState::Claimed,
+            run,
+            result: None,
+        }
+    }
+}
+
+/// Grants a claim. Returns `None` if another writer changed the intent or its call first.
+async fn grant(
+    late: &LateStore,
+    claim: &IntentClaim<'_>,
+    subject: &ResolvedSubject,
+    (key, run_number, window): (RecordKey, u64, Duration),
+    existing: Option<&StoredIntent>,
+    now: Moment,
+) -> Result<Option<GrantedClaim>, LateError> {
+    let secret = ClaimSecret::from_random(&random_bytes()?);
+    let max_duration = late.0.settings.tool_settings(&subject.tool).max_duration;
+    let lease = claim.lease.or(max_duration).unwrap_or(LEASE_DEFAULT);
+    let run = IntentRun {
+        number: run_number,
+        claim: Some(ClaimSecret::hash_text(secret.as_str().as_bytes())),
+        service: claim.service.name.clone(),
+        call: subject.call.as_ref().map(|call| call.0.key.name),
+        claimed_at: now,
+        lease_until: now.saturating_add(lease),
+        lease_seconds: lease.as_secs(),
+    };
+    let intent = subject.claimed_record(window, run);
+    let mut steps = vec![match existing {
+        Some(existing) => existing.replace_step(&intent),
+        None => storing::insert_step(key, &intent),
+    }];
+    if let Some((record, call)) = subject.call.as_deref() {
+        // The settle of the call finds its intent by this name.
+        let linked = RecordedCall {
+            intent: Some(key.name),
+            ..call.clone()
+        };
+        steps.push(late.replace_step(record, &linked));
+    }
+    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
+        return Ok(None);
+    }
+    Ok(Some(GrantedClaim {
+        intent: IntentId::of_record(&key.principal, &key.name),
+        claim: secret,
+        idempotency_key: intents::idempotency_key(&key.principal, &key.name, run_number),
+        lease_until: intent.run.lease_until,
+        window_until: now.saturating_add(window),
+        scope: subject.scope,
+    }))
+}
+
+/// Returns the stored result of an intent.
+async fn replay(late: &LateStore, existing: &StoredIntent, now: Moment) -> Result<ReplayedResult, LateError> {
+    let result = existing.intent.result.as_ref();
+    Ok(ReplayedResult {
+        intent: existing.id(),
+        content: storing::read_content(late, existing, now).await?,
+        failed: result.is_some_and(|result| result.failed),
+        settled_at: result.map_or(existing.intent.run.claimed_at, |result| result.settled_at),
+        scope: existing.intent.scope,
+    })
+}
+
+/// Returns the window of a claim: that of the tool, or a longer one that the service wants.
+fn window_of(late: &LateStore, subject: &ResolvedSubject, wanted: Option<Duration>) -> Duration {
+    let configured = late.0.settings.tool_settings(&subject.tool).window;
+    let window = configured.unwrap_or_else(|| rules::default_window(subject.tier));
+    window.max(wanted.unwrap_or_default())
+}
+
+/// Finds the owner, the tool and the input of a claim.
+async fn resolve_subject(
+    late: &LateStore,
+    claim: &IntentClaim<'_>,
+    now: Moment,
+) -> Result<Result<ResolvedSubject, ClaimOutcome>, LateError> {
+    let (named, sent_input) = match claim.subject {
+        ClaimSubject::Call { named, input } => (named, input),
+        ClaimSubject::OnBehalf { user, tool, input } => {
+            let account = claim.service.principal;
+            let settings = late.0.settings.tool_settings(tool);
+            return Ok(Ok(ResolvedSubject {
+                principal: Principal::of_user(&late.0.principals, account, user),
+                account,
+                tool: tool.to_vec(),
+                tier: settings.tier,
+                // The service vouches for its user.
+                scope: IntentScope::User,
+                session: None,
+                input: input_digest(input, &settings.ignore_input),
+                call: None,
+            }));
+        }
+    };
+    let found = match settling::find_call(late, &named, None, now).await? {
+        MatchedCall::None => return Ok(Err(ClaimOutcome::NotFound)),
+        MatchedCall::Several => return Ok(Err(ClaimOutcome::AmbiguousCall)),
+        MatchedCall::One(found) => found,
+    };
+    let (record, call) = &*found;
+    let ignored = &late.0.settings.tool_settings(&call.tool).ignore_input;
+    let sent = sent_input.map(|input| input_digest(input, ignored));
+    let input = match (call.intent_input, sent) {
+        (Some(recorded), Some(sent)) if recorded != sent => return Ok(Err(ClaimOutcome::PayloadMismatch)),
+        (Some(input), _) | (None, Some(input)) => input,
+        (None, None) => return Ok(Err(ClaimOutcome::InputUnknown)),
+    };
+    let principal = Principal::from_bytes(record.key.principal);
+    let (scope, session) = scope_of_call(late, principal, record.key.name, call);
+    Ok(Ok(ResolvedSubject {
+        principal,
+        account: Principal::from_bytes(call.account),
+        tool: call.tool.clone(),
+        tier: call.tier,
+        scope,
+        session,
+        input,
+        call: Some(found),
+    }))
+}
+
+/// Returns the result of a call that has one already: its tool ran, whatever the intent says.
+async fn replay_of_call(
+    late: &LateStore,
+    subject: &ResolvedSubject,
+    key: RecordKey,
+    existing: Option<&StoredIntent>,
+    now: Moment,
+) -> Result<Option<ClaimOutcome>, LateError> {
+    let Some((record, call)) = subject.call.as_deref() else {
+        return Ok(None);
+    };
+    let Some(posted) = &call.posted else {
+        return Ok(None);
+    };
+    if existing.is_none() {
+        // The id of the answer must be one that can be read. Another writer may be first, which is as good.
+        let mut settled = subject.claimed_record(window_of(late, subject, None), IntentRun::of_call(record.key.name));
+        settled.settle_by_call(record.key.name, posted);
+        late.0
+            .ledger
+            .commit(vec![storing::insert_step(key, &settled)], now)
+            .await?;
+    }
+    let content = queries::posted_content(late, subject.principal, record.key.name, now).await?;
+    Ok(Some(ClaimOutcome::Replayed(ReplayedResult {
+        intent: IntentId::of_record(&key.principal, &key.name),
+        content,
+        failed: posted.failed,
+        settled_at: posted.posted_at,
+        scope: subject.scope,
+    })))
+}

@@ -1,0 +1,330 @@
+//! Reports of a holder: the tool still runs, has ended, or was cancelled.
+
+use std::time::Duration;
+
+use crate::{
+    auth::Principal,
+    late::{
+        CHANGE_TRIES_MAX, LateError, LateStore,
+        intents::{
+            ClaimSecret, IntentId, IntentScope, IntentState,
+            records::{IntentRecord, IntentResult, ResultPlace},
+            rules::{self, HolderReport, HolderRuling},
+            storing::{self, StoredIntent},
+        },
+        matching::{self, NamedCall, PostRuling, Service},
+        posting,
+        records::{PostRefusal, PostedResult, RecordedCall},
+        settling,
+    },
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
+};
+
+/// The intent that a holder names.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldIntent<'h> {
+    /// The service that reports.
+    pub service: &'h Service,
+    /// The intent.
+    pub id: IntentId,
+    /// The claim, as the service sent it.
+    pub claim: &'h [u8],
+}
+
+/// The outcome of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderOutcome {
+    /// The report was accepted.
+    Accepted {
+        /// The state of the intent.
+        state: IntentState,
+        /// The time from which the holder counts as gone.
+        lease_until: Moment,
+        /// `false` if the same report came before.
+        is_new: bool,
+    },
+    /// The claim is not the latest one.
+    StaleClaim,
+    /// The intent was settled otherwise.
+    Conflict,
+    /// The effect was undone, so that there can be no result. The result is stored as evidence.
+    Cancelled,
+    /// There is no such intent, or the service may not act on it.
+    NotFound,
+}
+
+/// An intent as services and callers read it.
+#[derive(Clone)]
+pub struct IntentView {
+    /// The id.
+    pub id: IntentId,
+    /// The state.
+    pub state: IntentState,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// The conversations that share the intent.
+    pub scope: IntentScope,
+    /// The time of the latest claim. `None` if the call was settled without one.
+    pub claimed_at: Option<Moment>,
+    /// The time from which the holder counts as gone. `None` unless a holder runs the tool.
+    pub lease_until: Option<Moment>,
+    /// The time of the settle.
+    pub settled_at: Option<Moment>,
+    /// The end of the window in which the result is replayed.
+    pub window_until: Option<Moment>,
+    /// `true` if the tool reported an error.
+    pub failed: bool,
+    /// The content of the result as JSON. `None` without a result, or if only the fact is known that the tool ran.
+    pub content: Option<String>,
+}
+
+impl std::fmt::Debug for IntentView {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IntentView({}, {})", self.id, self.state.label())
+    }
+}
+
+/// Returns an intent that the service may act on.
+pub(super) async fn view_for_service(
+    late: &LateStore,
+    service: &Service,
+    id: IntentId,
+    now: Moment,
+) -> Result<Option<IntentView>, LateError> {
+    match storing::find_for_service(late, service, id, now).await? {
+        Some(stored) => view(late, &stored, now).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns an intent of a caller.
+pub(super) async fn view_for_caller(
+    late: &LateStore,
+    principal: Principal,
+    id: IntentId,
+    now: Moment,
+) -> Result<Option<IntentView>, LateError> {
+    let found = storing::find_intent(late, id, now).await?;
+    match found.filter(|found| found.record.key.principal == *principal.as_bytes()) {
+        Some(stored) => view(late, &stored, now).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn view(late: &LateStore, stored: &StoredIntent, now: Moment) -> Result<IntentView, LateError> {
+    let intent = &stored.intent;
+    let state = rules::state_at(intent, now);
+    Ok(IntentView {
+        id: stored.id(),
+        state,
+        tool: intent.tool.clone(),
+        scope: intent.scope,
+        claimed_at: intent.run.claim.is_some().then_some(intent.run.claimed_at),
+        lease_until: state.is_in_flight().then_some(intent.run.lease_until),
+        settled_at: intent.result.as_ref().map(|result| result.settled_at),
+        window_until: rules::window_until(intent),
+        failed: intent.result.as_ref().is_some_and(|result| result.failed),
+        content: storing::read_content(late, stored, now).await?,
+    })
+}
+
+/// Extends the lease of a holder, and the deadline of its call.
+pub(super) async fn extend_lease(
+    late: &LateStore,
+    held: &HeldIntent<'_>,
+    now: Moment,
+) -> Result<HolderOutcome, LateError> {
+    change_held(late, held, HolderReport::Heartbeat, now, |intent| {
+        // A holder whose lease had ended runs after all.
+        let lease = Duration::from_secs(intent.run.lease_seconds);
+        intent.run.lease_until = intent.run.lease_until.max(now.saturating_add(lease));
+    })
+    .await
+}
+
+/// Notes that the tool did not run, or that its effect was undone; or that it will not be undone.
+pub(super) async fn cancel(
+    late: &LateStore,
+    held: &HeldIntent<'_>,
+    is_refused: bool,
+    now: Moment,
+) -> Result<HolderOutcome, LateError> {
+    let (report, state) = if is_refused {
+        (HolderReport::CancelRefused, IntentState::CancelRefused)
+    } else {
+        (HolderReport::Cancelled, IntentState::Cancelled)
+    };
+    change_held(late, held, report, now, |intent| intent.state = state).await
+}
+
+/// Applies the report of a holder to its intent, and to the call for which it runs.
+async fn change_held(
+    late: &LateStore,
+    held: &HeldIntent<'_>,
+    report: HolderReport<'_>,
+    now: Moment,
+    change: impl Fn(&mut IntentRecord),
+) -> Result<HolderOutcome, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let Some(stored) = storing::find_for_service(late, held.service, held.id, now).await? else {
+            return Ok(HolderOutcome::NotFound);
+        };
+        let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
+        if ruling != HolderRuling::Accepted {
+            return Ok(outcome_of(ruling, &stored));
+        }
+        let mut intent = stored.intent.clone();
+        change(&mut intent);
+        let mut steps = vec![stored.replace_step(&intent)];
+        if matches!(report, HolderReport::Heartbeat)
+            && let Some((record, mut call)) = read_call(late, &stored, now).await?
+            && posting::extend_call(late, &mut call, now)
+        {
+            steps.push(late.replace_step(&record, &call));
+        }
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            return Ok(HolderOutcome::Accepted {
+                state: intent.state,
+                lease_until: intent.run.lease_until,
+                is_new: true,
+            });
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Settles an intent, and the call for which it runs.
+pub(super) async fn post_result(
+    late: &LateStore,
+    held: &HeldIntent<'_>,
+    content: String,
+    failed: bool,
+    now: Moment,
+) -> Result<HolderOutcome, LateError> {
+    let posted = PostedResult::new(content, failed, &held.service.name, now);
+    for _ in 0..CHANGE_TRIES_MAX {
+        let Some(stored) = storing::find_for_service(late, held.service, held.id, now).await? else {
+            return Ok(HolderOutcome::NotFound);
+        };
+        let report = HolderReport::Result(&posted.digest);
+        let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
+        let call = read_call(late, &stored, now).await?;
+        match ruling {
+            HolderRuling::Accepted => {}
+            HolderRuling::Conflict | HolderRuling::Cancelled => {
+                if let Some((record, call)) = &call {
+                    store_evidence(late, held.service, (record, call), ruling, &posted).await?;
+                }
+                return Ok(outcome_of(ruling, &stored));
+            }
+            HolderRuling::Repeated | HolderRuling::StaleClaim => return Ok(outcome_of(ruling, &stored)),
+        }
+        let ruling = call
+            .as_ref()
+            .map(|(_, call)| matching::judge_result(call, &posted.digest, None, now));
+        let is_done = match (call, ruling) {
+            // The intent is settled in the same commit.
+            (Some((record, call)), Some(PostRuling::Accepted(state))) => {
+                settling::write_result(late, &record, call, &posted, state, None).await?
+            }
+            // No conversation waits for the call any more, but the effect has happened.
+            _ => settle_alone(late, &stored, &posted, now).await?,
+        };
+        if is_done {
+            return Ok(HolderOutcome::Accepted {
+                state: if failed {
+                    IntentState::Failed
+                } else {
+                    IntentState::Settled
+                },
+                lease_until: stored.intent.run.lease_until,
+                is_new: true,
+            });
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Settles an intent that has no call. Returns `false` if another writer was first.
+async fn settle_alone(
+    late: &LateStore,
+    stored: &StoredIntent,
+    posted: &PostedResult,
+    now: Moment,
+) -> Result<bool, LateError> {
+    let mut own = posted.content.clone();
+    let apart = own.split_long();
+    let mut intent = stored.intent.clone();
+    intent.settle(IntentResult {
+        place: ResultPlace::Own(own),
+        failed: posted.failed,
+        digest: posted.digest,
+        settled_at: now,
+    });
+    let until = rules::retained_until(&intent);
+    let content = settling::content_step(late, &stored.record, apart, until).await?;
+    let steps = [stored.replace_step(&intent)].into_iter().chain(content);
+    Ok(late.0.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)
+}
+
+/// Stores a result that came after the end of its intent.
+async fn store_evidence(
+    late: &LateStore,
+    service: &Service,
+    (record, call): (&Record, &RecordedCall),
+    ruling: HolderRuling,
+    posted: &PostedResult,
+) -> Result<(), LateError> {
+    let reason = if ruling == HolderRuling::Cancelled {
+        PostRefusal::Cancelled
+    } else {
+        PostRefusal::Conflict
+    };
+    let named = NamedCall {
+        service,
+        call_id: &call.id,
+        owner: None,
+        session: None,
+        described: call.input.map(|input| (&call.tool[..], input)),
+    };
+    let principal = Principal::from_bytes(record.key.principal);
+    settling::store_refused(late, principal, &named, reason, posted, None)
+        .await
+        .map(drop)
+}
+
+/// Reads the call for which an intent runs.
+async fn read_call(
+    late: &LateStore,
+    stored: &StoredIntent,
+    now: Moment,
+) -> Result<Option<(Record, RecordedCall)>, LateError> {
+    let Some(name) = stored.intent.run.call else {
+        return Ok(None);
+    };
+    let key = RecordKey {
+        kind: RecordKind::Call,
+        name,
+        ..stored.record.key
+    };
+    let record = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    Ok(record.and_then(|record| {
+        let call = RecordedCall::decode(&record.value)?;
+        Some((record, call))
+    }))
+}
+
+/// Returns the outcome of a report that changes nothing.
+fn outcome_of(ruling: HolderRuling, stored: &StoredIntent) -> HolderOutcome {
+    match ruling {
+        HolderRuling::Accepted | HolderRuling::Repeated => HolderOutcome::Accepted {
+            state: stored.intent.state,
+            lease_until: stored.intent.run.lease_until,
+            is_new: ruling == HolderRuling::Accepted,
+        },
+        HolderRuling::StaleClaim => HolderOutcome::StaleClaim,
+        HolderRuling::Conflict => HolderOutcome::Conflict,
+        HolderRuling::Cancelled => HolderOutcome::Cancelled,
+    }
+}

@@ -1,0 +1,98 @@
+//! Claims of intents: services ask if their tool may run, report its end, and operators resolve unknown outcomes.
+//!
+//! A claim is granted to one holder at a time, and is durable before the holder learns of it. Without a durable ledger
+//! nothing is granted.
+
+mod claiming;
+mod holding;
+mod operators;
+
+use super::{
+    LateError, LateStore,
+    intents::{IntentId, IntentState},
+    matching::Service,
+    operator_list::ListCursor,
+};
+use crate::{auth::Caller, ledger::Moment};
+
+pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim, ReplayedResult};
+pub use holding::{HeldIntent, HolderOutcome, IntentView};
+pub use operators::{IntentPage, ListedIntent, Resolution, ResolveOutcome};
+
+/// Access to the intents of a store. Every method judges leases and windows as of `now`.
+#[derive(Clone, Copy, Debug)]
+pub struct Intents<'l>(pub(super) &'l LateStore);
+
+impl Intents<'_> {
+    /// Returns `true` if intents can be claimed: the ledger survives a restart.
+    pub fn is_durable(self) -> bool {
+        self.0.0.ledger.survives_restart()
+    }
+
+    /// Claims an intent. A grant is durable on return.
+    pub async fn claim(self, claim: &IntentClaim<'_>, now: Moment) -> Result<ClaimOutcome, LateError> {
+        claiming::claim_intent(self.0, claim, now).await
+    }
+
+    /// Extends the lease of a holder, and the deadline of its call.
+    pub async fn extend_lease(self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
+        holding::extend_lease(self.0, held, now).await
+    }
+
+    /// Settles an intent, and the call for which it runs. `content` is one valid JSON value.
+    pub async fn post_result(
+        self,
+        held: &HeldIntent<'_>,
+        content: String,
+        failed: bool,
+        now: Moment,
+    ) -> Result<HolderOutcome, LateError> {
+        holding::post_result(self.0, held, content, failed, now).await
+    }
+
+    /// Notes that the tool did not run or that its effect was undone, or with `is_refused` that it will not be undone.
+    pub async fn cancel(
+        self,
+        held: &HeldIntent<'_>,
+        is_refused: bool,
+        now: Moment,
+    ) -> Result<HolderOutcome, LateError> {
+        holding::cancel(self.0, held, is_refused, now).await
+    }
+
+    /// Returns an intent on which the service may act. `None` if there is none.
+    pub async fn view_for_service(
+        self,
+        service: &Service,
+        id: IntentId,
+        now: Moment,
+    ) -> Result<Option<IntentView>, LateError> {
+        holding::view_for_service(self.0, service, id, now).await
+    }
+
+    /// Returns an intent of the caller. `None` if there is none.
+    pub async fn view_for_caller(
+        self,
+        caller: Caller,
+        id: IntentId,
+        now: Moment,
+    ) -> Result<Option<IntentView>, LateError> {
+        holding::view_for_caller(self.0, caller.principal(), id, now).await
+    }
+
+    /// Resolves an unknown outcome, for an operator who has found out what happened.
+    pub async fn resolve(self, id: IntentId, resolution: Resolution, now: Moment) -> Result<ResolveOutcome, LateError> {
+        operators::resolve(self.0, id, resolution, now).await
+    }
+
+    /// Returns one page of the intents of every caller that are in one of `states`.
+    pub async fn list(
+        self,
+        states: &[IntentState],
+        after: Option<ListCursor>,
+        limit: usize,
+        now: Moment,
+    ) -> Result<IntentPage, LateError> {
+        operators::list(self.0, states, after, limit, now).await
+    }
+}

@@ -1,0 +1,182 @@
+//! Intents as operators see them: lists, and the end of an unknown outcome.
+
+use crate::{
+    auth::{Principal, PrincipalHash},
+    late::{
+        CHANGE_TRIES_MAX, LateError, LateStore,
+        intents::{
+            IntentId, IntentScope, IntentState,
+            records::{IntentRecord, IntentResult, ResultPlace},
+            rules, storing,
+        },
+        operator_list::ListCursor,
+    },
+    ledger::{CommitOutcome, Moment, ROWS_MAX, RecordKind},
+    repair::Tier,
+};
+
+/// Principals of which one page of a list reads the intents.
+const PRINCIPALS_MAX: usize = 256;
+
+/// What an operator has found out about an unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// The tool ran: the effect has happened.
+    Done,
+    /// The tool did not run: it may be claimed again.
+    NotRun,
+}
+
+/// The outcome of a resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResolveOutcome {
+    /// The intent has this state now.
+    Resolved(IntentState),
+    /// The outcome is not unknown: the intent has this state.
+    NotUnknown(IntentState),
+    /// There is no such intent.
+    NotFound,
+}
+
+/// An intent in a list for operators. It contains no input and no result.
+#[derive(Clone, Debug)]
+pub struct ListedIntent {
+    /// The id.
+    pub id: IntentId,
+    /// The principal that owns it.
+    pub principal: Principal,
+    /// The account whose services may act on it.
+    pub account: Principal,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// The tier of the tool.
+    pub tier: Tier,
+    /// The conversations that share the intent.
+    pub scope: IntentScope,
+    /// The state.
+    pub state: IntentState,
+    /// The service that holds or has settled it.
+    pub service: String,
+    /// The time of the latest claim, or of the settle if there was no claim.
+    pub since: Moment,
+}
+
+/// Resolves an unknown outcome.
+pub(super) async fn resolve(
+    late: &LateStore,
+    id: IntentId,
+    resolution: Resolution,
+    now: Moment,
+) -> Result<ResolveOutcome, LateError> {
+    for _ in 0..CHANGE_TRIES_MAX {
+        let Some(stored) = storing::find_intent(late, id, now).await? else {
+            return Ok(ResolveOutcome::NotFound);
+        };
+        if !rules::is_resolvable(&stored.intent, now) {
+            return Ok(ResolveOutcome::NotUnknown(rules::state_at(&stored.intent, now)));
+        }
+        let mut intent = stored.intent.clone();
+        match resolution {
+            Resolution::Done => intent.settle(IntentResult {
+                place: ResultPlace::Nowhere,
+                failed: false,
+                digest: [0; 32],
+                settled_at: now,
+            }),
+            Resolution::NotRun => intent.state = IntentState::Cancelled,
+        }
+        // The earlier holder must not report any more: a human has decided.
+        intent.run.claim = None;
+        if late.0.ledger.commit(vec![stored.replace_step(&intent)], now).await? == CommitOutcome::Done {
+            return Ok(ResolveOutcome::Resolved(intent.state));
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// One page of a list of intents.
+#[derive(Debug)]
+pub struct IntentPage {
+    /// The intents, by caller, then the oldest first.
+    pub intents: Vec<ListedIntent>,
+    /// The cursor of the next page. `None` if this is the last.
+    pub next: Option<ListCursor>,
+}
+
+/// Returns one page of the intents of every caller that are in one of `states`.
+///
+/// It reads the intents of a bounded number of callers, so that it may have no rows and still a next page.
+pub(super) async fn list(
+    late: &LateStore,
+    states: &[IntentState],
+    after: Option<ListCursor>,
+    limit: usize,
+    now: Moment,
+) -> Result<IntentPage, LateError> {
+    let ledger = &late.0.ledger;
+    let mut intents = Vec::new();
+    let mut cursor = after;
+    for _ in 0..PRINCIPALS_MAX {
+        let ListCursor { principal, place } = match cursor {
+            Some(cursor) => cursor,
+            None => match ledger.list_principals(RecordKind::Intent, None, 1).await?.first() {
+                Some(first) => ListCursor {
+                    principal: *first,
+                    place: 0,
+                },
+                None => return Ok(IntentPage { intents, next: None }),
+            },
+        };
+        let page = ledger
+            .list_after(RecordKind::Intent, principal, place, ROWS_MAX, now)
+            .await?;
+        let is_last = page.len() < ROWS_MAX;
+        for (place, record) in page {
+            cursor = Some(ListCursor { principal, place });
+            let Some(intent) = IntentRecord::decode(&record.value) else {
+                continue;
+            };
+            let state = rules::state_at(&intent, now);
+            if !states.contains(&state) {
+                continue;
+            }
+            let id = IntentId::of_record(&principal, &record.key.name);
+            intents.push(listed(principal, id, state, intent));
+            if intents.len() >= limit {
+                return Ok(IntentPage { intents, next: cursor });
+            }
+        }
+        if is_last {
+            let next = ledger.list_principals(RecordKind::Intent, Some(principal), 1).await?;
+            match next.first() {
+                Some(next) => {
+                    cursor = Some(ListCursor {
+                        principal: *next,
+                        place: 0,
+                    })
+                }
+                None => return Ok(IntentPage { intents, next: None }),
+            }
+        }
+    }
+    Ok(IntentPage { intents, next: cursor })
+}
+
+fn listed(principal: PrincipalHash, id: IntentId, state: IntentState, intent: IntentRecord) -> ListedIntent {
+    let settled_at = intent.result.as_ref().map(|result| result.settled_at);
+    ListedIntent {
+        id,
+        principal: Principal::from_bytes(principal),
+        account: Principal::from_bytes(intent.account),
+        tier: intent.tier,
+        scope: intent.scope,
+        state,
+        since: if intent.run.claim.is_some() {
+            intent.run.claimed_at
+        } else {
+            settled_at.unwrap_or(intent.run.claimed_at)
+        },
+        tool: intent.tool,
+        service: intent.run.service,
+    }
+}

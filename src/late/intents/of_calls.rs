@@ -1,0 +1,138 @@
+//! The intent of a recorded call: a result of the call settles it too.
+
+use super::{
+    names::{self, IntentSubject},
+    records::{IntentRecord, IntentRun, IntentState, ResultPlace},
+    rules,
+    scope::scope_of_call,
+    storing,
+};
+use crate::{
+    auth::Principal,
+    late::{
+        LateError, LateStore,
+        records::{PostedResult, RecordedCall},
+        settings::IntentUse,
+    },
+    ledger::{CommitStep, Moment, RecordKey, RecordName},
+};
+
+/// The change of an intent that belongs to the change of its call.
+#[derive(Debug, Default)]
+pub(in crate::late) struct IntentChange {
+    /// The step for the commit of the call.
+    pub(in crate::late) step: Option<CommitStep>,
+    /// The time until which the call's content is replayed.
+    pub(in crate::late) content_until: Moment,
+}
+
+/// Returns the name of the intent that a call belongs to. `None` if it belongs to none.
+pub(in crate::late) fn intent_of_call(
+    late: &LateStore,
+    principal: Principal,
+    name: RecordName,
+    call: &RecordedCall,
+) -> Option<RecordName> {
+    if call.intent.is_some() {
+        return call.intent;
+    }
+    // Without a claim only tools that are configured for it have intents.
+    if late.0.settings.tool_settings(&call.tool).intent == IntentUse::Off {
+        return None;
+    }
+    let (_, session) = scope_of_call(late, principal, name, call);
+    let input = call.intent_input.as_ref()?;
+    Some(names::intent_name(
+        session.as_ref(),
+        &call.tool,
+        IntentSubject::Input(input),
+    ))
+}
+
+/// Returns the change that settles the intent of a call whose result is `posted`.
+pub(in crate::late) async fn settle_with_call(
+    late: &LateStore,
+    call_key: RecordKey,
+    call: &RecordedCall,
+    posted: &PostedResult,
+    now: Moment,
+) -> Result<IntentChange, LateError> {
+    let principal = Principal::from_bytes(call_key.principal);
+    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
+        return Ok(IntentChange::default());
+    };
+    let key = storing::intent_key(call_key.principal, name);
+    let (step, settled) = match storing::read_intent(late, key, now).await? {
+        Some(stored) => {
+            let is_its_own = stored.intent.run.call == Some(call_key.name);
+            // Another holder runs the tool for another call: its own result will settle the intent.
+            if !is_its_own && rules::state_at(&stored.intent, now).is_in_flight() {
+                return Ok(IntentChange::default());
+            }
+            let mut intent = stored.intent.clone();
+            intent.settle_by_call(call_key.name, posted);
+            (stored.replace_step(&intent), intent)
+        }
+        None => {
+            let Some(input) = call.intent_input else {
+                return Ok(IntentChange::default());
+            };
+            let settings = late.0.settings.tool_settings(&call.tool);
+            let window = settings.window.unwrap_or_else(|| rules::default_window(call.tier));
+            let mut intent = IntentRecord {
+                account: call.account,
+                tool: call.tool.clone(),
+                tier: call.tier,
+                scope: scope_of_call(late, principal, call_key.name, call).0,
+                input,
+                window_seconds: window.as_secs(),
+                state: IntentState::Settled,
+                run: IntentRun::of_call(call_key.name),
+                result: None,
+            };
+            intent.settle_by_call(call_key.name, posted);
+            (storing::insert_step(key, &intent), intent)
+        }
+    };
+    Ok(IntentChange {
+        step: Some(step),
+        content_until: rules::retained_until(&settled),
+    })
+}
+
+/// Returns the change that takes back the settle of a call whose result is withdrawn: its holder goes on.
+pub(in crate::late) async fn reopen_with_call(
+    late: &LateStore,
+    call_key: RecordKey,
+    call: &RecordedCall,
+    now: Moment,
+) -> Result<Option<CommitStep>, LateError> {
+    let principal = Principal::from_bytes(call_key.principal);
+    let Some(name) = intent_of_call(late, principal, call_key.name, call) else {
+        return Ok(None);
+    };
+    let stored = storing::read_intent(late, storing::intent_key(call_key.principal, name), now).await?;
+    Ok(stored.and_then(|stored| {
+        let is_of_call = |place: &ResultPlace| *place == ResultPlace::Call(call_key.name);
+        if !stored
+            .intent
+            .result
+            .as_ref()
+            .is_some_and(|result| is_of_call(&result.place))
+        {
+            return None;
+        }
+        if stored.intent.run.claim.is_none() {
+            return Some(CommitStep::Remove {
+                key: stored.record.key,
+                version: stored.record.version,
+            });
+        }
+        let intent = IntentRecord {
+            state: IntentState::Claimed,
+            result: None,
+            ..stored.intent.clone()
+        };
+        Some(stored.replace_step(&intent))
+    }))
+}

@@ -1,0 +1,255 @@
+//! Bodies and headers of requests about intents. Inputs and results are never parsed into values here.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use utoipa::ToSchema;
+
+use super::{
+    request_body::{ID_BYTES_MAX, OBJECT, read_object},
+    response::ApiRefusal,
+};
+use crate::{
+    auth::{Owner, principal::USER_BYTES_MAX},
+    late::{CHOSEN_KEY_BYTES_MAX, INTENT_WINDOW_MAX},
+    splice::Span,
+    wire::json::{Json, JsonKind},
+};
+
+/// The header with a key that the service has chosen.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header by which the user asks for the effect once more.
+pub(super) const REPEAT_HEADER: &str = "x-antiphon-intent";
+/// Its only value.
+const REPEAT: &str = "new";
+/// The shortest and the longest lease.
+const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
+
+/// A claim: of a recorded call by `call_id` and `owner`, or with `services.NAME.on_behalf` of a user by `user`, `tool`
+/// and `input`; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = Claim)]
+#[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
+pub(super) struct ClaimBody {
+    /// The id of the recorded call
+    #[schema(max_length = 1024)]
+    call_id: Option<String>,
+    /// The owner of the call: the header `x-antiphon-owner` of the answer that contained it
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    owner: Option<String>,
+    /// The name of the call's session, which identifies a reusable id together with `owner`
+    session: Option<String>,
+    /// The user, within the service
+    #[schema(min_length = 1, max_length = 256)]
+    user: Option<String>,
+    /// The tool
+    #[schema(max_length = 1024)]
+    tool: Option<String>,
+    /// The input of the tool: any JSON
+    input: Option<serde_json::Value>,
+    /// The least window, such as `24h`, at most 30 days. It can only lengthen that of the tool
+    window: Option<String>,
+    /// The time after which the holder counts as gone, unless it sends a heartbeat: `10m`. From 1 second to 24 hours;
+    /// by default the tool's `max_duration`, or 10 minutes
+    lease: Option<String>,
+    /// `true` to repeat a run that failed although its effect cannot be undone
+    #[serde(default)]
+    #[schema(default = false)]
+    retry_failed: bool,
+}
+
+/// The claim of a holder; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = HeldClaim)]
+#[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
+pub(super) struct HolderBody {
+    /// The `claim` of the answer that granted it
+    claim: String,
+}
+
+/// The result of a run; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = IntentResult)]
+#[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
+pub(super) struct HeldResultBody {
+    /// The `claim` of the answer that granted it
+    claim: String,
+    /// The result: any JSON, nested at most 64 levels deep
+    #[schema(required)]
+    content: serde_json::Value,
+    /// `true` if the tool reported an error
+    #[serde(default)]
+    #[schema(default = false)]
+    is_error: bool,
+}
+
+/// A cancel; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = HeldCancel)]
+#[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
+pub(super) struct HeldCancelBody {
+    /// The `claim` of the answer that granted it
+    claim: String,
+    /// `true` if the effect will not be undone, and the tool goes on
+    #[serde(default)]
+    #[schema(default = false)]
+    refused: bool,
+}
+
+/// The content of a claim.
+#[derive(Debug, Default)]
+pub(super) struct ReadClaim {
+    pub(super) call_id: Option<Vec<u8>>,
+    pub(super) owner: Option<Owner>,
+    pub(super) session: Option<Vec<u8>>,
+    pub(super) user: Option<Vec<u8>>,
+    pub(super) tool: Option<Vec<u8>>,
+    /// The input, in the bytes of the body.
+    pub(super) input: Option<Vec<u8>>,
+    pub(super) window: Option<Duration>,
+    pub(super) lease: Option<Duration>,
+    pub(super) retry_failed: bool,
+}
+
+/// Reads the body of a claim.
+pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, ApiRefusal> {
+    let json = read_object(body)?;
+    let mut claim = ReadClaim::default();
+    for (name, span) in members_of(&json)? {
+        let is_null = json.kind(span) == JsonKind::Null;
+        match &name[..] {
+            b"input" => claim.input = Some(json.bytes(span).to_vec()),
+            b"retry_failed" => claim.retry_failed = read_flag(&json, span, "retry_failed must be true or false")?,
+            _ if is_null => {}
+            b"call_id" => {
+                claim.call_id = Some(read_text(
+                    &json,
+                    span,
+                    ID_BYTES_MAX,
+                    "call_id must be a string of 1 to 1024 bytes",
+                )?);
+            }
+            b"owner" => {
+                const OWNER: &str = "owner must be a value of the response header x-antiphon-owner";
+                let text = read_text(&json, span, ID_BYTES_MAX, OWNER)?;
+                let owner = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+                claim.owner = Some(owner.ok_or(ApiRefusal::malformed(OWNER))?);
+            }
+            b"session" => {
+                const SESSION: &str = "session must be a string of 1 to 1024 bytes";
+                claim.session = Some(read_text(&json, span, ID_BYTES_MAX, SESSION)?);
+            }
+            b"user" => {
+                const USER: &str = "user must be a string of 1 to 256 bytes";
+                claim.user = Some(read_text(&json, span, USER_BYTES_MAX, USER)?);
+            }
+            b"tool" => {
+                const TOOL: &str = "tool must be a string of 1 to 1024 bytes";
+                claim.tool = Some(read_text(&json, span, ID_BYTES_MAX, TOOL)?);
+            }
+            b"window" => {
+                const WINDOW: &str = "window must be a duration of at most 30 days, such as \"24h\"";
+                claim.window = Some(read_duration(&json, span, (Duration::ZERO, INTENT_WINDOW_MAX), WINDOW)?);
+            }
+            b"lease" => {
+                const LEASE: &str = "lease must be a duration from \"1s\" to \"24h\"";
+                claim.lease = Some(read_duration(&json, span, LEASE_BOUNDS, LEASE)?);
+            }
+            // Unknown members are ignored, so that services may send more than this version reads.
+            _ => {}
+        }
+    }
+    Ok(claim)
+}
+
+/// The body of a holder's request.
+#[derive(Debug, Default)]
+pub(super) struct ReadReport {
+    pub(super) claim: Vec<u8>,
+    /// The content as JSON, in the bytes of the body.
+    pub(super) content: Option<String>,
+    pub(super) is_error: bool,
+    pub(super) is_refused: bool,
+}
+
+/// Reads the body of a heartbeat, a result or a cancel.
+pub(super) fn read_holder_body(body: &[u8]) -> Result<ReadReport, ApiRefusal> {
+    const CLAIM: &str = "claim must be the string in the answer that granted the intent";
+    let json = read_object(body)?;
+    let mut report = ReadReport::default();
+    for (name, span) in members_of(&json)? {
+        match &name[..] {
+            b"claim" => report.claim = read_text(&json, span, ID_BYTES_MAX, CLAIM)?,
+            // Copied as bytes: parsing and writing it would change numbers and escapes.
+            b"content" => report.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
+            b"is_error" => report.is_error = read_flag(&json, span, "is_error must be true or false")?,
+            b"refused" => report.is_refused = read_flag(&json, span, "refused must be true or false")?,
+            _ => {}
+        }
+    }
+    if report.claim.is_empty() {
+        return Err(ApiRefusal::malformed(CLAIM));
+    }
+    Ok(report)
+}
+
+/// Reads the key that a service has chosen, from `Idempotency-Key`: as it is, or as a quoted string.
+pub(super) fn read_chosen_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, ApiRefusal> {
+    const KEY: &str = "Idempotency-Key must be one value of 1 to 255 visible characters";
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let text = value.as_bytes().trim_ascii();
+    let quoted = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    let key = quoted.unwrap_or(text);
+    let is_visible = key.iter().all(|byte| (0x20..0x7f).contains(byte));
+    if values.next().is_some() || key.is_empty() || key.len() > CHOSEN_KEY_BYTES_MAX || !is_visible {
+        return Err(ApiRefusal::malformed(KEY));
+    }
+    Ok(Some(key.to_vec()))
+}
+
+/// Returns `true` if the user asks for the effect once more.
+pub(super) fn read_repeat(headers: &HeaderMap) -> Result<bool, ApiRefusal> {
+    let mut values = headers.get_all(REPEAT_HEADER).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(false),
+        (Some(value), None) if value.as_bytes().trim_ascii() == REPEAT.as_bytes() => Ok(true),
+        _ => Err(ApiRefusal::malformed("x-antiphon-intent must be \"new\", or absent")),
+    }
+}
+
+fn members_of(json: &Json<'_>) -> Result<Vec<(Vec<u8>, Span)>, ApiRefusal> {
+    let mut members = Vec::new();
+    let root = json.root_span().map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    json.for_each_member(root, |name, value| members.push((name.to_vec(), value)))
+        .map_err(|_| ApiRefusal::malformed(OBJECT))?;
+    Ok(members)
+}
+
+fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, ApiRefusal> {
+    let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
+    let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
+    text.ok_or(ApiRefusal::malformed(flaw))
+}
+
+fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, ApiRefusal> {
+    match json.bytes(span) {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(ApiRefusal::malformed(flaw)),
+    }
+}
+
+fn read_duration(
+    json: &Json<'_>,
+    span: Span,
+    (min, max): (Duration, Duration),
+    flaw: &'static str,
+) -> Result<Duration, ApiRefusal> {
+    let text = read_text(json, span, ID_BYTES_MAX, flaw)?;
+    let text = std::str::from_utf8(&text).map_err(|_| ApiRefusal::malformed(flaw))?;
+    let duration = humantime::parse_duration(text.trim()).ok();
+    duration
+        .filter(|duration| (min..=max).contains(duration))
+        .ok_or(ApiRefusal::malformed(flaw))
+}

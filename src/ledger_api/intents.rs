@@ -1,0 +1,311 @@
+//! Requests about intents: services claim them, report on them and read them, and callers read their own.
+
+use http::{HeaderName, HeaderValue, Response, StatusCode, request::Parts};
+use utoipa::ToSchema;
+
+use super::{
+    LedgerApi, LedgerBody,
+    intent_answers::{ClaimedView, HeldView, IntentView, ReplayedView, SettledIntentView},
+    intent_body::{self, ClaimBody, HeldCancelBody, HeldResultBody, HolderBody, ReadReport},
+    problem::{IntentProblem, ProblemAnswer},
+    refusals::{IntentRefusals, IntentReportRefusals},
+    response::{ApiErrorCode, ApiRefusal, json_response},
+    routes::LedgerOperation,
+    services,
+};
+use crate::{
+    auth::Caller,
+    clock,
+    late::{
+        ClaimOutcome, ClaimSubject, HeldIntent, HolderOutcome, IntentClaim, IntentId,
+        matching::{NamedCall, Service},
+    },
+    ledger::Moment,
+    repair::input_hash,
+};
+
+/// The header of an answer that contains the result of an earlier run.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// A request about intents that was not carried out.
+pub(super) type Refused = Box<ProblemAnswer>;
+
+impl From<ApiRefusal> for Refused {
+    fn from(refusal: ApiRefusal) -> Self {
+        Self::new(refusal.into())
+    }
+}
+
+impl From<IntentProblem> for Refused {
+    fn from(problem: IntentProblem) -> Self {
+        Self::new(problem.into())
+    }
+}
+
+/// Answers a service's request about intents.
+pub(super) async fn answer_holder(
+    api: &LedgerApi,
+    ask: &LedgerOperation,
+    service: &Service,
+    head: &Parts,
+    body: &[u8],
+) -> Result<Response<LedgerBody>, Refused> {
+    // Everything fails closed: a run that no durable record knows could be repeated.
+    if !api.late.intents().is_durable() {
+        return Err(IntentProblem::NoDurableLedger.into());
+    }
+    match ask {
+        LedgerOperation::Claim => claim_intent(api, service, head, body).await,
+        LedgerOperation::Intent(id) => show_intent(api, service, id).await,
+        LedgerOperation::IntentHeartbeat(id) => {
+            let report = intent_body::read_holder_body(body)?;
+            send_intent_heartbeat(api, &held(service, id, &report)?).await
+        }
+        LedgerOperation::IntentResult(id) => {
+            let report = intent_body::read_holder_body(body)?;
+            post_intent_result(api, &held(service, id, &report)?, &report).await
+        }
+        LedgerOperation::IntentCancel(id) => {
+            let report = intent_body::read_holder_body(body)?;
+            cancel_intent(api, &held(service, id, &report)?, report.is_refused).await
+        }
+        _ => Err(IntentProblem::NotFound.into()),
+    }
+}
+
+/// Answers a caller's read of one of its own intents.
+pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
+    let view = api
+        .late
+        .intents()
+        .view_for_caller(caller, read_id(id)?, clock::unix_time());
+    let view = view.await.map_err(ApiRefusal::from)?;
+    let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
+    Ok(json_response(StatusCode::OK, &IntentView::of_intent(&view)))
+}
+
+/// Claims an intent before its tool runs
+///
+/// The caller, the user, the tool and the canonical input (RFC 8785) name the intent, unless the service sends an
+/// `Idempotency-Key`. Only the answer 201 permits the run. It is durable, and given to one claim at a time.
+#[utoipa::path(post, path = "/ledger/v1/intents", operation_id = "claim_intent", tag = "intents",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "a key of the service in place of the input",
+            min_length = 1, max_length = 255, pattern = "^[!#-~][ -~]*$"),
+        ("x-antiphon-intent" = Option<ClaimMode>, Header,
+            description = "`new` if the user wants the effect once more. It overrides neither a run in flight nor an unknown outcome"),
+    ),
+    request_body(content = ClaimBody, description = "1 MiB at most"),
+    security(("service_token" = [])),
+    responses(
+    (status = 201, description = "granted: run the tool, and report its end with the claim", body = ClaimedView),
+    (status = 200, description = "the tool ran before: its result", body = ReplayedView<'_>,
+        headers(("Idempotent-Replayed" = String, description = "`true`"))),
+    IntentRefusals,
+))]
+async fn claim_intent(
+    api: &LedgerApi,
+    service: &Service,
+    head: &Parts,
+    body: &[u8],
+) -> Result<Response<LedgerBody>, Refused> {
+    let now = clock::unix_time();
+    let chosen_key = intent_body::read_chosen_key(&head.headers)?;
+    let run_again = intent_body::read_repeat(&head.headers)?;
+    let read = intent_body::read_claim_body(body)?;
+    let subject = match (&read.call_id, &read.user, &read.tool, &read.input) {
+        (Some(call_id), None, ..) => ClaimSubject::Call {
+            named: NamedCall {
+                service,
+                call_id,
+                owner: read.owner,
+                session: read.session.as_deref(),
+                described: read.tool.as_deref().zip(read.input.as_deref().map(input_hash)),
+            },
+            input: read.input.as_deref(),
+        },
+        (None, Some(user), Some(tool), Some(input)) => {
+            if !service.on_behalf {
+                return Err(ApiRefusal::from_code(ApiErrorCode::NotOnBehalf).into());
+            }
+            if !service.runs_tool(tool) {
+                return Err(IntentProblem::NotFound.into());
+            }
+            ClaimSubject::OnBehalf { user, tool, input }
+        }
+        _ => {
+            let flaw = "name the call by call_id and owner, or the effect by user, tool and input";
+            return Err(ApiRefusal::malformed(flaw).into());
+        }
+    };
+    let claim = IntentClaim {
+        service,
+        subject,
+        chosen_key: chosen_key.as_deref(),
+        window: read.window,
+        lease: read.lease,
+        run_again,
+        retry_failed: read.retry_failed,
+    };
+    let outcome = api.late.intents().claim(&claim, now).await;
+    let outcome = outcome.map_err(ApiRefusal::from)?;
+    answer_claim(outcome, now)
+}
+
+/// The value of the header `x-antiphon-intent`.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(
+    dead_code,
+    reason = "`intent_body::read_repeat` reads the header; this is its schema"
+)]
+enum ClaimMode {
+    New,
+}
+
+fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBody>, Refused> {
+    match outcome {
+        ClaimOutcome::Granted(granted) => Ok(json_response(StatusCode::CREATED, &ClaimedView::of_claim(&granted))),
+        ClaimOutcome::Replayed(result) => {
+            let mut answer = json_response(StatusCode::OK, &ReplayedView::of_result(&result));
+            answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            Ok(answer)
+        }
+        ClaimOutcome::InFlight {
+            intent,
+            since,
+            lease_until,
+            is_own,
+        } => {
+            let problem = ProblemAnswer::new(IntentProblem::InFlight).about(&intent.to_string(), since);
+            Err(Box::new(problem.held_until(lease_until, is_own, now)))
+        }
+        ClaimOutcome::OutcomeUnknown { intent, since } => {
+            let problem = ProblemAnswer::new(IntentProblem::OutcomeUnknown);
+            Err(Box::new(problem.about(&intent.to_string(), since)))
+        }
+        ClaimOutcome::PayloadMismatch => Err(IntentProblem::PayloadMismatch.into()),
+        ClaimOutcome::NotFound => Err(IntentProblem::NotFound.into()),
+        ClaimOutcome::AmbiguousCall => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall).into()),
+        ClaimOutcome::InputUnknown => {
+            Err(ApiRefusal::malformed("the input of this call is not known yet: send it as input").into())
+        }
+    }
+}
+
+/// Returns the state of an intent, with its result
+///
+/// Services read those of the calls and users that they are configured for, callers read their own.
+#[utoipa::path(get, path = "/ledger/v1/intents/{intent}", operation_id = "intent", tag = "intents",
+    params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
+    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
+    responses(
+    (status = 200, description = "the intent", body = IntentView<'_>),
+    IntentRefusals,
+))]
+async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
+    let id = read_id(id)?;
+    let view = api.late.intents().view_for_service(service, id, clock::unix_time());
+    let view = view.await.map_err(ApiRefusal::from)?;
+    let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
+    Ok(json_response(StatusCode::OK, &IntentView::of_intent(&view)))
+}
+
+/// Reports that the tool still runs, and extends the lease by its length
+#[utoipa::path(post, path = "/ledger/v1/intents/{intent}/heartbeat", operation_id = "intent_heartbeat", tag = "intents",
+    params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
+    request_body(content = HolderBody, description = "64 KiB at most"), security(("service_token" = [])),
+    responses(
+    (status = 200, description = "the lease is extended; `cancel_requested` asks the holder to undo the effect",
+        body = HeldView),
+    IntentReportRefusals,
+))]
+async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result<Response<LedgerBody>, Refused> {
+    let outcome = api.late.intents().extend_lease(held, clock::unix_time()).await;
+    answer_report(held, outcome.map_err(ApiRefusal::from)?)
+}
+
+/// Settles an intent, and the call for which its tool ran
+#[utoipa::path(post, path = "/ledger/v1/intents/{intent}/result", operation_id = "intent_result", tag = "intents",
+    params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
+    request_body(content = HeldResultBody, description = "8 MiB at most"), security(("service_token" = [])),
+    responses(
+    (status = 200, description = "stored; also for the same result again", body = SettledIntentView),
+    IntentReportRefusals,
+))]
+async fn post_intent_result(
+    api: &LedgerApi,
+    held: &HeldIntent<'_>,
+    report: &ReadReport,
+) -> Result<Response<LedgerBody>, Refused> {
+    let content = report
+        .content
+        .clone()
+        .ok_or(ApiRefusal::malformed("content is missing"))?;
+    services::check_depth(&content)?;
+    let posting = api
+        .late
+        .intents()
+        .post_result(held, content, report.is_error, clock::unix_time());
+    match posting.await.map_err(ApiRefusal::from)? {
+        HolderOutcome::Accepted { state, is_new, .. } => Ok(json_response(
+            StatusCode::OK,
+            &SettledIntentView {
+                intent: held.id.to_string(),
+                state: state.label(),
+                first: is_new,
+            },
+        )),
+        refused => answer_report(held, refused),
+    }
+}
+
+/// Reports that the tool did not run, or that its effect was undone
+///
+/// The intent may then be claimed again. With `refused` the holder declines a requested cancel, and goes on.
+#[utoipa::path(post, path = "/ledger/v1/intents/{intent}/cancel", operation_id = "cancel_intent", tag = "intents",
+    params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
+    request_body(content = HeldCancelBody, description = "64 KiB at most"), security(("service_token" = [])),
+    responses(
+    (status = 200, description = "noted", body = HeldView),
+    IntentReportRefusals,
+))]
+async fn cancel_intent(
+    api: &LedgerApi,
+    held: &HeldIntent<'_>,
+    is_refused: bool,
+) -> Result<Response<LedgerBody>, Refused> {
+    let outcome = api.late.intents().cancel(held, is_refused, clock::unix_time()).await;
+    answer_report(held, outcome.map_err(ApiRefusal::from)?)
+}
+
+fn answer_report(held: &HeldIntent<'_>, outcome: HolderOutcome) -> Result<Response<LedgerBody>, Refused> {
+    match outcome {
+        HolderOutcome::Accepted { state, lease_until, .. } => Ok(json_response(
+            StatusCode::OK,
+            &HeldView {
+                intent: held.id.to_string(),
+                state: state.label(),
+                lease_until: state.is_in_flight().then_some(lease_until.as_secs()),
+            },
+        )),
+        HolderOutcome::StaleClaim => Err(IntentProblem::StaleClaim.into()),
+        HolderOutcome::Conflict => Err(ApiRefusal::from_code(ApiErrorCode::Conflict).into()),
+        HolderOutcome::Cancelled => Err(ApiRefusal::from_code(ApiErrorCode::Expired).into()),
+        HolderOutcome::NotFound => Err(IntentProblem::NotFound.into()),
+    }
+}
+
+fn read_id(id: &[u8]) -> Result<IntentId, Refused> {
+    let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+    id.ok_or(IntentProblem::NotFound.into())
+}
+
+fn held<'h>(service: &'h Service, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Refused> {
+    Ok(HeldIntent {
+        service,
+        id: read_id(id)?,
+        claim: &report.claim,
+    })
+}
