@@ -5,8 +5,6 @@
 
 #![expect(unused_qualifications, reason = "the macros expand to full paths")]
 
-use std::time::Duration;
-
 use axum::{
     Json,
     extract::{Path, State, rejection::JsonRejection},
@@ -23,8 +21,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     AdminState,
     control::ReloadOutcome,
-    events, health, metrics_page,
-    problem::{AdminProblem, QueryParams},
+    events, health, intents, metrics_page,
+    pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
+    problem::{AdminProblem, QueryParams, read_body},
     views::{
         DateConverter,
         failures::{self, FailuresPage},
@@ -40,14 +39,6 @@ use super::{
 };
 use crate::{late::list_for_operator, session_table::LaneFilter};
 
-/// Default number of repairs on a page.
-const ROWS_DEFAULT: usize = 50;
-/// Limit of rows on a page.
-const ROWS_MAX: usize = 500;
-/// Timeout of a list that is read from the ledger.
-const LEDGER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The message for a cursor that is none.
-const BAD_CURSOR: &str = "`after` must be the value of `next` from the page before";
 /// Limit of the text by which lanes are found, in characters.
 const FILTER_CHARS_MAX: usize = 200;
 /// Default number of lanes on a page.
@@ -94,6 +85,8 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(clear_profile))
         .routes(routes!(show_late))
         .routes(routes!(list_late_results))
+        .routes(routes!(intents::list_intents))
+        .routes(routes!(intents::resolve_intent))
         .routes(routes!(events::stream_events))
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))
@@ -326,15 +319,7 @@ async fn list_late_results(
     let after = query.after.as_deref().map(cursor).transpose()?;
     let state = query.state.unwrap_or_default();
     let list = list_for_operator(&parts.late, state.to_list(), after, limit);
-    let unavailable = |text: &str| AdminProblem::new(StatusCode::SERVICE_UNAVAILABLE, "ledger_unavailable", text);
-    let page = match tokio::time::timeout(LEDGER_TIMEOUT, list).await {
-        Ok(Ok(page)) => page,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "failed to list late results for an operator");
-            return Err(unavailable("the ledger failed; the log has the reason; retry later"));
-        }
-        Err(_) => return Err(unavailable("the ledger did not answer within 3 s; retry later")),
-    };
+    let page = read_ledger("list late results", list).await?;
     let clients = &parts.control.active_config().clients;
     Ok(Json(late_results::late_results_page(&parts.late, state, page, clients)))
 }
@@ -388,14 +373,7 @@ async fn set_log_level(
     State(parts): State<AdminState>,
     level: Result<Json<LogLevel>, JsonRejection>,
 ) -> Result<Json<LogLevel>, AdminProblem> {
-    let Json(level) = level.map_err(|error| {
-        // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid level, so a wrong shape is a 400.
-        let status = match error.status() {
-            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
-            status => status,
-        };
-        AdminProblem::new(status, "bad_body", error.body_text())
-    })?;
+    let level = read_body(level)?;
     let refused = |why| AdminProblem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_level", why);
     parts.control.log_control().set_level(&level.level).map_err(refused)?;
     // A warning, so that the change itself is logged at most levels.
@@ -428,23 +406,4 @@ async fn reload_config(State(parts): State<AdminState>) -> Result<Json<ReloadPag
         changed,
         needs_restart,
     }))
-}
-
-/// Returns the limit of a page, or `usual` if the query has none. Fails unless it is from 1 to 500.
-fn check_limit(limit: Option<usize>, usual: usize) -> Result<usize, AdminProblem> {
-    let limit = limit.unwrap_or(usual);
-    if (1..=ROWS_MAX).contains(&limit) {
-        Ok(limit)
-    } else {
-        // Not clamped: a client that asks for more would take a short page for everything.
-        Err(bad_query("`limit` must be from 1 to 500"))
-    }
-}
-
-fn bad_query(text: &str) -> AdminProblem {
-    AdminProblem::new(StatusCode::BAD_REQUEST, "bad_query", text)
-}
-
-fn not_found(text: &str) -> AdminProblem {
-    AdminProblem::new(StatusCode::NOT_FOUND, "not_found", text)
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Query, rejection::QueryRejection},
+    extract::{
+        FromRequestParts, Query,
+        rejection::{JsonRejection, QueryRejection},
+    },
     http::{
         HeaderValue, StatusCode,
         header::{RETRY_AFTER, WWW_AUTHENTICATE},
@@ -85,4 +88,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
         let Query(asked) = Query::from_request_parts(parts, state).await.map_err(wrong)?;
         Ok(Self(asked))
     }
+}
+
+/// Returns the value of a JSON body, or the problem that it has.
+pub(super) fn read_body<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, AdminProblem> {
+    let Json(value) = body.map_err(|error| {
+        // Axum answers 422 to JSON of the wrong shape. Here 422 means an invalid value, so a wrong shape is a 400.
+        let status = match error.status() {
+            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
+            status => status,
+        };
+        AdminProblem::new(status, "bad_body", error.body_text())
+    })?;
+    Ok(value)
 }

@@ -3,6 +3,7 @@
 //! Data goes to stdout, messages to stderr. Exit codes: 0 done or no findings, 1 findings or a failure at run time,
 //! 2 wrong usage, bad configuration or unreadable input, 130 or 143 on a second SIGINT or SIGTERM.
 
+mod api_client;
 pub mod banner;
 mod check;
 mod client_variables;
@@ -17,6 +18,7 @@ mod healthcheck;
 mod help;
 mod http_get;
 mod input;
+mod intents;
 mod man;
 mod notify;
 mod output;
@@ -31,6 +33,7 @@ mod signals;
 mod store;
 mod store_list;
 mod style;
+mod table;
 mod time_format;
 
 use std::{
@@ -102,6 +105,9 @@ enum CliCommand {
     /// Post results of tool calls to a running proxy, or list, show and acknowledge one's own
     #[command(after_help = result::AFTER_HELP)]
     Result(result::Args),
+    /// List the side effects that a running proxy knows, and resolve unknown outcomes
+    #[command(after_help = intents::AFTER_HELP)]
+    Intents(intents::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
     #[command(after_help = healthcheck::AFTER_HELP)]
     Healthcheck(healthcheck::Args),
@@ -146,6 +152,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Config(args) => config::run(&args),
         CliCommand::Store(args) => store::run(&args),
         CliCommand::Result(args) => result::run(&args),
+        CliCommand::Intents(args) => intents::run(&args),
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),
         CliCommand::Man => man::run(command()),
@@ -177,7 +184,7 @@ fn describe_causes(error: &anyhow::Error) -> String {
 ///
 /// Commands turn errors of other files and of connections into types or texts of their own before they return them.
 fn output_error_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
-    if let Some(result::ResultError::Output(error)) = error.downcast_ref() {
+    if let Some(api_client::ClientError::Output(error)) = error.downcast_ref() {
         return Some(error.kind());
     }
     match error.downcast_ref::<serde_json::Error>() {
@@ -205,7 +212,7 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     // Errors that the operator fixes by other arguments, other files or another configuration.
     let unusable =
         matches!(start, Some(StartError::Ledger(_) | StartError::Inherit(_))) || error.is::<store::StoreError>();
-    let no_answer = error.is::<result::ResultError>();
+    let no_answer = error.is::<api_client::ClientError>();
     let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
     if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)

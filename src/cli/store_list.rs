@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     output::{OutputFormat, write_document},
+    table,
     time_format::format_time,
 };
 use crate::{
@@ -125,18 +126,7 @@ fn write_table(out: &mut impl Write, rows: &[ListedRow], is_verbose: bool, now: 
     let lines: Vec<Vec<String>> = std::iter::once(head)
         .chain(rows.iter().map(|listed| row_cells(listed, is_verbose, now)))
         .collect();
-    let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
-        .map(|column| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-        })
-        .collect();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let text = cells.collect::<Vec<String>>().join("  ");
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    Ok(())
+    table::write_table(out, &lines)
 }
 
 /// Returns the cells of one line.

@@ -1,13 +1,11 @@
 //! Calls and posted results one by one, for the admin API: what waits, for whom and why.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::rfc3339_date;
+use super::{caller_names::CallerNames, rfc3339_date};
 use crate::{
-    auth::{Caller, Owner, Principal, PrincipalHash},
+    auth::PrincipalHash,
     clock,
     late::{LateStore, ListCursor, ListedResult, OperatorList, OperatorPage, WaitReason},
     ledger::HashPrefix,
@@ -119,7 +117,9 @@ fn result_view(names: &CallerNames<'_>, state: LateStateView, row: ListedResult)
         caller: row
             .principal
             .map(|principal| HashPrefix::from_bytes(principal.as_bytes()).to_string()),
-        caller_name: names.find_name(&row).map(str::to_owned),
+        caller_name: names
+            .find_name(row.account.or(row.principal), row.named_owner)
+            .map(str::to_owned),
         call_id: printable_name(&row.call_id),
         tool: row.tool.as_deref().map(printable_name),
         session: row.session.as_deref().map(printable_name),
@@ -132,40 +132,8 @@ fn result_view(names: &CallerNames<'_>, state: LateStateView, row: ListedResult)
     }
 }
 
-/// The configured names of callers.
-struct CallerNames<'n> {
-    accounts: HashMap<Principal, &'n str>,
-    owners: HashMap<Owner, &'n str>,
-}
-
-impl<'n> CallerNames<'n> {
-    fn new(late: &LateStore, clients: &'n [String]) -> Self {
-        let key = late.principal_key();
-        let tokens = clients
-            .iter()
-            .map(|name| (Principal::of_token(key, name), name.as_str()));
-        // With `principals.single` every client is this one.
-        let accounts: HashMap<Principal, &str> = tokens
-            .chain([(Principal::of_all_clients(key), "all clients")])
-            .collect();
-        let owner = |(account, name): (&Principal, &&'n str)| (late.owner_of(Caller::of_account(*account)), *name);
-        Self {
-            owners: accounts.iter().map(owner).collect(),
-            accounts,
-        }
-    }
-
-    /// Returns the name of the caller that a row belongs to.
-    fn find_name(&self, row: &ListedResult) -> Option<&'n str> {
-        let account = row.account.or(row.principal);
-        let of_account = account.and_then(|account| self.accounts.get(&account));
-        let of_owner = row.named_owner.and_then(|owner| self.owners.get(&owner));
-        of_account.or(of_owner).copied()
-    }
-}
-
 /// Writes a cursor: the owner of the last record in hexadecimal digits, and the place of the record.
-fn format_cursor(cursor: ListCursor) -> String {
+pub(super) fn format_cursor(cursor: ListCursor) -> String {
     let principal = blake3::Hash::from_bytes(cursor.principal);
     format!("{}-{}", principal.to_hex(), cursor.place)
 }

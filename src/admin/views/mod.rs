@@ -1,7 +1,9 @@
 //! The JSON answers of `/admin/v1`: labels, counts, times and structure; never content or keys. Session names are only
 //! in the list of late results.
 
+mod caller_names;
 pub(super) mod failures;
+pub(super) mod intents;
 pub(super) mod late;
 pub(super) mod late_results;
 pub(super) mod profiles;

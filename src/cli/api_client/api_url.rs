@@ -1,36 +1,61 @@
-//! The URL of the proxy: from a flag, a variable or the configuration.
+//! The URL of an API of the proxy: from a flag, a variable or the configuration.
+
+use std::{net::SocketAddr, path::PathBuf};
 
 use http::{Uri, uri::Scheme};
 
-use super::{arguments::ProxyFlags, error::ResultError};
+use super::error::ClientError;
 use crate::{
     cli::{banner::reachable_address, config::load_chosen, proxy_trust::ProxyTrust},
     config::process_environment,
+    server::tls::ListenerTls,
 };
+
+/// Flags that find the proxy.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ProxyFlags {
+    /// URL of the proxy [env: ANTIPHON_URL] [default: the configured server.listen, http://127.0.0.1:4747]
+    #[arg(long, value_name = "URL")]
+    pub(in crate::cli) url: Option<String>,
+    /// Configuration file with the address of the proxy [env: ANTIPHON_CONFIG] [default: none needed]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
+    pub(in crate::cli) config: Option<PathBuf>,
+}
+
+/// Flags that find the admin listener.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct AdminFlags {
+    /// URL of the admin listener [default: the configured server.admin_listen, http://127.0.0.1:4748]
+    #[arg(long, value_name = "URL")]
+    pub(in crate::cli) url: Option<String>,
+    /// Configuration file with the address of the admin listener [env: ANTIPHON_CONFIG] [default: none needed]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
+    pub(in crate::cli) config: Option<PathBuf>,
+}
 
 /// Variable with the URL of the proxy.
 const URL_VARIABLE: &str = "ANTIPHON_URL";
 
-/// The URL of a proxy without a slash at its end, and the certificates that are accepted there.
+/// The URL of a listener without a slash at its end, and the certificates that are accepted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProxyUrl {
+pub(in crate::cli) struct ApiUrl {
     url: String,
     trust: ProxyTrust,
 }
 
-impl ProxyUrl {
+impl ApiUrl {
     /// Returns the URL as text.
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::cli) fn as_str(&self) -> &str {
         &self.url
     }
 
     /// Returns the certificates that are accepted from the proxy.
-    pub(super) fn trust(&self) -> ProxyTrust {
+    pub(in crate::cli) fn trust(&self) -> ProxyTrust {
         self.trust.clone()
     }
 
     /// Finds the proxy by flags, variables and the configuration.
-    pub(super) fn find(flags: &ProxyFlags) -> Result<Self, ResultError> {
+    pub(in crate::cli) fn of_proxy(flags: &ProxyFlags) -> Result<Self, ClientError> {
         if let Some(url) = &flags.url {
             return Self::parse("--url", url);
         }
@@ -40,8 +65,21 @@ impl ProxyUrl {
             return Self::parse(URL_VARIABLE, &url);
         }
         let server = load_chosen(flags.config.clone())?.config.server;
-        let address = reachable_address(server.listen);
-        Ok(match server.tls {
+        Ok(Self::of_listener(server.listen, server.tls.as_ref()))
+    }
+
+    /// Finds the admin listener by flags and the configuration.
+    pub(in crate::cli) fn of_admin(flags: &AdminFlags) -> Result<Self, ClientError> {
+        if let Some(url) = &flags.url {
+            return Self::parse("--url", url);
+        }
+        let config = load_chosen(flags.config.clone())?.config;
+        Ok(Self::of_listener(config.admin_listen, config.admin_tls.as_ref()))
+    }
+
+    fn of_listener(listen: SocketAddr, tls: Option<&ListenerTls>) -> Self {
+        let address = reachable_address(listen);
+        match tls {
             // The request contains a token, so the proxy must have the very certificate of the configuration.
             Some(tls) => Self {
                 url: format!("https://{address}"),
@@ -51,11 +89,11 @@ impl ProxyUrl {
                 url: format!("http://{address}"),
                 trust: ProxyTrust::System,
             },
-        })
+        }
     }
 
     /// Parses a URL that `origin` gave. The error does not repeat it, since it may contain a password.
-    fn parse(origin: &str, text: &str) -> Result<Self, ResultError> {
+    fn parse(origin: &str, text: &str) -> Result<Self, ClientError> {
         let url = text.parse::<Uri>().ok();
         let parsed = url.as_ref().and_then(base_url);
         let trusted = |url| Self {
@@ -63,7 +101,7 @@ impl ProxyUrl {
             trust: ProxyTrust::System,
         };
         parsed.map(trusted).ok_or_else(|| {
-            ResultError::Unusable(format!(
+            ClientError::Unusable(format!(
                 "{origin}: expected the http:// or https:// URL of the proxy, without user, password and query"
             ))
         })
@@ -93,7 +131,7 @@ mod tests {
             ("http://[::1]:4747/#top", "http://[::1]:4747"),
             ("https://gateway.example/antiphon/", "https://gateway.example/antiphon"),
         ] {
-            assert_eq!(ProxyUrl::parse("--url", text).unwrap().as_str(), wanted);
+            assert_eq!(ApiUrl::parse("--url", text).unwrap().as_str(), wanted);
         }
         for wrong in [
             "",
@@ -104,7 +142,7 @@ mod tests {
             "http://u:p@h",
             "http://h?a=b",
         ] {
-            let error = ProxyUrl::parse("--url", wrong).unwrap_err().to_string();
+            let error = ApiUrl::parse("--url", wrong).unwrap_err().to_string();
             assert!(
                 error.starts_with("--url: expected") && !error.contains("u:p"),
                 "{wrong}: {error}"

@@ -1,4 +1,4 @@
-//! The HTTP client of the ledger API: one proxy, one credential, one request at a time.
+//! The HTTP client of a running proxy's APIs: one address, one credential, one request at a time.
 
 use std::{error::Error, io, time::Duration};
 
@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
-use super::{arguments::ProxyFlags, error::ResultError, proxy_url::ProxyUrl};
+use super::{api_url::ApiUrl, error::ClientError};
 use crate::{
     config::{process_environment, proxy_environment},
     upstream::{Phase, SendError, SendErrorKind, Sender, UpstreamSettings},
@@ -24,38 +24,37 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer in bytes: a posted result has at most 8 MiB, and a page about 12 MiB.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A client of the ledger API.
+/// A client of the ledger API, or of the admin API.
 #[derive(Debug)]
-pub(super) struct LedgerClient {
+pub(in crate::cli) struct ApiClient {
     sender: Sender,
-    url: ProxyUrl,
+    url: ApiUrl,
     /// Headers of every request: the credential, among others.
     headers: HeaderMap,
 }
 
-/// An answer of the ledger API.
+/// An answer of the API.
 #[derive(Debug)]
-pub(super) enum LedgerReply {
+pub(in crate::cli) enum ApiReply {
     /// A success, with a JSON object.
     Done(Bytes),
     /// A refusal.
-    Refused(LedgerRefusal),
+    Refused(ApiRefusal),
 }
 
 /// A refusal, as the server reported it.
 #[derive(Debug)]
-pub(super) struct LedgerRefusal {
-    pub(super) status: StatusCode,
+pub(in crate::cli) struct ApiRefusal {
+    pub(in crate::cli) status: StatusCode,
     /// `error.code`. Empty if the answer has none.
-    pub(super) code: String,
+    pub(in crate::cli) code: String,
     /// `error.message`. Empty if the answer has none.
-    pub(super) message: String,
+    pub(in crate::cli) message: String,
 }
 
-impl LedgerClient {
-    /// Creates a client of the proxy that the flags find.
-    pub(super) fn new(proxy: &ProxyFlags, mut headers: HeaderMap) -> Result<Self, ResultError> {
-        let url = ProxyUrl::find(proxy)?;
+impl ApiClient {
+    /// Creates a client that sends `headers` with every request.
+    pub(in crate::cli) fn new(url: ApiUrl, mut headers: HeaderMap) -> Result<Self, ClientError> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let agent = concat!("antiphon/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
@@ -68,42 +67,42 @@ impl LedgerClient {
             proxies: proxy_environment(&process_environment),
         };
         let tls = url.trust().into_client_config();
-        let tls = tls.map_err(|error| ResultError::Unusable(format!("cannot set up TLS: {error}")))?;
+        let tls = tls.map_err(|error| ClientError::Unusable(format!("cannot set up TLS: {error}")))?;
         let sender = Sender::with_tls(&settings, TokioExecutor::new(), tls);
         Ok(Self { sender, url, headers })
     }
 
     /// Sends a GET request.
-    pub(super) async fn get(&self, path: &str) -> Result<LedgerReply, ResultError> {
+    pub(in crate::cli) async fn get(&self, path: &str) -> Result<ApiReply, ClientError> {
         self.exchange(Method::GET, path, String::new()).await
     }
 
     /// Sends a POST request.
-    pub(super) async fn post(&self, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+    pub(in crate::cli) async fn post(&self, path: &str, body: String) -> Result<ApiReply, ClientError> {
         self.exchange(Method::POST, path, body).await
     }
 
     /// Returns the error for a success that the ledger API cannot have given.
-    pub(super) fn foreign_answer(&self) -> ResultError {
-        ResultError::Foreign {
+    pub(in crate::cli) fn foreign_answer(&self) -> ClientError {
+        ClientError::Foreign {
             url: self.url.as_str().to_owned(),
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<ApiReply, ClientError> {
         let exchange = self.exchange_in_time(method, path, body);
         let reply = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
         reply.unwrap_or_else(|_| Err(self.unreachable("no complete answer within 60 seconds".to_owned())))
     }
 
-    async fn exchange_in_time(&self, method: Method, path: &str, body: String) -> Result<LedgerReply, ResultError> {
+    async fn exchange_in_time(&self, method: Method, path: &str, body: String) -> Result<ApiReply, ClientError> {
         let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url.as_str()))
             .body(body.boxed_unsync());
         let mut request =
-            request.map_err(|_| ResultError::Unusable("the ids make an address that is too long".to_owned()))?;
+            request.map_err(|_| ClientError::Unusable("the ids make an address that is too long".to_owned()))?;
         request.headers_mut().extend(self.headers.clone());
         let answer = self.sender.send(request, REQUEST_TIMEOUT).await;
         let answer = answer.map_err(|error| self.unreachable(describe_failure(&error)))?;
@@ -112,25 +111,25 @@ impl LedgerClient {
         let body = body.map_err(|_| self.unreachable("the answer broke off, or is longer than 32 MiB".to_owned()))?;
         let body = body.to_bytes();
         if !status.is_success() {
-            return Ok(LedgerReply::Refused(LedgerRefusal::read(status, &body)));
+            return Ok(ApiReply::Refused(ApiRefusal::read(status, &body)));
         }
         // Any web server may answer 200.
         if crate::wire::json::is_object(&body) {
-            Ok(LedgerReply::Done(body))
+            Ok(ApiReply::Done(body))
         } else {
             Err(self.foreign_answer())
         }
     }
 
-    fn unreachable(&self, cause: String) -> ResultError {
-        ResultError::Unreachable {
+    fn unreachable(&self, cause: String) -> ClientError {
+        ClientError::Unreachable {
             url: self.url.as_str().to_owned(),
             cause,
         }
     }
 }
 
-impl LedgerRefusal {
+impl ApiRefusal {
     /// Reads a refusal of the ledger API, or of the proxy in any provider's shape.
     fn read(status: StatusCode, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();

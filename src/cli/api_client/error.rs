@@ -1,12 +1,12 @@
-//! The error for a command that gets no answer from the ledger API.
+//! The error for a command that gets no answer from a running proxy.
 
 use std::io;
 
 use crate::config::ConfigError;
 
-/// Error for a command that gets no answer of the ledger API. Exit code 2.
+/// Error for a command that gets no answer of an API.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum ResultError {
+pub(in crate::cli) enum ClientError {
     /// An argument, a variable or a file cannot be used. The text never contains a secret.
     #[error("{0}")]
     Unusable(String),
@@ -21,8 +21,8 @@ pub(in crate::cli) enum ResultError {
         /// Description of the failure.
         cause: String,
     },
-    /// A success that the ledger API cannot have given.
-    #[error("{url}: the answer is not one of Antiphon's ledger API; check the URL of the proxy")]
+    /// A success that the API cannot have given.
+    #[error("{url}: the answer is not one of Antiphon's API; check the URL of the proxy")]
     Foreign {
         /// URL of the proxy.
         url: String,

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use http::{HeaderName, HeaderValue};
 
-use crate::{auth::Owner, cli::output::OutputFormat};
+use crate::{
+    auth::Owner,
+    cli::{api_client::ProxyFlags, output::OutputFormat},
+};
 
 /// Text below the flags in the help.
 pub(in crate::cli) const AFTER_HELP: &str = "\
@@ -184,17 +187,6 @@ pub(super) struct NamedCallArgs {
     /// Input of the call, with --tool
     #[arg(long, value_name = "JSON", requires = "tool", value_parser = parse_json)]
     pub(super) input: Option<String>,
-}
-
-/// Flags that find the proxy.
-#[derive(Debug, clap::Args)]
-pub(super) struct ProxyFlags {
-    /// URL of the proxy [env: ANTIPHON_URL] [default: the configured server.listen, http://127.0.0.1:4747]
-    #[arg(long, value_name = "URL")]
-    pub(super) url: Option<String>,
-    /// Configuration file with the address of the proxy [env: ANTIPHON_CONFIG] [default: none needed]
-    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
-    pub(super) config: Option<PathBuf>,
 }
 
 /// Flags of requests of a tool service.

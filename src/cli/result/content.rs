@@ -8,8 +8,9 @@ use std::{
 
 use serde::de::IgnoredAny;
 
-use super::{arguments::ContentArgs, error::ResultError};
+use super::arguments::ContentArgs;
 use crate::{
+    cli::api_client::ClientError,
     ledger_api::RESULT_BODY_BYTES_MAX,
     wire::json::{quote_string, validate},
 };
@@ -18,14 +19,14 @@ use crate::{
 const STDIN: &str = "-";
 
 /// Returns the content as JSON. Text becomes a JSON string, and JSON stays as it was written.
-pub(super) fn read_content(args: &ContentArgs) -> Result<String, ResultError> {
+pub(super) fn read_content(args: &ContentArgs) -> Result<String, ClientError> {
     if let Some(text) = &args.text {
         return Ok(quote_string(text));
     }
     let name = args.file.as_deref().unwrap_or_else(|| Path::new(STDIN));
     // A person who forgot the content would wait for a command that waits for a person.
     if args.file.is_none() && io::stdin().is_terminal() {
-        return Err(ResultError::Unusable(
+        return Err(ClientError::Unusable(
             "the content is missing: give it with --text or --file, or pipe it in (--file - reads the terminal)"
                 .to_owned(),
         ));
@@ -35,7 +36,7 @@ pub(super) fn read_content(args: &ContentArgs) -> Result<String, ResultError> {
     } else {
         name.display().to_string()
     };
-    let unusable = |cause: String| ResultError::Unusable(format!("{shown}: {cause}"));
+    let unusable = |cause: String| ClientError::Unusable(format!("{shown}: {cause}"));
     let bytes = read_limited(name).map_err(|error| unusable(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

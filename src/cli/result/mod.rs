@@ -1,12 +1,9 @@
 //! `antiphon result post | list | show | ack | withdraw`: a client of `/ledger/v1` of a running proxy.
 
 mod arguments;
-mod client;
 mod content;
 mod credentials;
 mod document;
-mod error;
-mod proxy_url;
 mod report;
 mod requests;
 mod rows;
@@ -20,11 +17,16 @@ use std::{
 use bytes::Bytes;
 
 pub(super) use arguments::{AFTER_HELP, Args};
-pub(super) use error::ResultError;
 
-use crate::{cli::output::OutputFormat, printable::printable_text, wire::json::compact_json};
+use crate::{
+    cli::{
+        api_client::{ApiClient, ApiReply, ApiUrl, ClientError},
+        output::OutputFormat,
+    },
+    printable::printable_text,
+    wire::json::compact_json,
+};
 use arguments::{AckArgs, ListArgs, PostArgs, ResultAction, ShowArgs, WantedState, WithdrawArgs};
-use client::{LedgerClient, LedgerReply};
 use document::RowDocument;
 use report::{RefusedRequest, report_refusal};
 use rows::{ListedRow, ListedRows};
@@ -38,7 +40,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs one action. Returns its exit code.
-async fn run_action(action: &ResultAction) -> Result<ExitCode, ResultError> {
+async fn run_action(action: &ResultAction) -> Result<ExitCode, ClientError> {
     match action {
         ResultAction::Post(args) => post_result(args).await,
         ResultAction::List(args) => list_calls(args).await,
@@ -49,9 +51,12 @@ async fn run_action(action: &ResultAction) -> Result<ExitCode, ResultError> {
 }
 
 /// Posts a result, and prints its state.
-async fn post_result(args: &PostArgs) -> Result<ExitCode, ResultError> {
+async fn post_result(args: &PostArgs) -> Result<ExitCode, ClientError> {
     // The credential first: a pipe must not run to its end for a post that cannot be sent.
-    let client = LedgerClient::new(&args.service.proxy, credentials::service_headers(&args.service)?)?;
+    let client = ApiClient::new(
+        ApiUrl::of_proxy(&args.service.proxy)?,
+        credentials::service_headers(&args.service)?,
+    )?;
     let body = requests::result_body(args, &content::read_content(&args.content)?)?;
     let path = requests::call_path(&args.call.call_id, "result");
     let reply = client.post(&path, body).await?;
@@ -65,8 +70,11 @@ async fn post_result(args: &PostArgs) -> Result<ExitCode, ResultError> {
 }
 
 /// Withdraws a posted result.
-async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ResultError> {
-    let client = LedgerClient::new(&args.service.proxy, credentials::service_headers(&args.service)?)?;
+async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ClientError> {
+    let client = ApiClient::new(
+        ApiUrl::of_proxy(&args.service.proxy)?,
+        credentials::service_headers(&args.service)?,
+    )?;
     let path = requests::call_path(&args.call.call_id, "withdraw");
     let reply = client.post(&path, requests::call_body(&args.call)).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::Withdraw, &args.call.call_id) else {
@@ -78,8 +86,11 @@ async fn withdraw_result(args: &WithdrawArgs) -> Result<ExitCode, ResultError> {
 }
 
 /// Lists one page of calls, or all of them.
-async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
-    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+async fn list_calls(args: &ListArgs) -> Result<ExitCode, ClientError> {
+    let client = ApiClient::new(
+        ApiUrl::of_proxy(&args.caller.proxy)?,
+        credentials::caller_headers(&args.caller)?,
+    )?;
     let mut out = BufWriter::new(io::stdout().lock());
     let (mut table, mut after, mut has_rows) = (CallTable::default(), args.after.unwrap_or(0), false);
     let mut document = None;
@@ -132,8 +143,11 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ResultError> {
 }
 
 /// Writes the contents of posted results.
-async fn show_results(args: &ShowArgs) -> Result<ExitCode, ResultError> {
-    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+async fn show_results(args: &ShowArgs) -> Result<ExitCode, ClientError> {
+    let client = ApiClient::new(
+        ApiUrl::of_proxy(&args.caller.proxy)?,
+        credentials::caller_headers(&args.caller)?,
+    )?;
     let mut code = ExitCode::SUCCESS;
     let is_document = args.output == OutputFormat::Json;
     let begin = || RowDocument::begin(&mut io::stdout().lock(), "results");
@@ -183,8 +197,11 @@ fn write_result(row: &ListedRow, as_json: bool) -> io::Result<()> {
 }
 
 /// Acknowledges results. Goes on behind a refused one.
-async fn ack_results(args: &AckArgs) -> Result<ExitCode, ResultError> {
-    let client = LedgerClient::new(&args.caller.proxy, credentials::caller_headers(&args.caller)?)?;
+async fn ack_results(args: &AckArgs) -> Result<ExitCode, ClientError> {
+    let client = ApiClient::new(
+        ApiUrl::of_proxy(&args.caller.proxy)?,
+        credentials::caller_headers(&args.caller)?,
+    )?;
     let (mut code, mut acked) = (ExitCode::SUCCESS, Vec::new());
     let mut failure = None;
     for delivery in &args.deliveries {
@@ -207,7 +224,7 @@ async fn ack_results(args: &AckArgs) -> Result<ExitCode, ResultError> {
 }
 
 /// Acknowledges one result. Returns `false` if that was refused.
-async fn ack_delivery(client: &LedgerClient, delivery: &str) -> Result<bool, ResultError> {
+async fn ack_delivery(client: &ApiClient, delivery: &str) -> Result<bool, ClientError> {
     let reply = client.post(&requests::ack_path(delivery), String::new()).await?;
     let Some(answer) = accepted_answer(reply, RefusedRequest::OfCaller, delivery) else {
         return Ok(false);
@@ -217,10 +234,10 @@ async fn ack_delivery(client: &LedgerClient, delivery: &str) -> Result<bool, Res
 }
 
 /// Returns the body of a success. Reports a refusal of `subject`, and returns `None`.
-fn accepted_answer(reply: LedgerReply, request: RefusedRequest, subject: &str) -> Option<Bytes> {
+fn accepted_answer(reply: ApiReply, request: RefusedRequest, subject: &str) -> Option<Bytes> {
     match reply {
-        LedgerReply::Done(answer) => Some(answer),
-        LedgerReply::Refused(refusal) => {
+        ApiReply::Done(answer) => Some(answer),
+        ApiReply::Refused(refusal) => {
             report_refusal(&refusal, request, subject);
             None
         }

@@ -2,11 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    arguments::{ListArgs, NamedCallArgs, PostArgs, WantedState},
-    error::ResultError,
-};
-use crate::{ledger_api::RESULT_BODY_BYTES_MAX, wire::json::quote_string};
+use super::arguments::{ListArgs, NamedCallArgs, PostArgs, WantedState};
+use crate::{cli::api_client::ClientError, ledger_api::RESULT_BODY_BYTES_MAX, wire::json::quote_string};
 
 /// Returns the path of an operation on a call.
 pub(super) fn call_path(call_id: &str, operation: &str) -> String {
@@ -44,7 +41,7 @@ pub(super) fn lookup_body(call_id: &str) -> String {
 }
 
 /// Returns the body of a posted result. `content` is JSON.
-pub(super) fn result_body(args: &PostArgs, content: &str) -> Result<String, ResultError> {
+pub(super) fn result_body(args: &PostArgs, content: &str) -> Result<String, ClientError> {
     let mut members = call_members(&args.call);
     members.extend(
         args.replaces
@@ -57,7 +54,7 @@ pub(super) fn result_body(args: &PostArgs, content: &str) -> Result<String, Resu
     // Checked here, because a server that refuses a head closes the connection, which hides its reason.
     if body.len() > RESULT_BODY_BYTES_MAX {
         let length = body.len();
-        return Err(ResultError::Unusable(format!(
+        return Err(ClientError::Unusable(format!(
             "the result takes {length} bytes as JSON, and the limit is 8 MiB; store it elsewhere, and post its address"
         )));
     }

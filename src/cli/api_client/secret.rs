@@ -1,0 +1,74 @@
+//! Secrets for requests: from a file or a variable, never from an argument.
+
+use std::{fs::File, io::Read as _, path::Path};
+
+use http::HeaderValue;
+
+use super::error::ClientError;
+use crate::{auth::Secret, config::process_environment};
+
+/// Longest credential in bytes.
+const SECRET_BYTES_MAX: usize = 16 * 1024;
+
+/// A place of credentials.
+pub(in crate::cli) struct SecretPlace {
+    /// Description of the credential.
+    pub(in crate::cli) noun: &'static str,
+    pub(in crate::cli) variable: &'static str,
+    pub(in crate::cli) flag: &'static str,
+}
+
+impl SecretPlace {
+    /// Reads the credential from `file`, else from the variable.
+    pub(in crate::cli) fn read_secret(&self, file: Option<&Path>) -> Result<Secret, ClientError> {
+        self.read_optional(file)?.ok_or_else(|| {
+            ClientError::Unusable(format!(
+                "{} is missing: set {}, or name a file that contains it with {}",
+                self.noun, self.variable, self.flag
+            ))
+        })
+    }
+
+    /// Reads the credential from `file`, else from the variable. `None` if neither is given.
+    pub(in crate::cli) fn read_optional(&self, file: Option<&Path>) -> Result<Option<Secret>, ClientError> {
+        let (origin, text) = match (file, process_environment(self.variable)) {
+            (Some(path), _) => (self.flag, self.read_file(path)?),
+            (None, Some(text)) => (self.variable, text),
+            (None, None) => return Ok(None),
+        };
+        // Files and shells add a line break, which is not part of the secret.
+        let secret = text.trim();
+        if secret.is_empty() {
+            return Err(ClientError::Unusable(format!("{origin}: {} is empty", self.noun)));
+        }
+        Ok(Some(Secret::new(secret.to_owned())))
+    }
+
+    fn read_file(&self, path: &Path) -> Result<String, ClientError> {
+        // The path is not repeated: it may be a secret that was given by mistake.
+        read_short_file(path)
+            .map_err(|cause| ClientError::Unusable(format!("{}: cannot read the file: {cause}", self.flag)))
+    }
+
+    /// Returns the value of a header that HTTP/2 does not store in its table.
+    pub(in crate::cli) fn header_value(&self, secret: &Secret) -> Result<HeaderValue, ClientError> {
+        let mut value = HeaderValue::from_str(secret.reveal()).map_err(|_| {
+            ClientError::Unusable(format!("{} contains characters that no header can contain", self.noun))
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// Reads a file of limited size as text.
+fn read_short_file(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let limit = u64::try_from(SECRET_BYTES_MAX).unwrap_or(u64::MAX);
+    File::open(path)?
+        .take(limit.saturating_add(1))
+        .read_to_string(&mut text)?;
+    if text.len() > SECRET_BYTES_MAX {
+        return Err(std::io::Error::other("it is longer than 16 KiB"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,116 @@
+//! Arguments of `antiphon intents`.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::{
+    cli::{api_client::AdminFlags, output::OutputFormat},
+    late::IntentId,
+};
+
+/// Text below the flags in the help.
+pub(in crate::cli) const AFTER_HELP: &str = "\
+For example, after a tool whose effect cannot be undone has disappeared:
+  antiphon intents ls --state unknown
+  antiphon intents resolve int_0123456789abcdef0123456789abcdef done
+
+The commands ask the admin listener. If server.admin_token is set, they send the token in ANTIPHON_ADMIN_TOKEN or
+--token-file.
+
+Exit codes:
+  0  done
+  1  refused by Antiphon
+  2  wrong usage, unusable input, or Antiphon cannot be reached";
+
+/// Arguments of `antiphon intents`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(subcommand)]
+    pub(super) action: IntentsAction,
+}
+
+/// Subcommands of `antiphon intents`.
+#[derive(Debug, Subcommand)]
+pub(super) enum IntentsAction {
+    /// List the side effects that run, have happened, or may have happened, without their inputs and results
+    #[command(after_help = AFTER_HELP)]
+    Ls(ListArgs),
+    /// Resolve an unknown outcome, once you have found out if the effect happened
+    #[command(after_help = AFTER_HELP)]
+    Resolve(ResolveArgs),
+}
+
+/// Arguments of `antiphon intents ls`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Only intents in this state [default: all]
+    #[arg(long, value_name = "STATE")]
+    pub(super) state: Option<WantedState>,
+    /// Rows of a page, 500 at most
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
+    pub(super) limit: u16,
+    /// Cursor behind which to begin: `ls` prints it if there are more rows
+    #[arg(long, value_name = "CURSOR")]
+    pub(super) after: Option<String>,
+    /// Format of the output
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(super) output: OutputFormat,
+    #[command(flatten)]
+    pub(super) access: AdminAccess,
+}
+
+/// Arguments of `antiphon intents resolve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ResolveArgs {
+    /// Id of the intent, as `ls` shows it
+    #[arg(value_name = "ID")]
+    pub(super) intent: IntentId,
+    /// What happened: after `done` the tool is not run again within the window, after `not-run` it may be
+    #[arg(value_name = "OUTCOME")]
+    pub(super) outcome: Outcome,
+    #[command(flatten)]
+    pub(super) access: AdminAccess,
+}
+
+/// The state of listed intents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum WantedState {
+    /// A tool runs
+    Claimed,
+    /// The tool ran
+    Settled,
+    /// The tool reported an error
+    Failed,
+    /// The holder was asked to undo the effect
+    CancelRequested,
+    /// The tool did not run, or its effect was undone
+    Cancelled,
+    /// The holder refused to undo the effect
+    CancelRefused,
+    /// The holder has disappeared, and the effect may have happened
+    Unknown,
+    /// The holder has disappeared; another one may run the tool again
+    Expired,
+}
+
+/// The end of an unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Outcome {
+    /// The tool ran: the effect has happened
+    Done,
+    /// The tool did not run
+    NotRun,
+}
+
+/// Flags of requests to the admin listener.
+#[derive(Debug, clap::Args)]
+pub(super) struct AdminAccess {
+    #[command(flatten)]
+    pub(super) admin: AdminFlags,
+    /// File that contains only the admin token [default: the variable ANTIPHON_ADMIN_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+}
