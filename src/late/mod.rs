@@ -7,6 +7,7 @@
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
+mod bounded_cache;
 mod call_label;
 mod calls;
 mod changes;
@@ -38,7 +39,7 @@ mod settling;
 mod wait_reason;
 mod worker;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use moka::sync::Cache;
 use tokio::time::Instant;
@@ -72,6 +73,7 @@ use crate::{
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
+use bounded_cache::bounded_cache;
 use job_worker::JobSender;
 use matching::{NamedCall, Service};
 use pending::PostedResults;
@@ -79,10 +81,6 @@ use records::RecordedCall;
 use settle_queue::SettleQueue;
 use worker::LateWriter;
 
-/// Entries of each in-memory cache below. A forgotten entry costs a redundant write, or a wrong `attached` flag.
-const CACHE_ENTRIES_MAX: u64 = 100_000;
-/// Lifetime of an entry in these caches: 24 hours.
-const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Tries of a change whose record other writers change at the same time.
 const CHANGE_TRIES_MAX: usize = 32;
 /// The store of late results. Cheap to clone.
@@ -496,16 +494,4 @@ impl LateStore {
     fn replace_step(&self, record: &Record, call: &RecordedCall) -> CommitStep {
         retention::replace_step(record, call, self.0.settings.ttl)
     }
-}
-
-/// Creates a bounded cache whose entries expire.
-fn bounded_cache<K, V>() -> Cache<K, V>
-where
-    K: std::hash::Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    Cache::builder()
-        .max_capacity(CACHE_ENTRIES_MAX)
-        .time_to_live(CACHE_TTL)
-        .build()
 }

@@ -92,7 +92,7 @@ impl<'c> ReplayedView<'c> {
 /// An intent.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Intent)]
-pub(super) struct IntentView<'c> {
+pub(super) struct IntentStatusView<'c> {
     /// The id of the intent
     #[schema(pattern = "^int_[0-9a-f]{32}$")]
     intent: String,
@@ -119,7 +119,7 @@ pub(super) struct IntentView<'c> {
     result: Option<RunResultView<'c>>,
 }
 
-impl<'c> IntentView<'c> {
+impl<'c> IntentStatusView<'c> {
     /// Returns the view of an intent.
     pub(super) fn of_intent(intent: &'c late::IntentView) -> Self {
         Self {

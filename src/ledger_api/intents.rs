@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::{
     LedgerApi, LedgerBody,
-    intent_answers::{ClaimedView, HeldView, IntentView, ReplayedView, SettledIntentView},
+    intent_answers::{ClaimedView, HeldView, IntentStatusView, ReplayedView, SettledIntentView},
     intent_body::{self, ClaimBody, HeldCancelBody, HeldResultBody, HolderBody, ReadReport},
     problem::{IntentProblem, ProblemAnswer},
     refusals::{IntentRefusals, IntentReportRefusals},
@@ -81,7 +81,7 @@ pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) ->
         .view_for_caller(caller, read_id(id)?, clock::unix_time());
     let view = view.await.map_err(ApiRefusal::from)?;
     let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
-    Ok(json_response(StatusCode::OK, &IntentView::of_intent(&view)))
+    Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
 }
 
 /// Claims an intent before its tool runs
@@ -201,7 +201,7 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBod
     security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
-    (status = 200, description = "the intent", body = IntentView<'_>),
+    (status = 200, description = "the intent", body = IntentStatusView<'_>),
     IntentRefusals,
 ))]
 async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
@@ -209,7 +209,7 @@ async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Re
     let view = api.late.intents().view_for_service(service, id, clock::unix_time());
     let view = view.await.map_err(ApiRefusal::from)?;
     let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
-    Ok(json_response(StatusCode::OK, &IntentView::of_intent(&view)))
+    Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
 }
 
 /// Reports that the tool still runs, and extends the lease by its length

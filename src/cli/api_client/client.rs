@@ -39,12 +39,12 @@ pub(in crate::cli) enum ApiReply {
     /// A success, with a JSON object.
     Done(Bytes),
     /// A refusal.
-    Refused(ApiRefusal),
+    Refused(RefusedReply),
 }
 
 /// A refusal, as the server reported it.
 #[derive(Debug)]
-pub(in crate::cli) struct ApiRefusal {
+pub(in crate::cli) struct RefusedReply {
     pub(in crate::cli) status: StatusCode,
     /// `error.code`. Empty if the answer has none.
     pub(in crate::cli) code: String,
@@ -111,7 +111,7 @@ impl ApiClient {
         let body = body.map_err(|_| self.unreachable("the answer broke off, or is longer than 32 MiB".to_owned()))?;
         let body = body.to_bytes();
         if !status.is_success() {
-            return Ok(ApiReply::Refused(ApiRefusal::read(status, &body)));
+            return Ok(ApiReply::Refused(RefusedReply::read(status, &body)));
         }
         // Any web server may answer 200.
         if crate::wire::json::is_object(&body) {
@@ -129,7 +129,7 @@ impl ApiClient {
     }
 }
 
-impl ApiRefusal {
+impl RefusedReply {
     /// Reads a refusal of the ledger API, or of the proxy in any provider's shape.
     fn read(status: StatusCode, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();

@@ -6,6 +6,6 @@ mod error;
 mod secret;
 
 pub(super) use api_url::{AdminFlags, ApiUrl, ProxyFlags};
-pub(super) use client::{ApiClient, ApiRefusal, ApiReply};
+pub(super) use client::{ApiClient, ApiReply, RefusedReply};
 pub(super) use error::ClientError;
 pub(super) use secret::SecretPlace;

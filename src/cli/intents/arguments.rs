@@ -47,7 +47,7 @@ pub(super) enum IntentsAction {
 pub(super) struct ListArgs {
     /// Only intents in this state [default: all]
     #[arg(long, value_name = "STATE")]
-    pub(super) state: Option<WantedState>,
+    pub(super) state: Option<IntentStateFilter>,
     /// Rows of a page, 500 at most
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
     pub(super) limit: u16,
@@ -77,7 +77,7 @@ pub(super) struct ResolveArgs {
 /// The state of listed intents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub(super) enum WantedState {
+pub(super) enum IntentStateFilter {
     /// A tool runs
     Claimed,
     /// The tool ran

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(super) use arguments::{AFTER_HELP, Args};
 
 use super::{
-    api_client::{ApiClient, ApiRefusal, ApiReply, ApiUrl, ClientError, SecretPlace},
+    api_client::{ApiClient, ApiReply, ApiUrl, ClientError, RefusedReply, SecretPlace},
     output::{OutputFormat, write_document},
     table::write_table,
 };
@@ -144,7 +144,7 @@ fn admin_client(access: &AdminAccess) -> Result<ApiClient, ClientError> {
     ApiClient::new(ApiUrl::of_admin(&access.admin)?, headers)
 }
 
-fn report_refusal(refusal: &ApiRefusal, subject: &str) -> ExitCode {
+fn report_refusal(refusal: &RefusedReply, subject: &str) -> ExitCode {
     let message = match refusal.message.as_str() {
         "" => "the answer has no message: it may come from another server, so check --url".to_owned(),
         message => printable_text(message),

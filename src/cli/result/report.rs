@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{rows::ListedRow, table::describe_state};
 use crate::{
-    cli::{api_client::ApiRefusal, time_format::format_time},
+    cli::{api_client::RefusedReply, time_format::format_time},
     printable::printable_text,
 };
 
@@ -68,7 +68,7 @@ pub(super) fn describe_result(row: &ListedRow) -> String {
 }
 
 /// Reports the refusal of a request about `subject` on standard error, with the next step if there is one.
-pub(super) fn report_refusal(refusal: &ApiRefusal, request: RefusedRequest, subject: &str) {
+pub(super) fn report_refusal(refusal: &RefusedReply, request: RefusedRequest, subject: &str) {
     let mut err = io::stderr().lock();
     let message = match refusal.message.as_str() {
         "" => "the answer has no message: it may come from another server, so check the URL of the proxy".to_owned(),

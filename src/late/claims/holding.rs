@@ -8,7 +8,7 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         intents::{
             ClaimSecret, IntentId, IntentScope, IntentState,
-            records::{IntentRecord, IntentResult, ResultPlace},
+            records::{ContentPlace, IntentRecord, IntentResult},
             rules::{self, HolderReport, HolderRuling},
             storing::{self, StoredIntent},
         },
@@ -257,7 +257,7 @@ async fn settle_alone(
     let apart = own.split_long();
     let mut intent = stored.intent.clone();
     intent.settle(IntentResult {
-        place: ResultPlace::Own(own),
+        place: ContentPlace::Own(own),
         failed: posted.failed,
         digest: posted.digest,
         settled_at: now,

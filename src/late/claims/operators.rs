@@ -6,7 +6,7 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         intents::{
             IntentId, IntentScope, IntentState,
-            records::{IntentRecord, IntentResult, ResultPlace},
+            records::{ContentPlace, IntentRecord, IntentResult},
             rules, storing,
         },
         operator_list::ListCursor,
@@ -78,7 +78,7 @@ pub(super) async fn resolve(
         let mut intent = stored.intent.clone();
         match resolution {
             Resolution::Done => intent.settle(IntentResult {
-                place: ResultPlace::Nowhere,
+                place: ContentPlace::Nowhere,
                 failed: false,
                 digest: [0; 32],
                 settled_at: now,

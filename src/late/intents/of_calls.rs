@@ -2,7 +2,7 @@
 
 use super::{
     names::{self, IntentSubject},
-    records::{IntentRecord, IntentRun, IntentState, ResultPlace},
+    records::{ContentPlace, IntentRecord, IntentRun, IntentState},
     rules,
     scope::scope_of_call,
     storing,
@@ -113,7 +113,7 @@ pub(in crate::late) async fn reopen_with_call(
     };
     let stored = storing::read_intent(late, storing::intent_key(call_key.principal, name), now).await?;
     Ok(stored.and_then(|stored| {
-        let is_of_call = |place: &ResultPlace| *place == ResultPlace::Call(call_key.name);
+        let is_of_call = |place: &ContentPlace| *place == ContentPlace::Call(call_key.name);
         if !stored
             .intent
             .result

@@ -73,7 +73,7 @@ impl IntentState {
 
 /// The place of a result's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::late) enum ResultPlace {
+pub(in crate::late) enum ContentPlace {
     /// The record of this call of the same principal.
     Call(RecordName),
     /// The record of the intent, or one of its own.
@@ -85,7 +85,7 @@ pub(in crate::late) enum ResultPlace {
 /// The result of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::late) struct IntentResult {
-    pub(in crate::late) place: ResultPlace,
+    pub(in crate::late) place: ContentPlace,
     /// `true` if the tool reported an error.
     pub(in crate::late) failed: bool,
     /// The hash of the content and of `failed`.
@@ -150,7 +150,7 @@ impl IntentRecord {
         self.run.call = Some(call);
         self.run.service.clone_from(&posted.service);
         self.settle(IntentResult {
-            place: ResultPlace::Call(call),
+            place: ContentPlace::Call(call),
             failed: posted.failed,
             digest: posted.digest,
             settled_at: posted.posted_at,
@@ -189,15 +189,15 @@ impl IntentRecord {
         to.write_flag(self.result.is_some());
         if let Some(result) = &self.result {
             match &result.place {
-                ResultPlace::Call(name) => {
+                ContentPlace::Call(name) => {
                     to.write_number(PLACE_CALL);
                     to.write_bytes(name);
                 }
-                ResultPlace::Own(content) => {
+                ContentPlace::Own(content) => {
                     to.write_number(PLACE_OWN);
                     content.write_to(&mut to);
                 }
-                ResultPlace::Nowhere => to.write_number(PLACE_NOWHERE),
+                ContentPlace::Nowhere => to.write_number(PLACE_NOWHERE),
             }
             to.write_flag(result.failed);
             to.write_bytes(&result.digest);
@@ -244,9 +244,9 @@ const PLACE_NOWHERE: u64 = 2;
 
 fn read_result(from: &mut RecordReader<'_>) -> Option<IntentResult> {
     let place = match from.read_number()? {
-        PLACE_CALL => ResultPlace::Call(from.read_bytes()?),
-        PLACE_OWN => ResultPlace::Own(StoredContent::read_from(from)?),
-        PLACE_NOWHERE => ResultPlace::Nowhere,
+        PLACE_CALL => ContentPlace::Call(from.read_bytes()?),
+        PLACE_OWN => ContentPlace::Own(StoredContent::read_from(from)?),
+        PLACE_NOWHERE => ContentPlace::Nowhere,
         _ => return None,
     };
     Some(IntentResult {

@@ -2,7 +2,7 @@
 
 use super::{
     names::IntentId,
-    records::{IntentRecord, ResultPlace},
+    records::{ContentPlace, IntentRecord},
     rules,
 };
 use crate::{
@@ -111,8 +111,8 @@ pub(in crate::late) async fn read_content(
 ) -> Result<Option<String>, LateError> {
     let key = stored.record.key;
     match stored.intent.result.as_ref().map(|result| &result.place) {
-        Some(ResultPlace::Call(call)) => posted_content(late, Principal::from_bytes(key.principal), *call, now).await,
-        Some(ResultPlace::Own(content)) => {
+        Some(ContentPlace::Call(call)) => posted_content(late, Principal::from_bytes(key.principal), *call, now).await,
+        Some(ContentPlace::Own(content)) => {
             let apart = match content {
                 StoredContent::Inline(_) => None,
                 StoredContent::Apart(_) => {
@@ -122,7 +122,7 @@ pub(in crate::late) async fn read_content(
             };
             Ok(whole_content(content.clone(), apart))
         }
-        Some(ResultPlace::Nowhere) | None => Ok(None),
+        Some(ContentPlace::Nowhere) | None => Ok(None),
     }
 }
 

@@ -152,7 +152,12 @@ fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
             } else {
                 "-".to_owned()
             };
-            format!(" flags={flags:?} label={label}")
+            let intent = if version > 2 {
+                format!(" intent_input={} intent={}", value.maybe(), value.maybe())
+            } else {
+                String::new()
+            };
+            format!(" flags={flags:?} label={label}{intent}")
         }
     } else {
         String::new()
