@@ -27,6 +27,13 @@ pub fn unix_time() -> Duration {
         .unwrap_or_default()
 }
 
+/// Returns a time since 1970 as RFC 3339 in UTC.
+pub fn rfc3339_date(since_1970: Duration) -> String {
+    // RFC 3339 has four digits for the year: 9999-12-31T23:59:59 is the last time that can be written.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since_1970.min(LAST)).to_string()
+}
+
 /// A timer for a deadline that moves.
 ///
 /// The underlying timer is expensive to reset. It is reset only for an earlier deadline, or after it fired too early.

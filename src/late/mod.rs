@@ -13,6 +13,7 @@ mod calls;
 mod changes;
 mod claims;
 mod compactions;
+mod earlier_runs;
 mod error;
 mod feed;
 mod intents;
@@ -331,18 +332,20 @@ impl LateStore {
     }
 
     /// Returns the posted results of these calls, in their order. A call is found by a unique id, else by its id, lane,
-    /// tool and input.
+    /// tool and input. With `uses_earlier`, a call without one gets the result of an earlier call with the same intent, if
+    /// its tool is configured for that.
     pub async fn find_results(
         &self,
         caller: Caller,
         lane: Option<LaneId>,
         wanted: &[CallQuery],
+        uses_earlier: bool,
         by: Instant,
     ) -> Result<Vec<Option<FoundResult>>, Unread> {
         if !self.is_used() || wanted.is_empty() {
             return Ok(vec![None; wanted.len()]);
         }
-        queries::find_results(self, caller, lane, wanted, by).await
+        earlier_runs::find_results(self, caller, lane, wanted, uses_earlier, by).await
     }
 
     /// Returns one page of the caller's calls. The first page is behind 0.

@@ -50,15 +50,24 @@ pub struct CallPage {
     pub next: Option<u64>,
 }
 
-/// Returns the posted results of these calls, in their order. See [`LateStore::find_results`].
-pub(super) async fn find_results(
+/// A recorded call of a body.
+#[derive(Debug)]
+pub(super) enum RecordedMatch {
+    /// The call has a posted result.
+    Posted(FoundResult),
+    /// The call has none that a request may contain.
+    Open(RecordName, Box<RecordedCall>),
+}
+
+/// Returns the records of these calls, in their order.
+pub(super) async fn find_calls(
     late: &LateStore,
     caller: Caller,
     lane: Option<LaneId>,
     wanted: &[CallQuery],
     by: Instant,
-) -> Result<Vec<Option<FoundResult>>, Unread> {
-    let mut found = vec![None; wanted.len()];
+) -> Result<Vec<Option<RecordedMatch>>, Unread> {
+    let mut found: Vec<Option<RecordedMatch>> = wanted.iter().map(|_| None).collect();
     // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
     let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
     let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
@@ -82,21 +91,28 @@ pub(super) async fn find_results(
             continue;
         };
         if !std::mem::replace(known, true) {
-            *slot = found_result(name, recorded, content);
+            *slot = Some(matched_call(name, recorded, content));
         }
     }
     Ok(found)
 }
 
-/// Returns the result of a call. `None` if it has none, or one that a provider refused.
-fn found_result(call: RecordName, recorded: RecordedCall, content: Option<Record>) -> Option<FoundResult> {
-    let posted = recorded.posted.filter(|_| !recorded.is_withheld)?;
-    Some(FoundResult {
-        call,
-        id: recorded.id,
-        content: whole_content(posted.content, content)?,
-        failed: posted.failed,
-    })
+/// Returns a call with its result, unless a provider has refused that.
+fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>) -> RecordedMatch {
+    let posted = recorded.posted.as_ref().filter(|_| !recorded.is_withheld);
+    let found = posted.and_then(|posted| {
+        Some(FoundResult {
+            call: name,
+            id: recorded.id.clone(),
+            content: whole_content(posted.content.clone(), apart)?,
+            failed: posted.failed,
+            earlier_run: None,
+        })
+    });
+    match found {
+        Some(found) => RecordedMatch::Posted(found),
+        None => RecordedMatch::Open(name, Box::new(recorded)),
+    }
 }
 
 /// Returns one page of the caller's calls, behind the cursor `after`.

@@ -30,6 +30,8 @@ pub(super) const PHASE: HeaderName = HeaderName::from_static("x-antiphon-phase")
 pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
 /// `x-antiphon-provisional`: ids of calls whose answers in the request are not final, or `*` for all.
 pub(super) const PROVISIONAL: HeaderName = HeaderName::from_static("x-antiphon-provisional");
+/// `x-antiphon-intent`: `new` if the user wants an effect once more, so that no earlier result stands for it.
+pub(super) const INTENT: HeaderName = HeaderName::from_static("x-antiphon-intent");
 /// `x-antiphon-user`: the user whose results a reader of the ledger wants, where request bodies name users.
 pub(super) const USER: HeaderName = HeaderName::from_static("x-antiphon-user");
 /// `x-antiphon-client-token`.

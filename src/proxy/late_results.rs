@@ -35,6 +35,8 @@ pub(super) struct LateResults {
     pub(super) session_label: Option<Box<str>>,
     /// Value of `x-antiphon-provisional`: ids of calls whose answers are not final, separated by commas, or `*`.
     pub(super) provisional: Option<Box<HeaderValue>>,
+    /// `true` if no call may get the result of an earlier run: `x-antiphon-intent: new`.
+    pub(super) wants_new_runs: bool,
 }
 
 impl LateResults {
@@ -209,7 +211,10 @@ impl LateResults {
     ) -> Result<Vec<Option<FoundResult>>, Unread> {
         let wanted: Vec<CallQuery> = calls.iter().map(|call| self.query_of(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
-        self.late.find_results(self.caller, lane, &wanted, deadline).await
+        let uses_earlier = !self.wants_new_runs;
+        self.late
+            .find_results(self.caller, lane, &wanted, uses_earlier, deadline)
+            .await
     }
 
     /// Returns the record name of a call whose posted result waits for the caller.

@@ -73,6 +73,14 @@ pub(super) const WITHOUT_THINKING: &str =
 /// The content of an error result that has none.
 pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an error without a text.]";
 
+/// Writes the mark in front of a result that an earlier run has given. `at` is its time, RFC 3339.
+pub(super) fn earlier_run(at: &str) -> String {
+    format!(
+        "[antiphon: the tool was not run again for this call. This is the result of an earlier call with the same input, \
+         from {at}.]"
+    )
+}
+
 /// The beginning of every mark that the proxy writes.
 const MARK: &str = "[antiphon:";
 

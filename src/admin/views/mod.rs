@@ -13,16 +13,9 @@ pub(super) mod sessions;
 pub(super) mod status;
 pub(super) mod usage;
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use crate::clock;
-
-/// Returns a time since 1970 as RFC 3339 in UTC.
-pub(super) fn rfc3339_date(since_1970: Duration) -> String {
-    // RFC 3339 has four digits for the year: 9999-12-31T23:59:59 is the last time that can be written.
-    const LAST: Duration = Duration::from_secs(253_402_300_799);
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970.min(LAST)).to_string()
-}
+use crate::clock::{self, rfc3339_date};
 
 /// A pair of the same moment on both clocks, to convert instants to dates.
 #[derive(Clone, Copy, Debug)]

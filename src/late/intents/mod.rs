@@ -17,5 +17,5 @@ pub use records::IntentState;
 
 pub(super) use canonical_input::input_digest;
 pub(super) use names::{IntentSubject, idempotency_key, intent_name};
-pub(super) use of_calls::{reopen_with_call, settle_with_call};
+pub(super) use of_calls::{intent_of_call, reopen_with_call, settle_with_call};
 pub(super) use scope::scope_of_call;

@@ -11,13 +11,14 @@ use crate::proxy::{
     provider_facts::{FactScope, ProviderFacts},
 };
 use crate::{
+    clock::rfc3339_date,
     late::FoundResult,
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
-        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, plan, shorten_result,
-        without_cache_control,
+        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, mark_earlier_run, plan,
+        shorten_result, without_cache_control,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -35,6 +36,8 @@ pub(in crate::proxy) struct CallLookup {
     pub(in crate::proxy) known: KnownAnswers,
     /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
+    /// Calls that got the result of an earlier run.
+    earlier_runs: HashSet<CallKey>,
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
     /// own, and the resend replaces them.
     looked_up: HashSet<CallKey>,
@@ -199,11 +202,18 @@ impl CallLookup {
             if let Some(posted) = posted.filter(is_its) {
                 let id = String::from_utf8_lossy(&call.id);
                 let content = shorten_result(&posted.content, &id, results.late.result_bytes_max());
-                let (content, failed) = (without_cache_control(&content), posted.failed);
+                let (mut content, failed) = (without_cache_control(&content), posted.failed);
+                if let Some(at) = posted.earlier_run {
+                    content = mark_earlier_run(&content, &rfc3339_date(at));
+                    self.earlier_runs.insert(call.key);
+                }
                 self.known
                     .results
                     .insert(call.key, RealResult::Content { content, failed });
-                self.posted_calls.insert(call.key, posted.call);
+                // The result of an earlier run is not one that the caller still waits for.
+                if posted.earlier_run.is_none() {
+                    self.posted_calls.insert(call.key, posted.call);
+                }
                 // Restored near the end only: further back the client may have pruned results on purpose.
             } else if let Some(real) = seen.filter(|_| call.turns_behind < TURNS_BEHIND_MAX)
                 && let Some(left) = room.checked_sub(real.byte_len())
@@ -253,6 +263,7 @@ impl CallLookup {
         for (call, answer) in assigned {
             telemetry.record_pinned_answer(match answer {
                 PinnedAnswer::Placeholder(_) => "placeholder",
+                PinnedAnswer::Result(_) if self.earlier_runs.contains(call) => "earlier_run",
                 PinnedAnswer::Result(real) if self.known.results.get(call) == Some(real) => "restored",
                 PinnedAnswer::Result(_) => "moved",
             });

@@ -71,6 +71,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) session_label: Option<Box<str>>,
     /// Value of `x-antiphon-provisional`.
     pub(in crate::proxy) provisional: Option<Box<HeaderValue>>,
+    /// `true` if no call may get the result of an earlier run: `x-antiphon-intent: new`.
+    pub(in crate::proxy) wants_new_runs: bool,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -113,6 +115,7 @@ impl RequestContext {
             session: self.session_hash,
             session_label: self.session_label.clone(),
             provisional: self.provisional.clone(),
+            wants_new_runs: self.wants_new_runs,
         }
     }
 
@@ -215,6 +218,7 @@ impl ContextBuilder<'_> {
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
+            wants_new_runs: self.headers.get(headers::INTENT).is_some_and(|value| value == "new"),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             lane_idle: (!entered.is_compacted && !hints.is_compacted).then_some(entered.idle),

@@ -16,7 +16,7 @@ const RESEND_REASONS: [&str; 6] = ["pairing", "binding", "continuity", "foreign"
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.
-const PINNED_ANSWERS: [&str; 4] = ["moved", "restored", "placeholder", "unread"];
+const PINNED_ANSWERS: [&str; 5] = ["moved", "restored", "earlier_run", "placeholder", "unread"];
 
 metric_table! {
     /// Metrics of repairs.

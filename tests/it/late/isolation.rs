@@ -409,7 +409,7 @@ impl World {
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
         let found = self
             .late
-            .find_results(self.who(call.who), lane, &wanted, near_deadline())
+            .find_results(self.who(call.who), lane, &wanted, true, near_deadline())
             .await;
         let found = found.unwrap().into_iter().next().unwrap().map(|found| found.content);
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
