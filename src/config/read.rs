@@ -216,7 +216,11 @@ fn fitting_schema<'j>(schema: &'j Json, value: &DeValue<'_>) -> &'j Json {
         "string"
     };
     let is_it = |schema: &&Json| schema.get("type").is_some_and(|name| name == wanted);
-    permitted.iter().find(is_it).or(permitted.first()).unwrap_or(schema)
+    permitted
+        .iter()
+        .find(is_it)
+        .or_else(|| permitted.first())
+        .unwrap_or(schema)
 }
 
 /// Returns the words that a schema allows. Empty if it is not a closed list.

@@ -25,32 +25,68 @@ const REPEAT: &str = "new";
 /// The shortest and the longest lease.
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
-/// A claim: of a recorded call by `call_id` and `owner`, or with `services.NAME.on_behalf` of a user by `user`, `tool`
-/// and `input`; unknown members are ignored.
+/// A claim, of a recorded call or on behalf of a user of the service; unknown members are ignored.
 #[derive(ToSchema)]
 #[schema(as = Claim)]
+#[serde(untagged)]
 #[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
-pub(super) struct ClaimBody {
+pub(super) enum ClaimBody {
+    OfCall(CallClaimBody),
+    OnBehalf(OnBehalfClaimBody),
+}
+
+/// A claim of a recorded call.
+#[derive(ToSchema)]
+#[schema(as = CallClaim)]
+#[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
+pub(super) struct CallClaimBody {
     /// The id of the recorded call
-    #[schema(max_length = 1024)]
-    call_id: Option<String>,
+    #[schema(min_length = 1, max_length = 1024)]
+    call_id: String,
     /// The owner of the call: the header `x-antiphon-owner` of the answer that contained it
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     owner: Option<String>,
     /// The name of the call's session, which identifies a reusable id together with `owner`
+    #[schema(min_length = 1, max_length = 1024)]
     session: Option<String>,
+    /// The tool, which identifies a reusable id together with `input`
+    #[schema(min_length = 1, max_length = 1024)]
+    tool: Option<String>,
+    /// The input of the tool: any JSON. It must be that of the recorded call
+    input: Option<serde_json::Value>,
+    /// The least window, at most 30 days. It can only lengthen that of the tool
+    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
+    window: Option<String>,
+    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
+    /// the tool's `max_duration`, or 10 minutes
+    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
+    lease: Option<String>,
+    /// `true` to repeat a run that failed although its effect cannot be undone
+    #[serde(default)]
+    #[schema(default = false)]
+    retry_failed: bool,
+}
+
+/// A claim on behalf of a user of the service, which needs `services.NAME.on_behalf`.
+#[derive(ToSchema)]
+#[schema(as = OnBehalfClaim)]
+#[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
+pub(super) struct OnBehalfClaimBody {
     /// The user, within the service
     #[schema(min_length = 1, max_length = 256)]
-    user: Option<String>,
+    user: String,
     /// The tool
-    #[schema(max_length = 1024)]
-    tool: Option<String>,
+    #[schema(min_length = 1, max_length = 1024)]
+    tool: String,
     /// The input of the tool: any JSON
-    input: Option<serde_json::Value>,
-    /// The least window, such as `24h`, at most 30 days. It can only lengthen that of the tool
+    #[schema(required)]
+    input: serde_json::Value,
+    /// The least window, at most 30 days. It can only lengthen that of the tool
+    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
     window: Option<String>,
-    /// The time after which the holder counts as gone, unless it sends a heartbeat: `10m`. From 1 second to 24 hours;
-    /// by default the tool's `max_duration`, or 10 minutes
+    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
+    /// the tool's `max_duration`, or 10 minutes
+    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
     lease: Option<String>,
     /// `true` to repeat a run that failed although its effect cannot be undone
     #[serde(default)]
@@ -229,7 +265,7 @@ fn members_of(json: &Json<'_>) -> Result<Vec<(Vec<u8>, Span)>, ApiRefusal> {
 fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, ApiRefusal> {
     let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
     let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
-    text.ok_or(ApiRefusal::malformed(flaw))
+    text.ok_or_else(|| ApiRefusal::malformed(flaw))
 }
 
 fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, ApiRefusal> {
@@ -247,9 +283,24 @@ fn read_duration(
     flaw: &'static str,
 ) -> Result<Duration, ApiRefusal> {
     let text = read_text(json, span, ID_BYTES_MAX, flaw)?;
-    let text = std::str::from_utf8(&text).map_err(|_| ApiRefusal::malformed(flaw))?;
-    let duration = humantime::parse_duration(text.trim()).ok();
+    let duration = std::str::from_utf8(&text).ok().and_then(parse_duration);
     duration
         .filter(|duration| (min..=max).contains(duration))
-        .ok_or(ApiRefusal::malformed(flaw))
+        .ok_or_else(|| ApiRefusal::malformed(flaw))
+}
+
+/// Parses a duration of one number and one unit: `90s`, `15m`, `24h` or `7d`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let number = text
+        .strip_suffix(unit)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return None,
+    };
+    Some(Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(seconds)?))
 }

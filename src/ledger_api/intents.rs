@@ -80,7 +80,7 @@ pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) ->
         .intents()
         .view_for_caller(caller, read_id(id)?, clock::unix_time());
     let view = view.await.map_err(ApiRefusal::from)?;
-    let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
+    let view = view.ok_or_else(|| Refused::from(IntentProblem::NotFound))?;
     Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
 }
 
@@ -208,7 +208,7 @@ async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Re
     let id = read_id(id)?;
     let view = api.late.intents().view_for_service(service, id, clock::unix_time());
     let view = view.await.map_err(ApiRefusal::from)?;
-    let view = view.ok_or(Refused::from(IntentProblem::NotFound))?;
+    let view = view.ok_or_else(|| Refused::from(IntentProblem::NotFound))?;
     Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
 }
 
@@ -299,7 +299,7 @@ fn answer_report(held: &HeldIntent<'_>, outcome: HolderOutcome) -> Result<Respon
 
 fn read_id(id: &[u8]) -> Result<IntentId, Refused> {
     let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-    id.ok_or(IntentProblem::NotFound.into())
+    id.ok_or_else(|| IntentProblem::NotFound.into())
 }
 
 fn held<'h>(service: &'h Service, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Refused> {

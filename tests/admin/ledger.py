@@ -28,6 +28,10 @@ SERVICE = f"""
     secret = "{SECRET}"
     principals = ["*"]
     tools = ["*"]
+    on_behalf = true
+    [tools.render]
+    tier = "durable"
+    intent = "user"
 """
 # The first is the example of the document, the second a reusable id.
 CALLS = ["toolu_01A09q90qw90lq917835lq9", "call_0", "toolu_01B19r80rw80mr826744mr8", "toolu_01C29s70sw70ns735653ns7"]
@@ -70,7 +74,11 @@ def main():
         for call in CALLS:
             ask(base, call)
         good &= schemathesis(python, base, "document")
-        for tag, credential in [("services", f"Authorization:Bearer {TOKEN}"), ("callers", f"x-api-key:{KEY}")]:
+        for tag, credential in [
+            ("services", f"Authorization:Bearer {TOKEN}"),
+            ("intents", f"Authorization:Bearer {TOKEN}"),
+            ("callers", f"x-api-key:{KEY}"),
+        ]:
             good &= schemathesis(python, base, tag)
             good &= schemathesis(python, base, tag, "-H", credential)
     return 0 if good else 1

@@ -1,4 +1,5 @@
 //! The URL of an API of the proxy: from a flag, a variable or the configuration.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{net::SocketAddr, path::PathBuf};
 

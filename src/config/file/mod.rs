@@ -205,7 +205,7 @@ pub struct ToolSection {
     /// Time after a result in which another call with the same input does not run the tool again. Default: 0s for `read`,
     /// 10 minutes for `revertible`, 1 hour for `durable`, 24 hours for `one_way`.
     pub window: Option<String>,
-    /// Values of the input that make no difference, as JSON pointers: "/request_id".
+    /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
     pub ignore_input: Vec<String>,
 }
 

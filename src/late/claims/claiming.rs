@@ -185,9 +185,11 @@ pub(super) async fn claim_intent(
         };
         let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
         match (ruling, &existing) {
-            (ClaimRuling::Granted(run), _) => {
+            (ClaimRuling::Granted(started_at), _) => {
                 // On a conflict another claim was first: the next round judges this one anew.
-                if let Some(granted) = grant(late, claim, &subject, (key, run, window), existing.as_ref(), now).await? {
+                if let Some(granted) =
+                    grant(late, claim, &subject, (key, started_at, window), existing.as_ref(), now).await?
+                {
                     return Ok(ClaimOutcome::Granted(Box::new(granted)));
                 }
             }
@@ -238,7 +240,7 @@ async fn grant(
     late: &LateStore,
     claim: &IntentClaim<'_>,
     subject: &ResolvedSubject,
-    (key, run_number, window): (RecordKey, u64, Duration),
+    (key, started_at, window): (RecordKey, Moment, Duration),
     existing: Option<&StoredIntent>,
     now: Moment,
 ) -> Result<Option<GrantedClaim>, LateError> {
@@ -246,7 +248,7 @@ async fn grant(
     let max_duration = late.0.settings.tool_settings(&subject.tool).max_duration;
     let lease = claim.lease.or(max_duration).unwrap_or(LEASE_DEFAULT);
     let run = IntentRun {
-        number: run_number,
+        started_at,
         claim: Some(ClaimSecret::hash_text(secret.as_str().as_bytes())),
         service: claim.service.name.clone(),
         call: subject.call.as_ref().map(|call| call.0.key.name),
@@ -273,7 +275,7 @@ async fn grant(
     Ok(Some(GrantedClaim {
         intent: IntentId::of_record(&key.principal, &key.name),
         claim: secret,
-        idempotency_key: intents::idempotency_key(&key.principal, &key.name, run_number),
+        idempotency_key: intents::idempotency_key(&key.principal, &key.name, started_at),
         lease_until: intent.run.lease_until,
         window_until: now.saturating_add(window),
         scope: subject.scope,

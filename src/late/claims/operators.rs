@@ -153,7 +153,7 @@ pub(super) async fn list(
                     cursor = Some(ListCursor {
                         principal: *next,
                         place: 0,
-                    })
+                    });
                 }
                 None => return Ok(IntentPage { intents, next: None }),
             }

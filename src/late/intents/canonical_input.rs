@@ -2,6 +2,8 @@
 //!
 //! One difference: an integer that a double cannot represent keeps its digits. Two such ids are two inputs.
 
+use std::fmt::Write as _;
+
 use serde_json::{Number, Value};
 
 use crate::{digest::digest_of, late::json_pointer::JsonPointer, wire::json::Json};
@@ -90,7 +92,10 @@ fn write_text(text: &str, to: &mut String) {
             '\n' => to.push_str("\\n"),
             '\u{c}' => to.push_str("\\f"),
             '\r' => to.push_str("\\r"),
-            '\0'..='\u{1f}' => to.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            '\0'..='\u{1f}' => {
+                // Writing into a String cannot fail.
+                let _ = write!(to, "\\u{:04x}", u32::from(letter));
+            }
             _ => to.push(letter),
         }
     }

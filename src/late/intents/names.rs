@@ -2,12 +2,15 @@
 //!
 //! The domain strings are hashed into names in ledger files: changing one makes existing records unreachable.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
 
 use crate::{
     auth::PrincipalHash,
     digest::digest_of,
-    ledger::{Index, RecordName},
+    ledger::{Index, Moment, RecordName},
 };
 
 /// The longest key that a service may choose, in bytes.
@@ -116,8 +119,7 @@ impl ClaimSecret {
     /// Creates a claim from random bytes.
     pub(in crate::late) fn from_random(bytes: &[u8; 32]) -> Self {
         let (half, _) = bytes.split_at(16);
-        let digits: String = half.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("{CLAIM_PREFIX}{digits}"))
+        Self(format!("{CLAIM_PREFIX}{}", hex_digits(half)))
     }
 
     /// Returns the text that the holder sends.
@@ -140,10 +142,19 @@ impl fmt::Debug for ClaimSecret {
 /// Returns the idempotency key of one run of an intent, for the systems behind the tool.
 ///
 /// A run that a second holder takes over keeps its key, so that those systems recognise the repetition.
-pub(in crate::late) fn idempotency_key(principal: &PrincipalHash, name: &RecordName, run: u64) -> String {
-    let hash = digest_of([&b"idempotency key"[..], principal, name, &run.to_le_bytes()]);
+pub(in crate::late) fn idempotency_key(principal: &PrincipalHash, name: &RecordName, started_at: Moment) -> String {
+    let run = started_at.as_nanos().to_le_bytes();
+    let hash = digest_of([&b"idempotency key"[..], principal, name, &run]);
     let (half, _) = hash.split_at(16);
-    half.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex_digits(half)
+}
+
+fn hex_digits(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut digits, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 #[cfg(test)]

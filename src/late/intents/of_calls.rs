@@ -62,41 +62,43 @@ pub(in crate::late) async fn settle_with_call(
         return Ok(IntentChange::default());
     };
     let key = storing::intent_key(call_key.principal, name);
-    let (step, settled) = match storing::read_intent(late, key, now).await? {
-        Some(stored) => {
-            let is_its_own = stored.intent.run.call == Some(call_key.name);
-            // Another holder runs the tool for another call: its own result will settle the intent.
-            if !is_its_own && rules::state_at(&stored.intent, now).is_in_flight() {
-                return Ok(IntentChange::default());
-            }
-            let mut intent = stored.intent.clone();
-            intent.settle_by_call(call_key.name, posted);
-            (stored.replace_step(&intent), intent)
+    let (step, settled) = if let Some(stored) = storing::read_intent(late, key, now).await? {
+        let is_its_own = stored.intent.run.call == Some(call_key.name);
+        // Another holder runs the tool for another call: its own result will settle the intent.
+        if !is_its_own && rules::state_at(&stored.intent, now).is_in_flight() {
+            return Ok(IntentChange::default());
         }
-        None => {
-            let Some(input) = call.intent_input else {
-                return Ok(IntentChange::default());
-            };
-            let settings = late.0.settings.tool_settings(&call.tool);
-            let window = settings.window.unwrap_or_else(|| rules::default_window(call.tier));
-            let mut intent = IntentRecord {
-                account: call.account,
-                tool: call.tool.clone(),
-                tier: call.tier,
-                scope: scope_of_call(late, principal, call_key.name, call).0,
-                input,
-                window_seconds: window.as_secs(),
-                state: IntentState::Settled,
-                run: IntentRun::of_call(call_key.name),
-                result: None,
-            };
-            intent.settle_by_call(call_key.name, posted);
-            (storing::insert_step(key, &intent), intent)
-        }
+        let mut intent = stored.intent.clone();
+        intent.settle_by_call(call_key.name, posted);
+        (stored.replace_step(&intent), intent)
+    } else {
+        let Some(mut intent) = unclaimed_intent(late, call_key, call) else {
+            return Ok(IntentChange::default());
+        };
+        intent.settle_by_call(call_key.name, posted);
+        (storing::insert_step(key, &intent), intent)
     };
     Ok(IntentChange {
         step: Some(step),
         content_until: rules::retained_until(&settled),
+    })
+}
+
+/// Returns the intent of a call that no holder has claimed. `None` if the input is not known.
+fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
+    let settings = late.0.settings.tool_settings(&call.tool);
+    let window = settings.window.unwrap_or_else(|| rules::default_window(call.tier));
+    let principal = Principal::from_bytes(call_key.principal);
+    Some(IntentRecord {
+        account: call.account,
+        tool: call.tool.clone(),
+        tier: call.tier,
+        scope: scope_of_call(late, principal, call_key.name, call).0,
+        input: call.intent_input?,
+        window_seconds: window.as_secs(),
+        state: IntentState::Settled,
+        run: IntentRun::of_call(call_key.name),
+        result: None,
     })
 }
 

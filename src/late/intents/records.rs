@@ -96,8 +96,8 @@ pub(in crate::late) struct IntentResult {
 /// A run of the tool, by its latest holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::late) struct IntentRun {
-    /// The number of the run. A second holder of the same run does not change it.
-    pub(in crate::late) number: u64,
+    /// The time of the first claim, which tells the runs of an intent apart. A second holder of the same run keeps it.
+    pub(in crate::late) started_at: Moment,
     /// The hash of the latest claim. `None` if no holder has claimed the intent: its call was settled without one.
     pub(in crate::late) claim: Option<[u8; 32]>,
     /// The service that holds or has settled it.
@@ -133,7 +133,7 @@ impl IntentRun {
     /// Returns the run of a call that no holder has claimed.
     pub(in crate::late) const fn of_call(call: RecordName) -> Self {
         Self {
-            number: 1,
+            started_at: Moment::ZERO,
             claim: None,
             service: String::new(),
             call: Some(call),
@@ -179,7 +179,7 @@ impl IntentRecord {
         to.write_number(self.window_seconds);
         to.write_position(&IntentState::ALL, self.state);
         let run = &self.run;
-        to.write_number(run.number);
+        to.write_moment(run.started_at);
         to.write_optional_hash(run.claim.as_ref());
         to.write_text(run.service.as_bytes());
         to.write_optional_hash(run.call.as_ref());
@@ -218,7 +218,7 @@ impl IntentRecord {
             window_seconds: from.read_number()?,
             state: from.read_position(&IntentState::ALL)?,
             run: IntentRun {
-                number: from.read_number()?,
+                started_at: from.read_moment()?,
                 claim: from.read_optional_hash()?,
                 service: from.read_utf8()?,
                 call: from.read_optional_hash()?,

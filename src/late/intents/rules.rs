@@ -81,8 +81,8 @@ pub(in crate::late) struct ClaimTerms<'c> {
 /// The decision on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::late) enum ClaimRuling {
-    /// The tool may run, as the run with this number.
-    Granted(u64),
+    /// The tool may run, as the run that began at this time.
+    Granted(Moment),
     /// The tool ran before: its result is returned.
     Replayed,
     /// Another holder runs the tool.
@@ -96,9 +96,10 @@ pub(in crate::late) enum ClaimRuling {
 /// Judges a claim.
 pub(in crate::late) fn judge_claim(existing: Option<&IntentRecord>, terms: ClaimTerms<'_>, now: Moment) -> ClaimRuling {
     let Some(intent) = existing else {
-        return ClaimRuling::Granted(1);
+        return ClaimRuling::Granted(now);
     };
-    let next_run = intent.run.number.saturating_add(1);
+    // A clock that was set back must not lead to the name of the run before.
+    let next_run = now.max(intent.run.started_at.saturating_add(Duration::from_nanos(1)));
     let is_over = match intent.state {
         IntentState::Settled | IntentState::Failed => !is_replayed(intent, terms.window, now),
         IntentState::Cancelled => true,
@@ -114,7 +115,7 @@ pub(in crate::late) fn judge_claim(existing: Option<&IntentRecord>, terms: Claim
         IntentState::Claimed | IntentState::CancelRequested | IntentState::CancelRefused => ClaimRuling::InFlight,
         IntentState::Unknown => ClaimRuling::OutcomeUnknown,
         // The same run, so that the systems behind the tool recognise what the first holder has done already.
-        IntentState::Expired => ClaimRuling::Granted(intent.run.number),
+        IntentState::Expired => ClaimRuling::Granted(intent.run.started_at),
         IntentState::Settled if terms.run_again => ClaimRuling::Granted(next_run),
         IntentState::Failed if intent.tier != Tier::OneWay || terms.run_again || terms.retry_failed => {
             ClaimRuling::Granted(next_run)
@@ -169,9 +170,9 @@ pub(in crate::late) fn judge_report(intent: &IntentRecord, claim: &[u8; 32], rep
             }
         }
         (IntentState::Settled | IntentState::Failed, _) => HolderRuling::Conflict,
-        (IntentState::Cancelled, HolderReport::Cancelled) => HolderRuling::Repeated,
+        (IntentState::Cancelled, HolderReport::Cancelled)
+        | (IntentState::CancelRefused, HolderReport::CancelRefused) => HolderRuling::Repeated,
         (IntentState::Cancelled, _) => HolderRuling::Cancelled,
-        (IntentState::CancelRefused, HolderReport::CancelRefused) => HolderRuling::Repeated,
         // Nobody has asked for a cancel.
         (state, HolderReport::CancelRefused) if state != IntentState::CancelRequested => HolderRuling::Conflict,
         _ => HolderRuling::Accepted,

@@ -12,6 +12,7 @@ pub(crate) mod entries;
 pub(crate) mod failed_requests;
 pub(crate) mod flood;
 pub(crate) mod intent_stories;
+pub(crate) mod intent_walk;
 pub(crate) mod intents;
 pub(crate) mod isolation;
 pub(crate) mod isolation_walk;

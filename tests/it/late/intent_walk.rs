@@ -1,0 +1,389 @@
+//! Random walk over intents: claims, leases, results, cancels, restarts and steps of the clock, against a model.
+//!
+//! The model is written from the rules of docs/intents.md and shares no code with the store. Each result is a canary that
+//! names its intent, so that a result of another user or service shows.
+//!
+//! `STEPS=` sets the number of steps, `SEED=<n>` replays another walk, `SEED=random` takes a new one.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use antiphon::{
+    late::{
+        ClaimOutcome, ClaimSubject, HeldIntent, HolderOutcome, IntentClaim, IntentId, IntentState, LateSettings,
+        LateStore, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
+    },
+    ledger::{Ledger, Moment},
+    repair::Tier,
+    telemetry::Telemetry,
+};
+
+use crate::support::{
+    bodies::Rng,
+    kept::durable,
+    late::{over, service},
+    seed::seed,
+};
+
+const STEPS: u64 = 6_000;
+const T0: Moment = Duration::from_secs(2_000_000_000);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Tools with their tiers, and the windows that the document promises.
+const TOOLS: [(&str, Tier, Duration); 4] = [
+    ("look", Tier::Read, Duration::ZERO),
+    ("render", Tier::Revertible, Duration::from_secs(600)),
+    ("deploy", Tier::Durable, HOUR),
+    ("mail", Tier::OneWay, Duration::from_secs(86_400)),
+];
+const SERVICES: [&str; 2] = ["one", "two"];
+const USERS: [&str; 2] = ["u", "v"];
+/// Two inputs. The second form of the first is the same input.
+const INPUTS: [&str; 3] = [r#"{"a":1,"b":[]}"#, r#"{"a":2,"b":[]}"#, r#"{ "b":[], "a":1.0 }"#];
+
+/// Service, user, tool and input.
+type Wish = (usize, usize, usize, usize);
+
+/// A claim that was granted, as its holder keeps it.
+struct Granted {
+    id: IntentId,
+    secret: String,
+    lease: Duration,
+}
+
+/// The state of one intent in the model.
+#[derive(Clone, Debug)]
+enum Is {
+    Free,
+    Running { until: Moment },
+    Done { content: String, failed: bool, at: Moment },
+    Cancelled,
+}
+
+struct Known {
+    is: Is,
+    window: Duration,
+    key: String,
+    /// Every granted claim; the last may report, unless an operator has decided.
+    claims: Vec<Granted>,
+    may_report: bool,
+}
+
+struct Walk {
+    ledger: Arc<dyn Ledger>,
+    late: LateStore,
+    rng: Rng,
+    now: Moment,
+    known: BTreeMap<Wish, Known>,
+    keys: BTreeSet<String>,
+    results: u64,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+fn settings() -> LateSettings {
+    let on_behalf = |name: &&str| ServiceSettings {
+        on_behalf: true,
+        ..service(name, None, None)
+    };
+    let tool = |(name, tier, _): &(&str, Tier, Duration)| {
+        let settings = ToolSettings {
+            tier: *tier,
+            ..ToolSettings::default()
+        };
+        ((*name).to_owned(), settings)
+    };
+    LateSettings {
+        services: SERVICES.iter().map(on_behalf).collect(),
+        tools: TOOLS.iter().map(tool).collect(),
+        ..LateSettings::default()
+    }
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let ledger = durable();
+        let (late, _, _) = over(&ledger, settings(), Telemetry::default());
+        Self {
+            ledger,
+            late,
+            rng: Rng::new(seed),
+            now: T0,
+            known: BTreeMap::new(),
+            keys: BTreeSet::new(),
+            results: 0,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn wish(&mut self) -> (Wish, usize) {
+        let [service, user, tool, form] = [2, 2, 4, 3].map(|below| self.rng.below(below));
+        ((service, user, tool, form % 2), form)
+    }
+
+    async fn step(&mut self) {
+        match self.rng.below(100) {
+            0..45 => self.claims().await,
+            45..65 => self.reports_result().await,
+            65..73 => self.sends_heartbeat().await,
+            73..78 => self.cancels().await,
+            78..83 => self.resolves().await,
+            83..95 => {
+                let steps = [Duration::from_secs(1), MINUTE / 2, MINUTE * 11, HOUR + MINUTE, HOUR * 25];
+                let step = steps[self.rng.below(steps.len())];
+                // A clock may also be set back.
+                self.now = if self.rng.chance(10) { self.now - MINUTE / 3 } else { self.now + step };
+            }
+            _ => {
+                let (late, _, _) = over(&self.ledger, settings(), Telemetry::default());
+                self.late = late;
+                self.count("restart");
+            }
+        }
+    }
+
+    async fn claims(&mut self) {
+        let (wish, form) = self.wish();
+        let (service, user, tool, _) = wish;
+        let (_, tier, usual) = TOOLS[tool];
+        let lease = [Duration::from_secs(1), MINUTE, HOUR][self.rng.below(3)];
+        let window = [None, None, Some(MINUTE), Some(HOUR * 48)][self.rng.below(4)];
+        let (run_again, retry_failed) = (self.rng.chance(15), self.rng.chance(30));
+        let holder = self.late.services()[service].clone();
+        let claim = IntentClaim {
+            service: &holder,
+            subject: ClaimSubject::OnBehalf {
+                user: USERS[user].as_bytes(),
+                tool: TOOLS[tool].0.as_bytes(),
+                input: INPUTS[form].as_bytes(),
+            },
+            chosen_key: None,
+            window,
+            lease: Some(lease),
+            run_again,
+            retry_failed,
+        };
+        let outcome = self.late.intents().claim(&claim, self.now).await.unwrap();
+        let now = self.now;
+        let is = self.known.get(&wish).map_or(Is::Free, |known| known.is.clone());
+        let told = format!("{wish:?} {is:?} at {now:?}: {outcome:?}");
+        let wanted_window = usual.max(window.unwrap_or_default());
+        let takes_over = match (&is, &outcome) {
+            (Is::Free | Is::Cancelled, ClaimOutcome::Granted(_)) => false,
+            (Is::Running { until }, ClaimOutcome::InFlight { lease_until, .. }) => {
+                assert!(now < *until && lease_until == until, "{told}");
+                return self.count("in flight");
+            }
+            (Is::Running { until }, ClaimOutcome::OutcomeUnknown { .. }) => {
+                assert!(now >= *until && tier == Tier::OneWay, "{told}");
+                return self.count("unknown");
+            }
+            (Is::Running { until }, ClaimOutcome::Granted(_)) => {
+                assert!(now >= *until && tier != Tier::OneWay, "two holders: {told}");
+                true
+            }
+            (Is::Done { content, failed, at }, ClaimOutcome::Replayed(replayed)) => {
+                let known = &self.known[&wish];
+                assert!(now < *at + known.window.max(wanted_window), "{told}");
+                assert_eq!((replayed.content.as_ref(), replayed.failed), (Some(content), *failed), "{told}");
+                assert!(!run_again && !(*failed && (tier != Tier::OneWay || retry_failed)), "{told}");
+                return self.count("replayed");
+            }
+            (Is::Done { failed, at, .. }, ClaimOutcome::Granted(_)) => {
+                let may_retry = *failed && (tier != Tier::OneWay || retry_failed);
+                // The result of a run is stored for the window of that run, whatever a later claim wants.
+                let is_over = now >= *at + self.known[&wish].window;
+                assert!(run_again || may_retry || is_over, "it ran twice: {told}");
+                false
+            }
+            _ => panic!("{told}"),
+        };
+        let ClaimOutcome::Granted(granted) = outcome else { unreachable!() };
+        let entry = self.known.entry(wish).or_insert_with(|| Known {
+            is: Is::Free,
+            window: wanted_window,
+            key: String::new(),
+            claims: Vec::new(),
+            may_report: true,
+        });
+        if takes_over {
+            // The record may have been removed long after the lease: then it is a new run.
+            let is_same = granted.idempotency_key == entry.key;
+            assert!(is_same || self.keys.insert(granted.idempotency_key.clone()), "{told}");
+        } else {
+            assert!(self.keys.insert(granted.idempotency_key.clone()), "a key was used twice: {told}");
+        }
+        assert_eq!(granted.lease_until, now + lease);
+        assert_eq!(granted.window_until, now + wanted_window);
+        entry.key.clone_from(&granted.idempotency_key);
+        (entry.is, entry.window, entry.may_report) = (Is::Running { until: now + lease }, wanted_window, true);
+        entry.claims.push(Granted {
+            id: granted.intent,
+            secret: granted.claim.as_str().to_owned(),
+            lease,
+        });
+        self.count(if takes_over { "taken over" } else { "granted" });
+    }
+
+    /// Returns an intent with one of its claims, most often the last one.
+    fn held(&mut self) -> Option<(Wish, usize)> {
+        let wish = self.wish().0;
+        let claims = self.known.get(&wish)?.claims.len();
+        let place = if self.rng.chance(75) { claims - 1 } else { self.rng.below(claims) };
+        Some((wish, place))
+    }
+
+    /// Checks an outcome that is the same for every report. Returns `true` if the report was of the last holder and the
+    /// intent still exists.
+    fn is_live(&mut self, (wish, place): (Wish, usize), outcome: HolderOutcome) -> bool {
+        let known = &self.known[&wish];
+        let is_last = known.may_report && place + 1 == known.claims.len();
+        let told = format!("{wish:?} {:?} claim {place} of {} at {:?}: {outcome:?}", known.is, known.claims.len(), self.now);
+        if outcome == HolderOutcome::NotFound {
+            // Records are removed a day after their last use, and those of one-way tools never while they are open.
+            let is_open = match &known.is {
+                Is::Running { until } => self.now < *until || TOOLS[wish.2].1 == Tier::OneWay,
+                Is::Done { at, .. } => self.now < *at + known.window,
+                Is::Free | Is::Cancelled => false,
+            };
+            assert!(!is_open, "lost: {told}");
+            self.known.remove(&wish);
+            self.count("removed");
+            return false;
+        }
+        assert_eq!(!is_last, outcome == HolderOutcome::StaleClaim, "{told}");
+        if !is_last {
+            self.count("stale");
+        }
+        is_last
+    }
+
+    async fn reports_result(&mut self) {
+        let Some((wish, place)) = self.held() else { return };
+        let (failed, repeats) = (self.rng.chance(20), self.rng.chance(20));
+        self.results += 1;
+        let mut result = (format!("\"canary {wish:?} {}\"", self.results), failed);
+        if let Is::Done { content, failed, .. } = &self.known[&wish].is
+            && repeats
+        {
+            result = (content.clone(), *failed);
+        }
+        let known = &self.known[&wish];
+        let held = HeldIntent {
+            service: &self.late.services()[wish.0],
+            id: known.claims[place].id,
+            claim: known.claims[place].secret.as_bytes(),
+        };
+        let post = self.late.intents().post_result(&held, result.0.clone(), result.1, self.now);
+        let outcome = post.await.unwrap();
+        if !self.is_live((wish, place), outcome) {
+            return;
+        }
+        let now = self.now;
+        let known = self.known.get_mut(&wish).unwrap();
+        match (&known.is, outcome) {
+            (Is::Running { .. }, HolderOutcome::Accepted { state, is_new: true, .. }) => {
+                let wanted = if result.1 { IntentState::Failed } else { IntentState::Settled };
+                assert_eq!(state, wanted);
+                known.is = Is::Done { content: result.0, failed: result.1, at: now };
+                self.count("settled");
+            }
+            (Is::Done { content, failed, .. }, HolderOutcome::Accepted { is_new: false, .. }) => {
+                assert_eq!((content, *failed), (&result.0, result.1));
+            }
+            (Is::Done { content, failed, .. }, HolderOutcome::Conflict) => {
+                assert_ne!((content, *failed), (&result.0, result.1));
+            }
+            (Is::Cancelled, HolderOutcome::Cancelled) => {}
+            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+        }
+    }
+
+    async fn sends_heartbeat(&mut self) {
+        let Some((wish, place)) = self.held() else { return };
+        let known = &self.known[&wish];
+        let held = HeldIntent {
+            service: &self.late.services()[wish.0],
+            id: known.claims[place].id,
+            claim: known.claims[place].secret.as_bytes(),
+        };
+        let outcome = self.late.intents().extend_lease(&held, self.now).await.unwrap();
+        if !self.is_live((wish, place), outcome) {
+            return;
+        }
+        let now = self.now;
+        let known = self.known.get_mut(&wish).unwrap();
+        match (&mut known.is, outcome) {
+            (Is::Running { until }, HolderOutcome::Accepted { lease_until, .. }) => {
+                *until = (*until).max(now + known.claims[place].lease);
+                assert_eq!(lease_until, *until);
+                self.count("heartbeat");
+            }
+            (Is::Done { .. }, HolderOutcome::Conflict) | (Is::Cancelled, HolderOutcome::Cancelled) => {}
+            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+        }
+    }
+
+    async fn cancels(&mut self) {
+        let Some((wish, place)) = self.held() else { return };
+        let known = &self.known[&wish];
+        let held = HeldIntent {
+            service: &self.late.services()[wish.0],
+            id: known.claims[place].id,
+            claim: known.claims[place].secret.as_bytes(),
+        };
+        let outcome = self.late.intents().cancel(&held, false, self.now).await.unwrap();
+        if !self.is_live((wish, place), outcome) {
+            return;
+        }
+        let known = self.known.get_mut(&wish).unwrap();
+        match (&known.is, outcome) {
+            (Is::Running { .. } | Is::Cancelled, HolderOutcome::Accepted { state, .. }) => {
+                assert_eq!(state, IntentState::Cancelled);
+                known.is = Is::Cancelled;
+                self.count("cancelled");
+            }
+            (Is::Done { .. }, HolderOutcome::Conflict) => {}
+            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+        }
+    }
+
+    async fn resolves(&mut self) {
+        let Some((wish, place)) = self.held() else { return };
+        let id = self.known[&wish].claims[place].id;
+        // `done` has no content, which the walk could not tell from a lost one: tests of intents cover it.
+        let outcome = self.late.intents().resolve(id, Resolution::NotRun, self.now).await.unwrap();
+        let known = self.known.get_mut(&wish).unwrap();
+        let is_unknown = matches!(&known.is, Is::Running { until } if self.now >= *until) && TOOLS[wish.2].1 == Tier::OneWay;
+        match outcome {
+            ResolveOutcome::Resolved(state) => {
+                assert!(is_unknown && state == IntentState::Cancelled);
+                (known.is, known.may_report) = (Is::Cancelled, false);
+                self.count("resolved");
+            }
+            ResolveOutcome::NotUnknown(_) => assert!(!is_unknown, "{wish:?} {:?}", known.is),
+            ResolveOutcome::NotFound => assert!(!is_unknown, "lost: {wish:?} {:?}", known.is),
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_effect_happens_twice_and_no_result_reaches_another_user() {
+    let seed = seed();
+    let steps = std::env::var("STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+    println!("SEED={seed} STEPS={steps}");
+    let mut walk = Walk::new(seed);
+    for _ in 0..steps {
+        walk.step().await;
+    }
+    println!("{:?}", walk.counts);
+    for what in ["granted", "taken over", "in flight", "unknown", "replayed", "settled", "stale", "cancelled", "resolved"] {
+        assert!(walk.counts.get(what).is_some_and(|count| *count > 0), "the walk never had: {what}");
+    }
+}
