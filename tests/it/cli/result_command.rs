@@ -475,11 +475,7 @@ async fn another_server_at_the_address_is_no_success() {
     let text = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nok";
     for (server, code, wanted) in [
         (Upstream::ok().await, 2, "is not one of Antiphon's API"),
-        (
-            Upstream::answering(text).await,
-            2,
-            "is not one of Antiphon's API",
-        ),
+        (Upstream::answering(text).await, 2, "is not one of Antiphon's API"),
         (
             Upstream::answering(page).await,
             1,

@@ -79,6 +79,8 @@ struct Walk {
     now: Moment,
     known: BTreeMap<Wish, Known>,
     keys: BTreeSet<String>,
+    /// Keys of runs that never ended, whose records expired. A clock that is set back shows such a record again.
+    expired: BTreeMap<Wish, String>,
     results: u64,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -113,6 +115,7 @@ impl Walk {
             now: T0,
             known: BTreeMap::new(),
             keys: BTreeSet::new(),
+            expired: BTreeMap::new(),
             results: 0,
             counts: BTreeMap::new(),
         }
@@ -135,10 +138,20 @@ impl Walk {
             73..78 => self.cancels().await,
             78..83 => self.resolves().await,
             83..95 => {
-                let steps = [Duration::from_secs(1), MINUTE / 2, MINUTE * 11, HOUR + MINUTE, HOUR * 25];
+                let steps = [
+                    Duration::from_secs(1),
+                    MINUTE / 2,
+                    MINUTE * 11,
+                    HOUR + MINUTE,
+                    HOUR * 25,
+                ];
                 let step = steps[self.rng.below(steps.len())];
                 // A clock may also be set back.
-                self.now = if self.rng.chance(10) { self.now - MINUTE / 3 } else { self.now + step };
+                self.now = if self.rng.chance(10) {
+                    self.now - MINUTE / 3
+                } else {
+                    self.now + step
+                };
             }
             _ => {
                 let (late, _, _) = over(&self.ledger, settings(), Telemetry::default());
@@ -191,8 +204,15 @@ impl Walk {
             (Is::Done { content, failed, at }, ClaimOutcome::Replayed(replayed)) => {
                 let known = &self.known[&wish];
                 assert!(now < *at + known.window.max(wanted_window), "{told}");
-                assert_eq!((replayed.content.as_ref(), replayed.failed), (Some(content), *failed), "{told}");
-                assert!(!run_again && !(*failed && (tier != Tier::OneWay || retry_failed)), "{told}");
+                assert_eq!(
+                    (replayed.content.as_ref(), replayed.failed),
+                    (Some(content), *failed),
+                    "{told}"
+                );
+                assert!(
+                    !run_again && !(*failed && (tier != Tier::OneWay || retry_failed)),
+                    "{told}"
+                );
                 return self.count("replayed");
             }
             (Is::Done { failed, at, .. }, ClaimOutcome::Granted(_)) => {
@@ -204,7 +224,9 @@ impl Walk {
             }
             _ => panic!("{told}"),
         };
-        let ClaimOutcome::Granted(granted) = outcome else { unreachable!() };
+        let ClaimOutcome::Granted(granted) = outcome else {
+            unreachable!()
+        };
         let entry = self.known.entry(wish).or_insert_with(|| Known {
             is: Is::Free,
             window: wanted_window,
@@ -217,7 +239,11 @@ impl Walk {
             let is_same = granted.idempotency_key == entry.key;
             assert!(is_same || self.keys.insert(granted.idempotency_key.clone()), "{told}");
         } else {
-            assert!(self.keys.insert(granted.idempotency_key.clone()), "a key was used twice: {told}");
+            assert!(
+                self.keys.insert(granted.idempotency_key.clone())
+                    || self.expired.get(&wish) == Some(&granted.idempotency_key),
+                "a key was used twice: {told}"
+            );
         }
         assert_eq!(granted.lease_until, now + lease);
         assert_eq!(granted.window_until, now + wanted_window);
@@ -235,7 +261,11 @@ impl Walk {
     fn held(&mut self) -> Option<(Wish, usize)> {
         let wish = self.wish().0;
         let claims = self.known.get(&wish)?.claims.len();
-        let place = if self.rng.chance(75) { claims - 1 } else { self.rng.below(claims) };
+        let place = if self.rng.chance(75) {
+            claims - 1
+        } else {
+            self.rng.below(claims)
+        };
         Some((wish, place))
     }
 
@@ -244,7 +274,12 @@ impl Walk {
     fn is_live(&mut self, (wish, place): (Wish, usize), outcome: HolderOutcome) -> bool {
         let known = &self.known[&wish];
         let is_last = known.may_report && place + 1 == known.claims.len();
-        let told = format!("{wish:?} {:?} claim {place} of {} at {:?}: {outcome:?}", known.is, known.claims.len(), self.now);
+        let told = format!(
+            "{wish:?} {:?} claim {place} of {} at {:?}: {outcome:?}",
+            known.is,
+            known.claims.len(),
+            self.now
+        );
         if outcome == HolderOutcome::NotFound {
             // Records are removed a day after their last use, and those of one-way tools never while they are open.
             let is_open = match &known.is {
@@ -253,7 +288,14 @@ impl Walk {
                 Is::Free | Is::Cancelled => false,
             };
             assert!(!is_open, "lost: {told}");
-            self.known.remove(&wish);
+            if let Some(Known {
+                is: Is::Running { .. },
+                key,
+                ..
+            }) = self.known.remove(&wish)
+            {
+                self.expired.insert(wish, key);
+            }
             self.count("removed");
             return false;
         }
@@ -280,7 +322,10 @@ impl Walk {
             id: known.claims[place].id,
             claim: known.claims[place].secret.as_bytes(),
         };
-        let post = self.late.intents().post_result(&held, result.0.clone(), result.1, self.now);
+        let post = self
+            .late
+            .intents()
+            .post_result(&held, result.0.clone(), result.1, self.now);
         let outcome = post.await.unwrap();
         if !self.is_live((wish, place), outcome) {
             return;
@@ -288,10 +333,23 @@ impl Walk {
         let now = self.now;
         let known = self.known.get_mut(&wish).unwrap();
         match (&known.is, outcome) {
-            (Is::Running { .. }, HolderOutcome::Accepted { state, is_new: true, .. }) => {
-                let wanted = if result.1 { IntentState::Failed } else { IntentState::Settled };
+            (
+                Is::Running { .. },
+                HolderOutcome::Accepted {
+                    state, is_new: true, ..
+                },
+            ) => {
+                let wanted = if result.1 {
+                    IntentState::Failed
+                } else {
+                    IntentState::Settled
+                };
                 assert_eq!(state, wanted);
-                known.is = Is::Done { content: result.0, failed: result.1, at: now };
+                known.is = Is::Done {
+                    content: result.0,
+                    failed: result.1,
+                    at: now,
+                };
                 self.count("settled");
             }
             (Is::Done { content, failed, .. }, HolderOutcome::Accepted { is_new: false, .. }) => {
@@ -358,9 +416,15 @@ impl Walk {
         let Some((wish, place)) = self.held() else { return };
         let id = self.known[&wish].claims[place].id;
         // `done` has no content, which the walk could not tell from a lost one: tests of intents cover it.
-        let outcome = self.late.intents().resolve(id, Resolution::NotRun, self.now).await.unwrap();
+        let outcome = self
+            .late
+            .intents()
+            .resolve(id, Resolution::NotRun, self.now)
+            .await
+            .unwrap();
         let known = self.known.get_mut(&wish).unwrap();
-        let is_unknown = matches!(&known.is, Is::Running { until } if self.now >= *until) && TOOLS[wish.2].1 == Tier::OneWay;
+        let is_unknown =
+            matches!(&known.is, Is::Running { until } if self.now >= *until) && TOOLS[wish.2].1 == Tier::OneWay;
         match outcome {
             ResolveOutcome::Resolved(state) => {
                 assert!(is_unknown && state == IntentState::Cancelled);
@@ -376,14 +440,30 @@ impl Walk {
 #[tokio::test]
 async fn no_effect_happens_twice_and_no_result_reaches_another_user() {
     let seed = seed();
-    let steps = std::env::var("STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+    let steps = std::env::var("STEPS")
+        .ok()
+        .and_then(|steps| steps.parse().ok())
+        .unwrap_or(STEPS);
     println!("SEED={seed} STEPS={steps}");
     let mut walk = Walk::new(seed);
     for _ in 0..steps {
         walk.step().await;
     }
     println!("{:?}", walk.counts);
-    for what in ["granted", "taken over", "in flight", "unknown", "replayed", "settled", "stale", "cancelled", "resolved"] {
-        assert!(walk.counts.get(what).is_some_and(|count| *count > 0), "the walk never had: {what}");
+    for what in [
+        "granted",
+        "taken over",
+        "in flight",
+        "unknown",
+        "replayed",
+        "settled",
+        "stale",
+        "cancelled",
+        "resolved",
+    ] {
+        assert!(
+            walk.counts.get(what).is_some_and(|count| *count > 0),
+            "the walk never had: {what}"
+        );
     }
 }
