@@ -100,6 +100,7 @@ pub(super) struct OnBehalfClaimBody {
 #[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
 pub(super) struct HolderBody {
     /// The `claim` of the answer that granted it
+    #[schema(min_length = 1, max_length = 1024)]
     claim: String,
 }
 
@@ -109,6 +110,7 @@ pub(super) struct HolderBody {
 #[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
 pub(super) struct HeldResultBody {
     /// The `claim` of the answer that granted it
+    #[schema(min_length = 1, max_length = 1024)]
     claim: String,
     /// The result: any JSON, nested at most 64 levels deep
     #[schema(required)]
@@ -125,6 +127,7 @@ pub(super) struct HeldResultBody {
 #[expect(dead_code, reason = "`read_holder_body` reads the bytes; this is their schema")]
 pub(super) struct HeldCancelBody {
     /// The `claim` of the answer that granted it
+    #[schema(min_length = 1, max_length = 1024)]
     claim: String,
     /// `true` if the effect will not be undone, and the tool goes on
     #[serde(default)]

@@ -4,7 +4,7 @@
 """
 
 import os
-from itertools import chain, cycle
+from itertools import chain, count, cycle
 from urllib.parse import unquote
 
 import schemathesis
@@ -12,11 +12,18 @@ import schemathesis
 # Every second request is about a recorded call: a generated id never is.
 CALLS = cycle(chain.from_iterable((None, call) for call in os.environ["LEDGER_CALLS"].split()))
 
+# A key that is used again with another input is refused, as it should be.
+KEYS = count()
+
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     """Lets requests that should be accepted name a recorded call, in the path as in the body."""
-    if not case.meta or not case.meta.generation.mode.is_positive or "call_id" not in (case.path_parameters or {}):
+    if not case.meta or not case.meta.generation.mode.is_positive:
+        return
+    if case.headers and "Idempotency-Key" in case.headers:
+        case.headers["Idempotency-Key"] = f"key {next(KEYS)}"
+    if "call_id" not in (case.path_parameters or {}):
         return
     case.path_parameters["call_id"] = next(CALLS) or case.path_parameters["call_id"]
     if isinstance(case.body, dict) and isinstance(case.body.get("call_id"), str):

@@ -1134,7 +1134,9 @@ fn the_schema_is_closed_documented_and_without_null() {
         assert!(schema.get("$ref").is_none(), "{path}: {schema}");
         assert!(schema.get("description").is_some(), "{path} has no description");
         if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
-            forms.iter().for_each(|form| walk(form, path, leaves));
+            for form in forms {
+                walk(form, path, leaves);
+            }
             return;
         }
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {

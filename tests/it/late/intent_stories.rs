@@ -74,11 +74,11 @@ async fn calls(
 fn result_of(provider: &Provider, id: &str) -> String {
     let body: Value = serde_json::from_slice(&provider.last().body).unwrap();
     let messages = body["messages"].as_array().unwrap().clone();
-    let blocks = messages
+    let mut blocks = messages
         .iter()
         .filter_map(|message| message["content"].as_array())
         .flatten();
-    let result = blocks.filter(|block| block["tool_use_id"] == id).last().unwrap();
+    let result = blocks.rfind(|block| block["tool_use_id"] == id).unwrap();
     result["content"].to_string()
 }
 

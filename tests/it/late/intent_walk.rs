@@ -13,8 +13,8 @@ use std::{
 
 use antiphon::{
     late::{
-        ClaimOutcome, ClaimSubject, HeldIntent, HolderOutcome, IntentClaim, IntentId, IntentState, LateSettings,
-        LateStore, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
+        ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentId, IntentState,
+        LateSettings, LateStore, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
     },
     ledger::{Ledger, Moment},
     repair::Tier,
@@ -43,6 +43,9 @@ const SERVICES: [&str; 2] = ["one", "two"];
 const USERS: [&str; 2] = ["u", "v"];
 /// Two inputs. The second form of the first is the same input.
 const INPUTS: [&str; 3] = [r#"{"a":1,"b":[]}"#, r#"{"a":2,"b":[]}"#, r#"{ "b":[], "a":1.0 }"#];
+
+const GRANTED: &str = "granted";
+const TAKEN_OVER: &str = "taken over";
 
 /// Service, user, tool and input.
 type Wish = (usize, usize, usize, usize);
@@ -104,6 +107,11 @@ fn settings() -> LateSettings {
     }
 }
 
+/// Returns the window of a claim: that of the tool, or a longer one.
+fn wanted_window((_, _, tool, _): Wish, claim: &IntentClaim<'_>) -> Duration {
+    TOOLS[tool].2.max(claim.window.unwrap_or_default())
+}
+
 impl Walk {
     fn new(seed: u64) -> Self {
         let ledger = durable();
@@ -148,7 +156,7 @@ impl Walk {
                 let step = steps[self.rng.below(steps.len())];
                 // A clock may also be set back.
                 self.now = if self.rng.chance(10) {
-                    self.now - MINUTE / 3
+                    self.now.saturating_sub(MINUTE / 3)
                 } else {
                     self.now + step
                 };
@@ -164,10 +172,6 @@ impl Walk {
     async fn claims(&mut self) {
         let (wish, form) = self.wish();
         let (service, user, tool, _) = wish;
-        let (_, tier, usual) = TOOLS[tool];
-        let lease = [Duration::from_secs(1), MINUTE, HOUR][self.rng.below(3)];
-        let window = [None, None, Some(MINUTE), Some(HOUR * 48)][self.rng.below(4)];
-        let (run_again, retry_failed) = (self.rng.chance(15), self.rng.chance(30));
         let holder = self.late.services()[service].clone();
         let claim = IntentClaim {
             service: &holder,
@@ -177,84 +181,90 @@ impl Walk {
                 input: INPUTS[form].as_bytes(),
             },
             chosen_key: None,
-            window,
-            lease: Some(lease),
-            run_again,
-            retry_failed,
+            window: [None, None, Some(MINUTE), Some(HOUR * 48)][self.rng.below(4)],
+            lease: Some([Duration::from_secs(1), MINUTE, HOUR][self.rng.below(3)]),
+            run_again: self.rng.chance(15),
+            retry_failed: self.rng.chance(30),
         };
         let outcome = self.late.intents().claim(&claim, self.now).await.unwrap();
-        let now = self.now;
-        let is = self.known.get(&wish).map_or(Is::Free, |known| known.is.clone());
+        let what = self.judge(wish, &claim, &outcome);
+        if let ClaimOutcome::Granted(granted) = outcome {
+            self.note_grant(wish, &claim, &granted, what == TAKEN_OVER);
+        }
+        self.count(what);
+    }
+
+    /// Checks the answer to a claim by the model. Returns the kind of answer.
+    fn judge(&self, wish: Wish, claim: &IntentClaim<'_>, outcome: &ClaimOutcome) -> &'static str {
+        let (now, tier) = (self.now, TOOLS[wish.2].1);
+        let known = self.known.get(&wish);
+        let is = known.map_or(Is::Free, |known| known.is.clone());
+        let window = known.map_or(Duration::ZERO, |known| known.window);
         let told = format!("{wish:?} {is:?} at {now:?}: {outcome:?}");
-        let wanted_window = usual.max(window.unwrap_or_default());
-        let takes_over = match (&is, &outcome) {
-            (Is::Free | Is::Cancelled, ClaimOutcome::Granted(_)) => false,
+        match (&is, outcome) {
+            (Is::Free | Is::Cancelled, ClaimOutcome::Granted(_)) => GRANTED,
             (Is::Running { until }, ClaimOutcome::InFlight { lease_until, .. }) => {
                 assert!(now < *until && lease_until == until, "{told}");
-                return self.count("in flight");
+                "in flight"
             }
             (Is::Running { until }, ClaimOutcome::OutcomeUnknown { .. }) => {
                 assert!(now >= *until && tier == Tier::OneWay, "{told}");
-                return self.count("unknown");
+                "unknown"
             }
             (Is::Running { until }, ClaimOutcome::Granted(_)) => {
                 assert!(now >= *until && tier != Tier::OneWay, "two holders: {told}");
-                true
+                TAKEN_OVER
             }
             (Is::Done { content, failed, at }, ClaimOutcome::Replayed(replayed)) => {
-                let known = &self.known[&wish];
-                assert!(now < *at + known.window.max(wanted_window), "{told}");
+                assert!(now < *at + window.max(wanted_window(wish, claim)), "{told}");
                 assert_eq!(
                     (replayed.content.as_ref(), replayed.failed),
                     (Some(content), *failed),
                     "{told}"
                 );
-                assert!(
-                    !run_again && !(*failed && (tier != Tier::OneWay || retry_failed)),
-                    "{told}"
-                );
-                return self.count("replayed");
+                let may_retry = *failed && (tier != Tier::OneWay || claim.retry_failed);
+                assert!(!claim.run_again && !may_retry, "{told}");
+                "replayed"
             }
             (Is::Done { failed, at, .. }, ClaimOutcome::Granted(_)) => {
-                let may_retry = *failed && (tier != Tier::OneWay || retry_failed);
+                let may_retry = *failed && (tier != Tier::OneWay || claim.retry_failed);
                 // The result of a run is stored for the window of that run, whatever a later claim wants.
-                let is_over = now >= *at + self.known[&wish].window;
-                assert!(run_again || may_retry || is_over, "it ran twice: {told}");
-                false
+                let is_over = now >= *at + window;
+                assert!(claim.run_again || may_retry || is_over, "it ran twice: {told}");
+                GRANTED
             }
             _ => panic!("{told}"),
-        };
-        let ClaimOutcome::Granted(granted) = outcome else {
-            unreachable!()
-        };
+        }
+    }
+
+    fn note_grant(&mut self, wish: Wish, claim: &IntentClaim<'_>, granted: &GrantedClaim, takes_over: bool) {
+        let (now, lease, window) = (self.now, claim.lease.unwrap(), wanted_window(wish, claim));
         let entry = self.known.entry(wish).or_insert_with(|| Known {
             is: Is::Free,
-            window: wanted_window,
+            window,
             key: String::new(),
             claims: Vec::new(),
             may_report: true,
         });
-        if takes_over {
-            // The record may have been removed long after the lease: then it is a new run.
-            let is_same = granted.idempotency_key == entry.key;
-            assert!(is_same || self.keys.insert(granted.idempotency_key.clone()), "{told}");
+        // A second holder of a run gets its key, unless the record has expired long after the lease. No other run does.
+        let is_known = if takes_over {
+            granted.idempotency_key == entry.key
         } else {
-            assert!(
-                self.keys.insert(granted.idempotency_key.clone())
-                    || self.expired.get(&wish) == Some(&granted.idempotency_key),
-                "a key was used twice: {told}"
-            );
-        }
-        assert_eq!(granted.lease_until, now + lease);
-        assert_eq!(granted.window_until, now + wanted_window);
+            self.expired.get(&wish) == Some(&granted.idempotency_key)
+        };
+        let is_new = self.keys.insert(granted.idempotency_key.clone());
+        assert!(
+            is_known || is_new,
+            "a key was used twice: {wish:?} at {now:?}: {granted:?}"
+        );
+        assert_eq!((granted.lease_until, granted.window_until), (now + lease, now + window));
         entry.key.clone_from(&granted.idempotency_key);
-        (entry.is, entry.window, entry.may_report) = (Is::Running { until: now + lease }, wanted_window, true);
+        (entry.is, entry.window, entry.may_report) = (Is::Running { until: now + lease }, window, true);
         entry.claims.push(Granted {
             id: granted.intent,
             secret: granted.claim.as_str().to_owned(),
             lease,
         });
-        self.count(if takes_over { "taken over" } else { "granted" });
     }
 
     /// Returns an intent with one of its claims, most often the last one.

@@ -140,13 +140,8 @@ async fn a_claim_is_granted_once_and_then_replayed() {
     }
 
     let path = |what: &str| format!("intents/{}/{what}", granted["intent"].as_str().unwrap());
-    let beat = ask(
-        &app,
-        &path("heartbeat"),
-        TOOLS,
-        &json!({"claim": granted["claim"]}).to_string(),
-    )
-    .await;
+    let claimed = json!({"claim": granted["claim"]}).to_string();
+    let beat = ask(&app, &path("heartbeat"), TOOLS, &claimed).await;
     assert_eq!((beat.status(), &beat.json()["state"]), (200, &json!("claimed")));
     let report = json!({"claim": granted["claim"], "content": {"n": 1.0}});
     let wrong = json!({"claim": "claim_00000000000000000000000000000000", "content": 1});
@@ -533,11 +528,13 @@ async fn the_window_slides_from_the_settle_and_a_claim_can_only_lengthen_it() {
         shop.settle(&first, false, settled_at).await;
         let end = settled_at + MINUTE * window;
         if window > 0 {
-            let shorter = shop.claim_with(tool, MINUTE, end - SECOND, |claim| claim.window = Some(SECOND));
+            let shorter = shop.claim_with(tool, MINUTE, end.saturating_sub(SECOND), |claim| {
+                claim.window = Some(SECOND);
+            });
             assert!(matches!(shorter.await, ClaimOutcome::Replayed(_)), "{tool}");
         }
         let longer = shop.claim_with(tool, MINUTE, end + SECOND, |claim| {
-            claim.window = Some(MINUTE * 60 * 25)
+            claim.window = Some(MINUTE * 60 * 25);
         });
         assert!(matches!(longer.await, ClaimOutcome::Replayed(_)), "{tool}");
         assert!(
