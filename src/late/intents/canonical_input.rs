@@ -8,10 +8,6 @@ use serde_json::{Number, Value};
 
 use crate::{digest::digest_of, late::json_pointer::JsonPointer, wire::json::Json};
 
-/// The smallest magnitude that RFC 8785 writes with an exponent.
-const EXPONENT_FROM: f64 = 1e21;
-/// Below this magnitude, RFC 8785 writes an exponent.
-const EXPONENT_BELOW: f64 = 1e-6;
 /// From this magnitude on, not every integer is a double.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
@@ -110,15 +106,8 @@ fn write_number(number: &Number, to: &mut String) {
         to.push_str(&number.to_string());
         return;
     }
-    let magnitude = value.abs();
-    if magnitude == 0.0 || (EXPONENT_BELOW..EXPONENT_FROM).contains(&magnitude) {
-        // Zero is added because -0 is written as 0.
-        to.push_str(&(value + 0.0).to_string());
-        return;
-    }
-    let written = format!("{value:e}");
-    let signed = written.replacen('e', "e+", usize::from(!written.contains("e-")));
-    to.push_str(&signed);
+    // Not the standard library's form: of two shortest forms it may choose another one than ECMAScript.
+    to.push_str(ryu_js::Buffer::new().format(value));
 }
 
 #[cfg(test)]
