@@ -1,4 +1,4 @@
-//! The only caller of `now()`: monotonic time that tests can pause, and timers for silences.
+//! The only caller of `now()`: monotonic time that tests can pause, dates, and timers for silences.
 
 use std::{
     pin::Pin,

@@ -66,7 +66,7 @@ pub(super) async fn list_intents(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolveBody {
-    /// What the operator has found out
+    /// The finding of the operator
     outcome: ResolutionView,
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -65,14 +66,7 @@ pub struct ToolSettings {
 pub const INTENT_WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The settings of tools that are not configured.
-static DEFAULT_TOOL: ToolSettings = ToolSettings {
-    tier: Tier::OneWay,
-    max_duration: None,
-    is_provisional: false,
-    intent: IntentUse::Off,
-    window: None,
-    ignore_input: Vec::new(),
-};
+static DEFAULT_TOOL: LazyLock<ToolSettings> = LazyLock::new(ToolSettings::default);
 
 /// Settings of late results.
 #[derive(Clone, Debug)]

@@ -19,9 +19,9 @@ use crate::{
 /// The header with a key that the service has chosen.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header by which the user asks for the effect once more.
-pub(super) const REPEAT_HEADER: &str = "x-antiphon-intent";
-/// Its only value.
-const REPEAT: &str = "new";
+pub const REPEAT_HEADER: &str = "x-antiphon-intent";
+/// The only value of [`REPEAT_HEADER`].
+pub const REPEAT: &str = "new";
 /// The shortest and the longest lease.
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
@@ -295,15 +295,9 @@ fn read_duration(
 /// Parses a duration of one number and one unit: `90s`, `15m`, `24h` or `7d`.
 fn parse_duration(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
-    let number = text
-        .strip_suffix(unit)
-        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        _ => return None,
-    };
-    Some(Duration::from_secs(number.parse::<u64>().ok()?.checked_mul(seconds)?))
+    let digits = text.strip_suffix(unit)?;
+    let is_one_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // The library also reads other units, fractions and sums.
+    let is_plain = is_one_number && matches!(unit, 's' | 'm' | 'h' | 'd');
+    humantime::parse_duration(text).ok().filter(|_| is_plain)
 }

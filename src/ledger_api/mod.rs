@@ -28,6 +28,7 @@ use http::{HeaderMap, Request, Response, request::Parts};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use moka::sync::Cache;
 
+pub use intent_body::{REPEAT, REPEAT_HEADER};
 pub use response::ApiErrorCode;
 pub use routes::RESULT_BODY_BYTES_MAX;
 

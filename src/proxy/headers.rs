@@ -10,6 +10,8 @@ use http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING},
 };
 
+use crate::ledger_api;
+
 /// `x-antiphon-request-id`.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");
 /// `x-antiphon-repair`.
@@ -31,7 +33,7 @@ pub(super) const MODE: HeaderName = HeaderName::from_static("x-antiphon-mode");
 /// `x-antiphon-provisional`: ids of calls whose answers in the request are not final, or `*` for all.
 pub(super) const PROVISIONAL: HeaderName = HeaderName::from_static("x-antiphon-provisional");
 /// `x-antiphon-intent`: `new` if the user wants an effect once more, so that no earlier result stands for it.
-pub(super) const INTENT: HeaderName = HeaderName::from_static("x-antiphon-intent");
+pub(super) const INTENT: HeaderName = HeaderName::from_static(ledger_api::REPEAT_HEADER);
 /// `x-antiphon-user`: the user whose results a reader of the ledger wants, where request bodies name users.
 pub(super) const USER: HeaderName = HeaderName::from_static("x-antiphon-user");
 /// `x-antiphon-client-token`.

@@ -50,6 +50,11 @@ impl SecretPlace {
             .map_err(|cause| ClientError::Unusable(format!("{}: cannot read the file: {cause}", self.flag)))
     }
 
+    /// Returns the value of an `Authorization` header with the credential.
+    pub(in crate::cli) fn bearer_value(&self, secret: &Secret) -> Result<HeaderValue, ClientError> {
+        self.header_value(&Secret::new(format!("Bearer {}", secret.reveal())))
+    }
+
     /// Returns the value of a header that HTTP/2 does not store in its table.
     pub(in crate::cli) fn header_value(&self, secret: &Secret) -> Result<HeaderValue, ClientError> {
         let mut value = HeaderValue::from_str(secret.reveal()).map_err(|_| {

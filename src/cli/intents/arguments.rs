@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 
 use crate::{
     cli::{api_client::AdminFlags, output::OutputFormat},
-    late::IntentId,
+    late::{IntentId, IntentState},
 };
 
 /// Text below the flags in the help.
@@ -46,8 +46,8 @@ pub(super) enum IntentsAction {
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
     /// Only intents in this state [default: all]
-    #[arg(long, value_name = "STATE")]
-    pub(super) state: Option<IntentStateFilter>,
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(IntentState::ALL.map(IntentState::label)))]
+    pub(super) state: Option<String>,
     /// Rows of a page, 500 at most
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
     pub(super) limit: u16,
@@ -67,33 +67,11 @@ pub(super) struct ResolveArgs {
     /// Id of the intent, as `ls` shows it
     #[arg(value_name = "ID")]
     pub(super) intent: IntentId,
-    /// What happened: after `done` the tool is not run again within the window, after `not-run` it may be
+    /// Your finding: after `done` the tool is not run again within the window, after `not-run` it may be
     #[arg(value_name = "OUTCOME")]
     pub(super) outcome: Outcome,
     #[command(flatten)]
     pub(super) access: AdminAccess,
-}
-
-/// The state of listed intents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(super) enum IntentStateFilter {
-    /// A tool runs
-    Claimed,
-    /// The tool ran
-    Settled,
-    /// The tool reported an error
-    Failed,
-    /// The holder was asked to undo the effect
-    CancelRequested,
-    /// The tool did not run, or its effect was undone
-    Cancelled,
-    /// The holder refused to undo the effect
-    CancelRefused,
-    /// The holder has disappeared, and the effect may have happened
-    Unknown,
-    /// The holder has disappeared; another one may run the tool again
-    Expired,
 }
 
 /// The end of an unknown outcome.

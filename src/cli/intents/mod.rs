@@ -19,7 +19,7 @@ use super::{
     output::{OutputFormat, write_document},
     table::write_table,
 };
-use crate::{auth::Secret, printable::printable_text, wire::json::quote_string};
+use crate::{printable::printable_text, wire::json::quote_string};
 use arguments::{AdminAccess, IntentsAction, ListArgs, ResolveArgs};
 
 const ADMIN_TOKEN: SecretPlace = SecretPlace {
@@ -58,8 +58,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn list_intents(args: &ListArgs) -> Result<ExitCode, ClientError> {
     let client = admin_client(&args.access)?;
     let mut path = format!("/admin/v1/intents?limit={}", args.limit);
-    if let Some(state) = args.state.and_then(|state| state.to_possible_value()) {
-        path = format!("{path}&state={}", state.get_name());
+    if let Some(state) = &args.state {
+        path = format!("{path}&state={state}");
     }
     if let Some(after) = &args.after {
         // Cursors have no other characters, so that a wrong one cannot add to the query.
@@ -138,8 +138,7 @@ fn state_of(answer: &Bytes) -> Option<String> {
 fn admin_client(access: &AdminAccess) -> Result<ApiClient, ClientError> {
     let mut headers = HeaderMap::new();
     if let Some(token) = ADMIN_TOKEN.read_optional(access.token_file.as_deref())? {
-        let bearer = Secret::new(format!("Bearer {}", token.reveal()));
-        headers.insert(AUTHORIZATION, ADMIN_TOKEN.header_value(&bearer)?);
+        headers.insert(AUTHORIZATION, ADMIN_TOKEN.bearer_value(&token)?);
     }
     ApiClient::new(ApiUrl::of_admin(&access.admin)?, headers)
 }

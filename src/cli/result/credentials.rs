@@ -3,10 +3,7 @@
 use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 
 use super::arguments::{CallerAccess, KeyHeader, ServiceAccess};
-use crate::{
-    auth::Secret,
-    cli::api_client::{ClientError, SecretPlace},
-};
+use crate::cli::api_client::{ClientError, SecretPlace};
 
 const SERVICE_TOKEN: SecretPlace = SecretPlace {
     noun: "the token of the service",
@@ -23,25 +20,29 @@ const CALLER_KEY: SecretPlace = SecretPlace {
 /// Returns the headers that authenticate a tool service.
 pub(super) fn service_headers(access: &ServiceAccess) -> Result<HeaderMap, ClientError> {
     let token = SERVICE_TOKEN.read_secret(access.token_file.as_deref())?;
-    let bearer = Secret::new(format!("Bearer {}", token.reveal()));
     Ok(HeaderMap::from_iter([(
         AUTHORIZATION,
-        SERVICE_TOKEN.header_value(&bearer)?,
+        SERVICE_TOKEN.bearer_value(&token)?,
     )]))
 }
 
 /// Returns the headers that identify a caller.
 pub(super) fn caller_headers(access: &CallerAccess) -> Result<HeaderMap, ClientError> {
     let key = CALLER_KEY.read_secret(access.key_file.as_deref())?;
-    let (name, value) = match access.key_header {
-        KeyHeader::Authorization => (AUTHORIZATION, Secret::new(format!("Bearer {}", key.reveal()))),
-        KeyHeader::XApiKey => (HeaderName::from_static("x-api-key"), key),
-        KeyHeader::XGoogApiKey => (HeaderName::from_static("x-goog-api-key"), key),
-        KeyHeader::ApiKey => (HeaderName::from_static("api-key"), key),
-        KeyHeader::XAntiphonClientToken => (HeaderName::from_static("x-antiphon-client-token"), key),
+    let name = match access.key_header {
+        KeyHeader::Authorization => AUTHORIZATION,
+        KeyHeader::XApiKey => HeaderName::from_static("x-api-key"),
+        KeyHeader::XGoogApiKey => HeaderName::from_static("x-goog-api-key"),
+        KeyHeader::ApiKey => HeaderName::from_static("api-key"),
+        KeyHeader::XAntiphonClientToken => HeaderName::from_static("x-antiphon-client-token"),
+    };
+    let value = if name == AUTHORIZATION {
+        CALLER_KEY.bearer_value(&key)?
+    } else {
+        CALLER_KEY.header_value(&key)?
     };
     let user = access.user.iter().map(|user| (user.name.clone(), user.value.clone()));
     let mut headers: HeaderMap = user.collect();
-    headers.insert(name, CALLER_KEY.header_value(&value)?);
+    headers.insert(name, value);
     Ok(headers)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{rows::ListedRow, table::describe_state};
 use crate::{
     cli::{api_client::RefusedReply, time_format::format_time},
+    clock::rfc3339_date,
     printable::printable_text,
 };
 
@@ -35,7 +36,7 @@ pub(super) fn describe_post(answer: &[u8]) -> Option<String> {
     let state = answer_state(answer)?;
     let answer: Value = serde_json::from_slice(answer).ok()?;
     if state == "parked" {
-        let until = format_moment(answer["expires_at"].as_u64()?);
+        let until = rfc3339_date(Duration::from_secs(answer["expires_at"].as_u64()?));
         return Some(format!(
             "parked until {until}: its call is not recorded yet, or not certain; the result settles by itself"
         ));
@@ -46,13 +47,6 @@ pub(super) fn describe_post(answer: &[u8]) -> Option<String> {
     } else {
         format!("already known: the call has this result and is {state}, so nothing has changed; digest {digest}")
     })
-}
-
-/// Formats a time since 1970 as a date in UTC.
-fn format_moment(seconds: u64) -> String {
-    // The last time that RFC 3339 can write.
-    const LAST: u64 = 253_402_300_799;
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))).to_string()
 }
 
 /// Returns the line about a posted result whose content is shown.

@@ -119,7 +119,7 @@ words! {
 words! {
     /// Calls that get the result of an earlier call with the same input.
     IntentName => IntentUse {
-        /// None. Only services that claim intents use them.
+        /// No calls: only services that claim an intent share its result.
         Off = "off",
         /// Those of the same session.
         Session = "session",

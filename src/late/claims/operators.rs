@@ -18,7 +18,7 @@ use crate::{
 /// Principals of which one page of a list reads the intents.
 const PRINCIPALS_MAX: usize = 256;
 
-/// What an operator has found out about an unknown outcome.
+/// The finding of an operator about an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// The tool ran: the effect has happened.

@@ -13,6 +13,7 @@ use crate::{
     budget::BudgetClient,
     clock,
     conversation::{BodyField, Outline},
+    ledger_api,
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
@@ -218,7 +219,10 @@ impl ContextBuilder<'_> {
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
             provisional: self.headers.get(headers::PROVISIONAL).cloned().map(Box::new),
-            wants_new_runs: self.headers.get(headers::INTENT).is_some_and(|value| value == "new"),
+            wants_new_runs: self
+                .headers
+                .get(headers::INTENT)
+                .is_some_and(|value| value == ledger_api::REPEAT),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             lane_idle: (!entered.is_compacted && !hints.is_compacted).then_some(entered.idle),
