@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    ledger::{Moment, RecordName},
+    ledger::RecordName,
     session::{LaneId, SessionStrength},
 };
 
@@ -54,8 +54,6 @@ pub struct FoundResult {
     pub content: String,
     /// `true` if the tool reported an error.
     pub failed: bool,
-    /// The time of an earlier call's result, which stands for that of this call. `None` for a result of the call itself.
-    pub earlier_run: Option<Moment>,
 }
 
 impl fmt::Debug for FoundResult {

@@ -1,78 +1,89 @@
 //! Results of earlier runs: a call without a result gets that of an earlier call with the same intent.
 
+use std::{fmt, time::Duration};
+
+use futures_util::future::try_join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
     LateStore,
-    calls::{CallQuery, FoundResult},
-    intents::{intent_of_call, records::IntentState, rules, storing},
-    queries::{self, RecordedMatch},
-    records::RecordedCall,
+    intents::{
+        intent_of_call,
+        records::IntentState,
+        rules,
+        storing::{self, StoredIntent},
+    },
+    queries::NamedCallRecord,
     settings::IntentUse,
 };
 use crate::{
-    auth::{Caller, Principal},
+    auth::Principal,
     clock,
-    ledger::{RecordName, Unread},
-    session::LaneId,
+    ledger::{Moment, RecordKey, Unread, read_by},
 };
 
-/// Returns the results of these calls, in their order. See [`LateStore::find_results`].
-pub(super) async fn find_results(
-    late: &LateStore,
-    caller: Caller,
-    lane: Option<LaneId>,
-    wanted: &[CallQuery],
-    uses_earlier: bool,
-    by: Instant,
-) -> Result<Vec<Option<FoundResult>>, Unread> {
-    let mut results = Vec::with_capacity(wanted.len());
-    for matched in queries::find_calls(late, caller, lane, wanted, by).await? {
-        results.push(match matched {
-            None => None,
-            Some(RecordedMatch::Posted(found)) => Some(found),
-            Some(RecordedMatch::Open(..)) if !uses_earlier => None,
-            Some(RecordedMatch::Open(name, call)) => {
-                match timeout_at(by, find_earlier(late, caller.principal(), name, &call)).await {
-                    Ok(found) => late.count_unread(found)?,
-                    Err(_) => late.count_unread(Err(Unread))?,
-                }
-            }
-        });
-    }
-    Ok(results)
+/// The result of an earlier call with the same intent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EarlierRun {
+    /// The content. Invariant: one valid JSON value.
+    pub content: String,
+    /// The time of the result.
+    pub settled_at: Moment,
 }
 
-/// Returns the result of an earlier run with the intent of this call. Only tools that are configured for it have one.
-async fn find_earlier(
+impl fmt::Debug for EarlierRun {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EarlierRun({} bytes)", self.content.len())
+    }
+}
+
+/// Returns the results of earlier runs, in the order of the calls. See [`LateStore::find_earlier_runs`].
+pub(super) async fn find_earlier_runs(
     late: &LateStore,
     principal: Principal,
-    name: RecordName,
-    call: &RecordedCall,
-) -> Result<Option<FoundResult>, Unread> {
+    calls: &[&NamedCallRecord],
+    by: Instant,
+) -> Result<Vec<Option<EarlierRun>>, Unread> {
+    let mut found = vec![None; calls.len()];
+    let keys = calls.iter().map(|call| intent_to_replay(late, principal, call));
+    let asked: (Vec<usize>, Vec<RecordKey>) = (0..).zip(keys).filter_map(|(at, key)| Some((at, key?))).unzip();
+    let (places, keys) = asked;
+    let intents = late.count_unread(read_by(&*late.0.ledger, keys, by).await)?;
+    let runs = try_join_all(intents.into_iter().map(|record| async {
+        match record.and_then(StoredIntent::from_record) {
+            Some(intent) => read_run(late, &intent).await,
+            None => Ok(None),
+        }
+    }));
+    let runs = timeout_at(by, runs).await.map_err(|_| Unread).and_then(|runs| runs);
+    for (at, run) in places.into_iter().zip(late.count_unread(runs)?) {
+        if let Some(slot) = found.get_mut(at) {
+            *slot = run;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the key of the intent whose result a call may get. Only tools that are configured for it have one.
+fn intent_to_replay(late: &LateStore, principal: Principal, (name, call): &NamedCallRecord) -> Option<RecordKey> {
+    let is_shared = late.0.settings.tool_settings(&call.tool).intent != IntentUse::Off;
     // A result that a provider refused would be refused again.
-    if call.is_withheld || late.0.settings.tool_settings(&call.tool).intent == IntentUse::Off {
-        return Ok(None);
-    }
-    let Some(intent) = intent_of_call(late, principal, name, call) else {
-        return Ok(None);
-    };
+    let intent = intent_of_call(late, principal, *name, call).filter(|_| is_shared && !call.is_withheld);
+    Some(storing::intent_key(*principal.as_bytes(), intent?))
+}
+
+/// Reads the result of an intent. A failed run has none: it says nothing about the next one.
+async fn read_run(late: &LateStore, stored: &StoredIntent) -> Result<Option<EarlierRun>, Unread> {
     let now = clock::unix_time();
-    let key = storing::intent_key(*principal.as_bytes(), intent);
-    let Some(stored) = storing::read_intent(late, key, now).await.map_err(|_| Unread)? else {
+    let is_settled = stored.intent.state == IntentState::Settled;
+    let result = stored.intent.result.as_ref().filter(|_| is_settled);
+    let Some(result) = result.filter(|_| rules::is_replayed(&stored.intent, Duration::ZERO, now)) else {
         return Ok(None);
     };
-    // A failed run says nothing about the next one.
-    let is_settled = stored.intent.state == IntentState::Settled;
-    if !is_settled || !rules::is_replayed(&stored.intent, std::time::Duration::ZERO, now) {
-        return Ok(None);
-    }
-    let content = storing::read_content(late, &stored, now).await.map_err(|_| Unread)?;
-    Ok(content.map(|content| FoundResult {
-        call: name,
-        id: call.id.clone(),
+    let content = storing::read_content(late, stored, now).await.map_err(|_| Unread)?;
+    Ok(content.map(|content| EarlierRun {
         content,
-        failed: false,
-        earlier_run: stored.intent.result.as_ref().map(|result| result.settled_at),
+        settled_at: result.settled_at,
     }))
 }

@@ -7,7 +7,6 @@
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
-mod bounded_cache;
 mod call_label;
 mod calls;
 mod changes;
@@ -37,12 +36,12 @@ mod retention;
 mod settings;
 mod settle_queue;
 mod settling;
+mod store_inner;
 mod wait_reason;
 mod worker;
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use moka::sync::Cache;
 use tokio::time::Instant;
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
@@ -51,6 +50,7 @@ pub use claims::{
     ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
 };
 pub use compactions::Compactions;
+pub use earlier_runs::EarlierRun;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, IntentId, IntentIdParseError, IntentScope, IntentState};
@@ -60,26 +60,23 @@ pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
-pub use queries::{CallFilter, CallPage, NamedCallRecord, NamedResult};
+pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult};
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use wait_reason::WaitReason;
 
 use crate::{
-    auth::{Caller, Owner, OwnerKey, Principal, PrincipalKey},
+    auth::{Caller, Owner, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{CommitStep, Ledger, Moment, Record, RecordKey, RecordKind, RecordName, RecordOwners, Unread},
+    ledger::{CommitStep, Ledger, Record, RecordKey, RecordKind, RecordName, Unread},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
-use bounded_cache::bounded_cache;
-use job_worker::JobSender;
 use matching::{NamedCall, Service};
-use pending::PostedResults;
 use records::RecordedCall;
-use settle_queue::SettleQueue;
+use store_inner::LateStoreInner;
 use worker::LateWriter;
 
 /// Tries of a change whose record other writers change at the same time.
@@ -87,36 +84,6 @@ const CHANGE_TRIES_MAX: usize = 32;
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
 pub struct LateStore(Arc<LateStoreInner>);
-
-/// State that all handles share.
-struct LateStoreInner {
-    ledger: Arc<dyn Ledger>,
-    callers: Callers,
-    telemetry: Telemetry,
-    settings: LateSettings,
-    services: Vec<Service>,
-    /// The accounts that one person uses.
-    personal: BTreeSet<Principal>,
-    principals: PrincipalKey,
-    owners: OwnerKey,
-    /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
-    recorded: Cache<[u8; 32], ()>,
-    /// Hashes of lanes and sessions that were left, with the time.
-    left_at: Cache<[u8; 32], Moment>,
-    posted: PostedResults,
-    /// The callers with posted results or compacted calls, and the services with parked results.
-    record_owners: RecordOwners,
-    feed: feed::FeedSender,
-    /// The end of each caller's cooldown after a failed read of its posted results.
-    load_cooldowns: Cache<Principal, Instant>,
-    /// Calls whose posted results were put into a request.
-    in_requests: Cache<RecordKey, ()>,
-    /// Calls that compactions may have removed from the history of their lane.
-    compacted: Cache<(Principal, LaneId), compactions::NotedCalls>,
-    /// Parked results whose matches settle at a known time.
-    settle_queue: Arc<SettleQueue>,
-    jobs: JobSender,
-}
 
 impl fmt::Debug for LateStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,29 +99,10 @@ impl LateStore {
         settings: LateSettings,
         telemetry: Telemetry,
     ) -> (Self, LateWorker) {
-        let secret = ledger.secret();
-        let principals = PrincipalKey::from_ledger_secret(&secret);
         let (jobs, queued) = job_worker::job_queue();
-        let late = Self(Arc::new(LateStoreInner {
-            ledger,
-            callers,
-            telemetry,
-            services: settings.resolve_services(&principals),
-            personal: settings.resolve_personal(&principals),
-            settings,
-            owners: OwnerKey::from_ledger_secret(&secret),
-            principals,
-            recorded: bounded_cache(),
-            left_at: bounded_cache(),
-            posted: PostedResults::default(),
-            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
-            feed: feed::FeedSender::default(),
-            load_cooldowns: bounded_cache(),
-            in_requests: bounded_cache(),
-            compacted: compactions::new_cache(),
-            settle_queue: Arc::default(),
-            jobs,
-        }));
+        let late = Self(Arc::new(LateStoreInner::new(
+            ledger, callers, settings, telemetry, jobs,
+        )));
         let writer = LateWriter(Arc::downgrade(&late.0));
         (late, LateWorker::new(writer, queued))
     }
@@ -214,7 +162,13 @@ impl LateStore {
         Owner::of_principal(&self.0.owners, caller.principal())
     }
 
-    /// Queues calls for recording if a service answers such calls, and if this process knows the caller as verified.
+    /// Returns `true` if calls of this tool are recorded: a service answers them, and this process knows the caller as
+    /// verified.
+    pub fn is_recorded(&self, caller: Caller, tool: &[u8]) -> bool {
+        recording::is_recorded(self, caller, tool)
+    }
+
+    /// Queues those calls for recording that [`is_recorded`](Self::is_recorded) names.
     ///
     /// Returns the job, or `None` if none of the calls is new. A queued call may be lost with the process; a post that
     /// names it is then parked.
@@ -331,21 +285,30 @@ impl LateStore {
         posting::extend_deadline(self, named).await
     }
 
-    /// Returns the posted results of these calls, in their order. A call is found by a unique id, else by its id, lane,
-    /// tool and input. With `uses_earlier`, a call without one gets the result of an earlier call with the same intent, if
-    /// its tool is configured for that.
-    pub async fn find_results(
+    /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,
+    /// else by its id, lane, tool and input.
+    pub async fn find_calls(
         &self,
         caller: Caller,
         lane: Option<LaneId>,
         wanted: &[CallQuery],
-        uses_earlier: bool,
         by: Instant,
-    ) -> Result<Vec<Option<FoundResult>>, Unread> {
+    ) -> Result<Vec<Option<FoundCall>>, Unread> {
         if !self.is_used() || wanted.is_empty() {
-            return Ok(vec![None; wanted.len()]);
+            return Ok(wanted.iter().map(|_| None).collect());
         }
-        earlier_runs::find_results(self, caller, lane, wanted, uses_earlier, by).await
+        queries::find_calls(self, caller, lane, wanted, by).await
+    }
+
+    /// Returns the results of earlier runs with the intents of these calls, in their order. Only calls of tools that are
+    /// configured for it have one.
+    pub async fn find_earlier_runs(
+        &self,
+        caller: Caller,
+        calls: &[&NamedCallRecord],
+        by: Instant,
+    ) -> Result<Vec<Option<EarlierRun>>, Unread> {
+        earlier_runs::find_earlier_runs(self, caller.principal(), calls, by).await
     }
 
     /// Returns one page of the caller's calls. The first page is behind 0.

@@ -52,22 +52,22 @@ pub struct CallPage {
 
 /// A recorded call of a body.
 #[derive(Debug)]
-pub(super) enum RecordedMatch {
+pub enum FoundCall {
     /// The call has a posted result.
     Posted(FoundResult),
     /// The call has none that a request may contain.
-    Open(RecordName, Box<RecordedCall>),
+    Open(Box<NamedCallRecord>),
 }
 
-/// Returns the records of these calls, in their order.
+/// Returns the records of these calls. See [`LateStore::find_calls`].
 pub(super) async fn find_calls(
     late: &LateStore,
     caller: Caller,
     lane: Option<LaneId>,
     wanted: &[CallQuery],
     by: Instant,
-) -> Result<Vec<Option<RecordedMatch>>, Unread> {
-    let mut found: Vec<Option<RecordedMatch>> = wanted.iter().map(|_| None).collect();
+) -> Result<Vec<Option<FoundCall>>, Unread> {
+    let mut found: Vec<Option<FoundCall>> = wanted.iter().map(|_| None).collect();
     // Without a lane a reusable id could be any conversation's, so such a call is not read at all.
     let is_sure = |call: &CallQuery| lane.is_some() || is_strong(&call.id, &call.tool);
     let asked = (0..).zip(wanted).filter(|(_, call)| is_sure(call));
@@ -98,7 +98,7 @@ pub(super) async fn find_calls(
 }
 
 /// Returns a call with its result, unless a provider has refused that.
-fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>) -> RecordedMatch {
+fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>) -> FoundCall {
     let posted = recorded.posted.as_ref().filter(|_| !recorded.is_withheld);
     let found = posted.and_then(|posted| {
         Some(FoundResult {
@@ -106,12 +106,11 @@ fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>)
             id: recorded.id.clone(),
             content: whole_content(posted.content.clone(), apart)?,
             failed: posted.failed,
-            earlier_run: None,
         })
     });
     match found {
-        Some(found) => RecordedMatch::Posted(found),
-        None => RecordedMatch::Open(name, Box::new(recorded)),
+        Some(found) => FoundCall::Posted(found),
+        None => FoundCall::Open(Box::new((name, recorded))),
     }
 }
 

@@ -13,18 +13,22 @@ use crate::{
     ledger::{RecordKey, RecordKind},
 };
 
+/// Returns `true` if calls of this tool are recorded. See [`LateStore::is_recorded`].
+pub(super) fn is_recorded(late: &LateStore, caller: Caller, tool: &[u8]) -> bool {
+    // A call that no service can answer would only fill the ledger. An unverified credential stores nothing: anyone could
+    // invent one.
+    late.is_served(caller, tool) && late.0.callers.is_verified_in_memory(caller)
+}
+
 /// Queues calls for recording. See [`LateStore::record_calls`].
 pub(super) fn record_calls(
     late: &LateStore,
     caller: Caller,
     calls: impl IntoIterator<Item = ObservedCall>,
 ) -> Option<QueuedJob> {
-    // An unverified credential stores nothing: anyone could invent one.
-    if !late.is_used() || !late.0.callers.is_verified_in_memory(caller) {
-        return None;
-    }
-    // A call that no service can answer would only fill the ledger.
-    let served = calls.into_iter().filter(|opened| late.is_served(caller, &opened.tool));
+    let served = calls
+        .into_iter()
+        .filter(|opened| is_recorded(late, caller, &opened.tool));
     let new_records: Vec<NewCall> = served
         .filter_map(|opened| prepare_record(late, caller, opened))
         .collect();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     auth::Caller,
     conversation::Outline,
-    late::{CallQuery, FoundResult, LateStore, NotedCall, ObservedCall, QueuedJob},
+    late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall, QueuedJob},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
     repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong},
@@ -91,7 +91,8 @@ impl LateResults {
             // A reusable id needs the call's input beside it. A call without an id is recorded under its tool.
             let id = if id.is_empty() { name } else { id };
             let is_nameable = input.is_some() || is_strong(id, name);
-            is_nameable.then(|| self.describe_opened(id, name, input, true))
+            let is_recorded = is_nameable && self.late.is_recorded(self.caller, name);
+            is_recorded.then(|| self.describe_opened(id, name, input, true))
         });
         self.late.record_calls(self.caller, opened)
     }
@@ -125,7 +126,7 @@ impl LateResults {
                 let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
                 let content = block.and_then(block_content).map(str::to_owned);
                 self.late.note_client_result(self.caller, lane, wanted, content);
-            } else {
+            } else if self.late.is_recorded(self.caller, &tool) {
                 open.push(self.describe_opened(&call.id, &tool, Some(input), false));
             }
         }
@@ -203,18 +204,27 @@ impl LateResults {
         }
     }
 
-    /// Returns the results that tool services posted for these calls, in the calls' order.
-    pub(super) async fn posted_results(
+    /// Returns the recorded calls among these, with the results that tool services posted, in the calls' order.
+    pub(super) async fn recorded_calls(
         &self,
         calls: &[&BodyCall],
         deadline: Instant,
-    ) -> Result<Vec<Option<FoundResult>>, Unread> {
+    ) -> Result<Vec<Option<FoundCall>>, Unread> {
         let wanted: Vec<CallQuery> = calls.iter().map(|call| self.query_of(call)).collect();
         let lane = self.lane.map(|lane| lane.id);
-        let uses_earlier = !self.wants_new_runs;
-        self.late
-            .find_results(self.caller, lane, &wanted, uses_earlier, deadline)
-            .await
+        self.late.find_calls(self.caller, lane, &wanted, deadline).await
+    }
+
+    /// Returns the results of earlier runs that these calls may get, in their order.
+    pub(super) async fn earlier_runs(
+        &self,
+        calls: &[&NamedCallRecord],
+        deadline: Instant,
+    ) -> Result<Vec<Option<EarlierRun>>, Unread> {
+        if self.wants_new_runs {
+            return Ok(vec![None; calls.len()]);
+        }
+        self.late.find_earlier_runs(self.caller, calls, deadline).await
     }
 
     /// Returns the record name of a call whose posted result waits for the caller.

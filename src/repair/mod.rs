@@ -22,7 +22,7 @@ mod canonical;
 mod client_results;
 mod continuity;
 mod continuity_rules;
-mod earlier_results;
+mod earlier_runs;
 mod edits;
 mod fields;
 mod foreign_thinking;
@@ -58,7 +58,7 @@ pub use canonical::input_hash;
 pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
-pub use earlier_results::mark_earlier_run;
+pub use earlier_runs::mark_earlier_run;
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use id_strength::{has_makers_form, is_strong};
 pub use known_answers::{

@@ -76,8 +76,7 @@ pub(super) const ERROR_WITHOUT_TEXT: &str = "[antiphon: the tool reported an err
 /// Writes the mark in front of a result that an earlier run has given. `at` is its time, RFC 3339.
 pub(super) fn earlier_run(at: &str) -> String {
     format!(
-        "[antiphon: the tool was not run again for this call. This is the result of an earlier call with the same input, \
-         from {at}.]"
+        "[antiphon: this is the result of an earlier call with the same input, from {at}; this call has none of its own.]"
     )
 }
 

@@ -296,9 +296,8 @@ async fn replay(late: &LateStore, existing: &StoredIntent, now: Moment) -> Resul
 
 /// Returns the window of a claim: that of the tool, or a longer one that the service wants.
 fn window_of(late: &LateStore, subject: &ResolvedSubject, wanted: Option<Duration>) -> Duration {
-    let configured = late.0.settings.tool_settings(&subject.tool).window;
-    let window = configured.unwrap_or_else(|| rules::default_window(subject.tier));
-    window.max(wanted.unwrap_or_default())
+    let settings = late.0.settings.tool_settings(&subject.tool);
+    rules::tool_window(settings, subject.tier).max(wanted.unwrap_or_default())
 }
 
 /// Finds the owner, the tool and the input of a claim.

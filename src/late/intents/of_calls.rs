@@ -87,7 +87,6 @@ pub(in crate::late) async fn settle_with_call(
 /// Returns the intent of a call that no holder has claimed. `None` if the input is not known.
 fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) -> Option<IntentRecord> {
     let settings = late.0.settings.tool_settings(&call.tool);
-    let window = settings.window.unwrap_or_else(|| rules::default_window(call.tier));
     let principal = Principal::from_bytes(call_key.principal);
     Some(IntentRecord {
         account: call.account,
@@ -95,7 +94,7 @@ fn unclaimed_intent(late: &LateStore, call_key: RecordKey, call: &RecordedCall) 
         tier: call.tier,
         scope: scope_of_call(late, principal, call_key.name, call).0,
         input: call.intent_input?,
-        window_seconds: window.as_secs(),
+        window_seconds: rules::tool_window(settings, call.tier).as_secs(),
         state: IntentState::Settled,
         run: IntentRun::of_call(call_key.name),
         result: None,

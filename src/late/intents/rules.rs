@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::records::{IntentRecord, IntentState};
 use crate::{
+    late::settings::ToolSettings,
     ledger::{MOMENT_MAX, Moment},
     repair::Tier,
 };
@@ -11,14 +12,14 @@ use crate::{
 /// The time that a record outlives its last use, so that a late request gets a clear answer: 24 hours.
 const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns the window of tools that are not configured otherwise. It begins when the result is settled.
-pub(in crate::late) const fn default_window(tier: Tier) -> Duration {
-    match tier {
+/// Returns the window of a tool: the configured one, or that of its tier. It begins when the result is settled.
+pub(in crate::late) fn tool_window(settings: &ToolSettings, tier: Tier) -> Duration {
+    settings.window.unwrap_or(match tier {
         Tier::Read => Duration::ZERO,
         Tier::Revertible => Duration::from_secs(10 * 60),
         Tier::Durable => Duration::from_secs(60 * 60),
         Tier::OneWay => Duration::from_secs(24 * 60 * 60),
-    }
+    })
 }
 
 /// Returns the state of an intent at `now`: a holder whose lease has ended counts as gone.

@@ -24,7 +24,7 @@ pub(in crate::late) struct StoredIntent {
 }
 
 impl StoredIntent {
-    fn from_record(record: Record) -> Option<Self> {
+    pub(in crate::late) fn from_record(record: Record) -> Option<Self> {
         let intent = IntentRecord::decode(&record.value)?;
         Some(Self { record, intent })
     }

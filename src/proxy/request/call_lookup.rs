@@ -12,7 +12,7 @@ use crate::proxy::{
 };
 use crate::{
     clock::rfc3339_date,
-    late::FoundResult,
+    late::{FoundCall, NamedCallRecord},
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
@@ -174,55 +174,82 @@ impl CallLookup {
         let keys: Vec<CallKey> = calls.iter().map(|call| call.key).collect();
         let wanted: Vec<ClientResultQuery> = calls.iter().map(|call| wanted_result(call)).collect();
         // Side by side: three reads cost one wait.
-        let (pinned, posted, seen) = tokio::join!(
+        let (pinned, recorded, seen) = tokio::join!(
             results.recall.fetch_answers(scope, &keys, deadline),
-            results.posted_results(calls, deadline),
+            results.recorded_calls(calls, deadline),
             results.recall.find_client_results(scope, &wanted, deadline),
         );
         // Noted even if the ledger did not answer: from now on memory may hold this request's own pins.
         self.looked_up.extend(&keys);
-        let is_unread = pinned.is_err() || posted.is_err() || seen.is_err();
+        let is_unread = pinned.is_err() || recorded.is_err() || seen.is_err();
         let pinned = pinned.unwrap_or_default();
         if is_unread {
             self.unread.extend(keys.iter().filter(|key| !pinned.contains_key(*key)));
         }
-        let posted = posted.unwrap_or_else(|_| vec![None; calls.len()]);
+        let recorded = recorded.unwrap_or_else(|_| calls.iter().map(|_| None).collect());
         let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
         let mut room = RESTORED_BYTES_MAX;
-        for ((call, posted), seen) in calls.iter().copied().zip(posted).zip(seen) {
+        let mut open = Vec::new();
+        for ((call, recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
             // A pinned answer is final: only the other calls need a result.
             if pinned.contains_key(&call.key) {
                 continue;
             }
             // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
-            let is_its = |posted: &FoundResult| {
-                let exact = call.spelling == IdSpelling::Alone || posted.id == call.id;
-                exact && !in_texts.contains(&posted.call)
-            };
-            if let Some(posted) = posted.filter(is_its) {
-                let id = String::from_utf8_lossy(&call.id);
-                let content = shorten_result(&posted.content, &id, results.late.result_bytes_max());
-                let (mut content, failed) = (without_cache_control(&content), posted.failed);
-                if let Some(at) = posted.earlier_run {
-                    content = mark_earlier_run(&content, &rfc3339_date(at));
-                    self.earlier_runs.insert(call.key);
-                }
-                self.known
-                    .results
-                    .insert(call.key, RealResult::Content { content, failed });
-                // The result of an earlier run is not one that the caller still waits for.
-                if posted.earlier_run.is_none() {
+            let is_its = |id: &[u8]| call.spelling == IdSpelling::Alone || id == call.id;
+            // Restored near the end only: further back the client may have pruned results on purpose.
+            let is_near = call.turns_behind < TURNS_BEHIND_MAX;
+            match (recorded, seen.filter(|_| is_near)) {
+                (Some(FoundCall::Posted(posted)), _) if is_its(&posted.id) && !in_texts.contains(&posted.call) => {
+                    let content = prepare_content(&posted.content, call, results);
+                    let failed = posted.failed;
+                    self.known
+                        .results
+                        .insert(call.key, RealResult::Content { content, failed });
                     self.posted_calls.insert(call.key, posted.call);
                 }
-                // Restored near the end only: further back the client may have pruned results on purpose.
-            } else if let Some(real) = seen.filter(|_| call.turns_behind < TURNS_BEHIND_MAX)
-                && let Some(left) = room.checked_sub(real.byte_len())
-            {
-                room = left;
-                self.known.results.insert(call.key, real);
+                (_, Some(real)) => {
+                    if let Some(left) = room.checked_sub(real.byte_len()) {
+                        room = left;
+                        self.known.results.insert(call.key, real);
+                    }
+                }
+                (Some(FoundCall::Open(recorded)), None) if is_near && is_its(&recorded.1.id) => {
+                    open.push((call, recorded));
+                }
+                _ => {}
             }
         }
         self.known.pinned.extend(pinned);
+        self.add_earlier_runs(&open, results, room, deadline).await;
+    }
+
+    /// Adds the results of earlier runs, of at most `room` bytes, for calls that have no result of their own.
+    async fn add_earlier_runs(
+        &mut self,
+        open: &[(&BodyCall, Box<NamedCallRecord>)],
+        results: &LateResults,
+        mut room: usize,
+        deadline: Instant,
+    ) {
+        let records: Vec<&NamedCallRecord> = open.iter().map(|(_, record)| &**record).collect();
+        let Ok(runs) = results.earlier_runs(&records, deadline).await else {
+            self.unread.extend(open.iter().map(|(call, _)| call.key));
+            return;
+        };
+        for ((call, _), run) in open.iter().zip(runs) {
+            let Some(run) = run else { continue };
+            let content = prepare_content(&run.content, call, results);
+            let content = mark_earlier_run(&content, &rfc3339_date(run.settled_at));
+            let Some(left) = room.checked_sub(content.len()) else {
+                continue;
+            };
+            room = left;
+            self.earlier_runs.insert(call.key);
+            // Not a posted result: the caller does not wait for it.
+            let real = RealResult::Content { content, failed: false };
+            self.known.results.insert(call.key, real);
+        }
     }
 
     /// Returns `true` if every known answer is a result that a tool service has posted.
@@ -269,6 +296,12 @@ impl CallLookup {
             });
         }
     }
+}
+
+/// Returns a posted content as a request may contain it.
+fn prepare_content(posted: &str, call: &BodyCall, results: &LateResults) -> String {
+    let id = String::from_utf8_lossy(&call.id);
+    without_cache_control(&shorten_result(posted, &id, results.late.result_bytes_max()))
 }
 
 /// Describes a call to the store of earlier client results.

@@ -20,6 +20,7 @@ const SECOND: &str = "toolu_01CcDd8eF4gH6jK3";
 const THIRD: &str = "toolu_01EeFf7gG5hJ5kL4";
 const FOURTH: &str = "toolu_01GgHh6hJ3kL3mN5";
 const FIFTH: &str = "toolu_01JjKk5jL1mN1pQ6";
+const SIXTH: &str = "toolu_01LlMm4kN9pQ8rS7";
 
 fn install(provider: &Provider) -> Install {
     let hash = |token: &str| TokenHash::hash_token(token.as_bytes());
@@ -161,6 +162,31 @@ async fn a_user_who_starts_over_gets_the_result_of_the_first_run() {
     let (log, _) = calls(&process, &provider, ("ben", "one"), FIFTH, &film).await;
     sends(&process, "ben", "one", &[], &log).await;
     assert!(result_of(&provider, FIFTH).contains("no result was recorded"));
+}
+
+/// A client that loses the result of its own call gets that one back, and not that of an earlier run.
+#[tokio::test]
+async fn a_result_that_the_client_has_brought_comes_before_that_of_an_earlier_run() {
+    let provider = Provider::start().await;
+    let install = install(&provider);
+    let process = install.start().await;
+    let film = json!({"scene": 1});
+    calls(&process, &provider, ("ann", "one"), FIRST, &film).await;
+    settles(&process, FIRST, &json!("the first film")).await;
+
+    let (mut log, _) = calls(&process, &provider, ("ann", "two"), SIXTH, &film).await;
+    let mut whole = log.clone();
+    whole[2] = json!({"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": SIXTH, "content": "the second film"},
+        {"type": "text", "text": "and now?"},
+    ]});
+    provider.reply(Reply::Text("fine".to_owned()));
+    sends(&process, "ann", "two", &[], &whole).await;
+    log.push(json!({"role": "assistant", "content": "fine"}));
+    log.push(json!({"role": "user", "content": "thanks"}));
+    let answer = sends(&process, "ann", "two", &[], &log).await;
+    assert_eq!(answer.header("x-antiphon-repair"), Some("restored=1"));
+    assert_eq!(result_of(&provider, SIXTH), "\"the second film\"");
 }
 
 /// R2, R3: the machine dies while a mail is sent. No claim is granted again until an operator has looked.

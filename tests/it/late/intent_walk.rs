@@ -316,6 +316,16 @@ impl Walk {
         is_last
     }
 
+    /// Names a claim of a wish, as its service does.
+    fn held_intent(&self, wish: Wish, place: usize) -> HeldIntent<'_> {
+        let claim = &self.known[&wish].claims[place];
+        HeldIntent {
+            service: &self.late.services()[wish.0],
+            id: claim.id,
+            claim: claim.secret.as_bytes(),
+        }
+    }
+
     async fn reports_result(&mut self) {
         let Some((wish, place)) = self.held() else { return };
         let (failed, repeats) = (self.rng.chance(20), self.rng.chance(20));
@@ -326,12 +336,7 @@ impl Walk {
         {
             result = (content.clone(), *failed);
         }
-        let known = &self.known[&wish];
-        let held = HeldIntent {
-            service: &self.late.services()[wish.0],
-            id: known.claims[place].id,
-            claim: known.claims[place].secret.as_bytes(),
-        };
+        let held = self.held_intent(wish, place);
         let post = self
             .late
             .intents()
@@ -375,12 +380,7 @@ impl Walk {
 
     async fn sends_heartbeat(&mut self) {
         let Some((wish, place)) = self.held() else { return };
-        let known = &self.known[&wish];
-        let held = HeldIntent {
-            service: &self.late.services()[wish.0],
-            id: known.claims[place].id,
-            claim: known.claims[place].secret.as_bytes(),
-        };
+        let held = self.held_intent(wish, place);
         let outcome = self.late.intents().extend_lease(&held, self.now).await.unwrap();
         if !self.is_live((wish, place), outcome) {
             return;
@@ -400,12 +400,7 @@ impl Walk {
 
     async fn cancels(&mut self) {
         let Some((wish, place)) = self.held() else { return };
-        let known = &self.known[&wish];
-        let held = HeldIntent {
-            service: &self.late.services()[wish.0],
-            id: known.claims[place].id,
-            claim: known.claims[place].secret.as_bytes(),
-        };
+        let held = self.held_intent(wish, place);
         let outcome = self.late.intents().cancel(&held, false, self.now).await.unwrap();
         if !self.is_live((wish, place), outcome) {
             return;

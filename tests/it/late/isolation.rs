@@ -12,7 +12,7 @@ use antiphon::{
     auth::PrincipalHash,
     auth::{Caller, Owner, Principal, PrincipalKey, PrincipalSettings},
     late::{
-        CallQuery, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
+        CallQuery, FoundCall, LateSettings, LateStore, ObservedCall, PostOutcome, ToolSettings,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
@@ -409,9 +409,12 @@ impl World {
         let lane = self.rng.chance(80).then(|| Self::lane(call.lane));
         let found = self
             .late
-            .find_results(self.who(call.who), lane, &wanted, true, near_deadline())
+            .find_calls(self.who(call.who), lane, &wanted, near_deadline())
             .await;
-        let found = found.unwrap().into_iter().next().unwrap().map(|found| found.content);
+        let found = match found.unwrap().remove(0) {
+            Some(FoundCall::Posted(found)) => Some(found.content),
+            Some(FoundCall::Open(_)) | None => None,
+        };
         let known = self.model.of(&call).filter(|_| lane.is_some() || IDS[call.id].1);
         let expected = known.and_then(|call| call.content.clone());
         self.compare(call.who, found.as_ref(), expected.as_ref(), "results");

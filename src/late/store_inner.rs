@@ -1,0 +1,104 @@
+//! The state that all handles of the store share.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use moka::sync::Cache;
+use tokio::time::Instant;
+
+use super::{
+    compactions::{self, NotedCalls},
+    feed::FeedSender,
+    job_worker::JobSender,
+    matching::Service,
+    pending::PostedResults,
+    settings::LateSettings,
+    settle_queue::SettleQueue,
+};
+use crate::{
+    auth::{OwnerKey, Principal, PrincipalKey},
+    callers::Callers,
+    ledger::{Ledger, Moment, RecordKey, RecordKind, RecordOwners},
+    session::LaneId,
+    telemetry::Telemetry,
+};
+
+/// Entries of each cache. A forgotten entry costs a redundant write, or a wrong `attached` flag.
+const CACHE_ENTRIES_MAX: u64 = 100_000;
+/// Lifetime of an entry in these caches: 24 hours.
+const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// State that all handles share.
+pub(super) struct LateStoreInner {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) callers: Callers,
+    pub(super) telemetry: Telemetry,
+    pub(super) settings: LateSettings,
+    pub(super) services: Vec<Service>,
+    /// The accounts that one person uses.
+    pub(super) personal: BTreeSet<Principal>,
+    pub(super) principals: PrincipalKey,
+    pub(super) owners: OwnerKey,
+    /// Hashes of the observations of calls that are recorded, or on their way to the ledger.
+    pub(super) recorded: Cache<[u8; 32], ()>,
+    /// Hashes of lanes and sessions that were left, with the time.
+    pub(super) left_at: Cache<[u8; 32], Moment>,
+    pub(super) posted: PostedResults,
+    /// The callers with posted results or compacted calls, and the services with parked results.
+    pub(super) record_owners: RecordOwners,
+    pub(super) feed: FeedSender,
+    /// The end of each caller's cooldown after a failed read of its posted results.
+    pub(super) load_cooldowns: Cache<Principal, Instant>,
+    /// Calls whose posted results were put into a request.
+    pub(super) in_requests: Cache<RecordKey, ()>,
+    /// Calls that compactions may have removed from the history of their lane.
+    pub(super) compacted: Cache<(Principal, LaneId), NotedCalls>,
+    /// Parked results whose matches settle at a known time.
+    pub(super) settle_queue: Arc<SettleQueue>,
+    pub(super) jobs: JobSender,
+}
+
+impl LateStoreInner {
+    /// Creates the state over a ledger. Jobs go to `jobs`.
+    pub(super) fn new(
+        ledger: Arc<dyn Ledger>,
+        callers: Callers,
+        settings: LateSettings,
+        telemetry: Telemetry,
+        jobs: JobSender,
+    ) -> Self {
+        let secret = ledger.secret();
+        let principals = PrincipalKey::from_ledger_secret(&secret);
+        Self {
+            ledger,
+            callers,
+            telemetry,
+            services: settings.resolve_services(&principals),
+            personal: settings.resolve_personal(&principals),
+            settings,
+            owners: OwnerKey::from_ledger_secret(&secret),
+            principals,
+            recorded: bounded_cache(),
+            left_at: bounded_cache(),
+            posted: PostedResults::default(),
+            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
+            feed: FeedSender::default(),
+            load_cooldowns: bounded_cache(),
+            in_requests: bounded_cache(),
+            compacted: compactions::new_cache(),
+            settle_queue: Arc::default(),
+            jobs,
+        }
+    }
+}
+
+/// Creates a bounded cache whose entries expire.
+fn bounded_cache<K, V>() -> Cache<K, V>
+where
+    K: std::hash::Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    Cache::builder()
+        .max_capacity(CACHE_ENTRIES_MAX)
+        .time_to_live(CACHE_TTL)
+        .build()
+}
