@@ -3,6 +3,7 @@
 mod lasting_memory;
 mod launch;
 mod ledger_store;
+mod local_token;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

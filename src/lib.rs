@@ -28,14 +28,15 @@
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
 //! | `callers` | verified callers: only they have records |
-//! | `late` | recorded calls, and the results that tool services post for them |
+//! | `late` | recorded calls, the results that tool services post for them, and the intents of side effects |
 //! | `recall` | pinned answers, appended late results, client results, carried values and owners of objects, in memory and in the ledger |
 //! | `profiles` | the locks around shared state of an upstream: rotation, retry budget, breakers |
 //! | `budget` | limits of processor time and memory that request bodies may use, shared fairly by clients |
 //! | `server` | listeners, limits, owned tasks, drain |
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
-//! | `ledger_api` | `/ledger/v1`: tool services post results, their owners read them |
+//! | `ledger_api` | `/ledger/v1`: tool services post results and claim intents, their owners read them |
 //! | `proxy` | the life of one exchange, top to bottom |
+//! | `local_token` | the token file for commands of the proxy's own user |
 //! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
 //! | `config` | file, variables and flags → settings of the rooms above |
 //! | `app` | construction of the whole process |
@@ -138,6 +139,8 @@ pub mod late;
 pub mod ledger;
 #[cfg(feature = "server")]
 pub mod ledger_api;
+#[cfg(feature = "server")]
+pub mod local_token;
 #[cfg(feature = "server")]
 pub mod policy;
 #[cfg(feature = "server")]

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::{
     AppParts, LedgerServices, RunningProxy, StartError,
     ledger_store::{LedgerStore, OpenedLedger, open_ledger},
-    start,
+    local_token, start,
 };
 use crate::{
     admin::{
@@ -111,6 +111,7 @@ pub async fn launch_proxy(
         objects: services.objects,
         telemetry: telemetry.clone(),
         late: services.late,
+        local_token: local_token::accepted_token(),
     };
     let running = start(AppParts {
         routes: routes.clone(),

@@ -147,6 +147,11 @@ impl Principal {
         Self::hash_parts(key, b"token", [name.as_bytes()].into_iter())
     }
 
+    /// Returns the principal of the token that the proxy writes for commands of its own user.
+    pub fn of_local_token(key: &PrincipalKey) -> Self {
+        Self::hash_parts(key, b"local token", std::iter::empty())
+    }
+
     /// Returns the principal that all clients share.
     pub fn of_all_clients(key: &PrincipalKey) -> Self {
         Self::hash_parts(key, b"single", std::iter::empty())

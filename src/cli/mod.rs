@@ -6,6 +6,7 @@
 mod api_client;
 pub mod banner;
 mod check;
+mod child;
 mod client_variables;
 mod completions;
 mod config;
@@ -21,6 +22,7 @@ mod input;
 mod intents;
 mod man;
 mod notify;
+mod once;
 mod output;
 mod proxy_trust;
 mod reload;
@@ -63,7 +65,7 @@ Exit codes:
   2    wrong usage, bad configuration or unreadable input
   130  stopped at once by a second signal: Ctrl-C
   143  stopped at once by a second signal: SIGTERM
-`antiphon run` exits with the exit code of its command.";
+`antiphon run` and `antiphon once` exit with the exit code of their command; `antiphon once --help` lists its own codes.";
 
 #[derive(Debug, Parser)]
 #[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES)]
@@ -84,6 +86,9 @@ enum CliCommand {
     /// Run a command with its LLM clients pointed at the proxy: antiphon run -- claude
     #[command(after_help = run::AFTER_HELP)]
     Run(run::Args),
+    /// Run a command at most once: a second run replays the output of the first
+    #[command(after_help = once::AFTER_HELP)]
+    Once(once::Args),
     /// Print the variables that point LLM clients at the proxy: eval "$(antiphon env)"
     #[command(after_help = env::AFTER_HELP)]
     Env(env::Args),
@@ -129,13 +134,15 @@ pub fn command() -> clap::Command {
 
 /// Runs one command line, program name first. Returns the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let wrong_usage = usage_code(arguments.get(1));
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
             // Help and version are no errors. If writing them fails, there is nowhere to report it.
             drop(answer.print());
             return if answer.use_stderr() {
-                ExitCode::from(EXIT_USAGE)
+                ExitCode::from(wrong_usage)
             } else {
                 ExitCode::SUCCESS
             };
@@ -145,6 +152,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match cli.command.unwrap_or(CliCommand::Serve(cli.serve)) {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Run(args) => run::run(&args),
+        CliCommand::Once(args) => Ok(once::run(&args)),
         CliCommand::Env(args) => env::run(&args),
         CliCommand::Check(args) => check::run(&args),
         CliCommand::Repair(args) => repair::run(&args),
@@ -160,6 +168,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Version(args) => help::print_version(&args),
     };
     result.unwrap_or_else(|error| report_error(&error))
+}
+
+/// Returns the exit code for wrong usage of a subcommand.
+fn usage_code(subcommand: Option<&OsString>) -> u8 {
+    // The codes of `once` stand beside those of the command that it runs.
+    if subcommand.is_some_and(|name| name == "once") {
+        once::EXIT_USAGE
+    } else {
+        EXIT_USAGE
+    }
 }
 
 /// Returns the exit code of a command that ended: 0 if all is good, else 1.

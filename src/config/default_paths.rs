@@ -32,6 +32,11 @@ pub fn default_ledger_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("ledger.db"))
 }
 
+/// Returns the path of the token for commands of this user, beside the default ledger. `None` without a home directory.
+pub fn default_token_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
+    state_directory(variable, PLATFORM).map(|state| state.join("antiphon").join("token"))
+}
+
 /// Returns the default path of the user's configuration file. `None` without a home directory.
 pub fn user_config_path(variable: &VariableLookup<'_>) -> Option<PathBuf> {
     config_directory(variable, PLATFORM).map(|folder| folder.join("antiphon").join(CONFIG_NAME))

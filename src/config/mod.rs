@@ -29,7 +29,7 @@ mod variables;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use changes::ConfigChanges;
-pub use default_paths::{default_ledger_path, find_default_config, user_config_path};
+pub use default_paths::{default_ledger_path, default_token_path, find_default_config, user_config_path};
 pub use file::{ConfigFile, file_schema};
 pub use late::LedgerConfig;
 pub use lower::{

@@ -53,7 +53,7 @@ pub use compactions::Compactions;
 pub use earlier_runs::EarlierRun;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
-pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, IntentId, IntentIdParseError, IntentScope, IntentState};
+pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
 pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};

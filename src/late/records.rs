@@ -91,15 +91,19 @@ impl StoredContent {
 
     /// Moves a long content out. The rest goes into the record of the call, the content into a record of its own.
     pub fn split_long(&mut self) -> Option<String> {
-        match self {
-            Self::Inline(content) if content.len() > INLINE_BYTES_MAX => {
-                let apart = Self::Apart(content.len() as u64);
-                match std::mem::replace(self, apart) {
-                    Self::Inline(content) => Some(content),
-                    Self::Apart(_) => None,
-                }
-            }
-            _ => None,
+        if self.byte_len() > INLINE_BYTES_MAX as u64 {
+            self.split_any()
+        } else {
+            None
+        }
+    }
+
+    /// Moves a content of any length out.
+    pub fn split_any(&mut self) -> Option<String> {
+        let apart = Self::Apart(self.byte_len());
+        match std::mem::replace(self, apart) {
+            Self::Inline(content) => Some(content),
+            Self::Apart(_) => None,
         }
     }
 }

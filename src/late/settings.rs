@@ -142,7 +142,14 @@ impl LateSettings {
     /// Returns the accounts that one person uses.
     pub(super) fn resolve_personal(&self, key: &PrincipalKey) -> BTreeSet<Principal> {
         let accounts = self.personal_tokens.iter().map(|name| Principal::of_token(key, name));
-        accounts.collect()
+        // The token of this machine is in a file that only one person may read.
+        accounts.chain([Principal::of_local_token(key)]).collect()
+    }
+
+    /// Returns the tier of a tool. `None` if the tool is not configured.
+    pub(super) fn configured_tier(&self, name: &[u8]) -> Option<Tier> {
+        let known = std::str::from_utf8(name).ok().and_then(|name| self.tools.get(name));
+        known.map(|tool| tool.tier)
     }
 
     /// Returns the settings of a tool, or the defaults if it is not configured.

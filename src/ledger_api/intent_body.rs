@@ -25,7 +25,8 @@ pub const REPEAT: &str = "new";
 /// The shortest and the longest lease.
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
-/// A claim, of a recorded call or on behalf of a user of the service; unknown members are ignored.
+/// A claim, of a recorded call, on behalf of a user of the service, or of a caller for itself; unknown members are
+/// ignored.
 #[derive(ToSchema)]
 #[schema(as = Claim)]
 #[serde(untagged)]
@@ -33,6 +34,7 @@ const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 pub(super) enum ClaimBody {
     OfCall(CallClaimBody),
     OnBehalf(OnBehalfClaimBody),
+    Own(OwnClaimBody),
 }
 
 /// A claim of a recorded call.
@@ -75,6 +77,30 @@ pub(super) struct OnBehalfClaimBody {
     /// The user, within the service
     #[schema(min_length = 1, max_length = 256)]
     user: String,
+    /// The tool
+    #[schema(min_length = 1, max_length = 1024)]
+    tool: String,
+    /// The input of the tool: any JSON
+    #[schema(required)]
+    input: serde_json::Value,
+    /// The least window, at most 30 days. It can only lengthen that of the tool
+    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
+    window: Option<String>,
+    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
+    /// the tool's `max_duration`, or 10 minutes
+    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
+    lease: Option<String>,
+    /// `true` to repeat a run that failed although its effect cannot be undone
+    #[serde(default)]
+    #[schema(default = false)]
+    retry_failed: bool,
+}
+
+/// A claim of a caller that runs the tool itself.
+#[derive(ToSchema)]
+#[schema(as = OwnClaim)]
+#[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
+pub(super) struct OwnClaimBody {
     /// The tool
     #[schema(min_length = 1, max_length = 1024)]
     tool: String,

@@ -1,4 +1,5 @@
-//! Requests about intents: services claim them, report on them and read them, and callers read their own.
+//! Requests about intents: tool services, and callers that run a tool themselves, claim them, report on them and read
+//! them.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, request::Parts};
 use utoipa::ToSchema;
@@ -14,12 +15,8 @@ use super::{
     services,
 };
 use crate::{
-    auth::Caller,
     clock,
-    late::{
-        ClaimOutcome, ClaimSubject, HeldIntent, HolderOutcome, IntentClaim, IntentId,
-        matching::{NamedCall, Service},
-    },
+    late::{ClaimOutcome, ClaimSubject, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentId, matching::NamedCall},
     ledger::Moment,
     repair::input_hash,
 };
@@ -42,52 +39,41 @@ impl From<IntentProblem> for Refused {
     }
 }
 
-/// Answers a service's request about intents.
+/// Answers a request about intents.
 pub(super) async fn answer_holder(
     api: &LedgerApi,
     ask: &LedgerOperation,
-    service: &Service,
+    holder: Holder<'_>,
     head: &Parts,
     body: &[u8],
 ) -> Result<Response<LedgerBody>, Refused> {
-    // Everything fails closed: a run that no durable record knows could be repeated.
-    if !api.late.intents().is_durable() {
+    // Everything fails closed: a run that no durable record knows could be repeated. A record that is there may be read.
+    if !api.late.intents().is_durable() && !matches!(ask, LedgerOperation::Intent(_)) {
         return Err(IntentProblem::NoDurableLedger.into());
     }
     match ask {
-        LedgerOperation::Claim => claim_intent(api, service, head, body).await,
-        LedgerOperation::Intent(id) => show_intent(api, service, id).await,
+        LedgerOperation::Claim => claim_intent(api, holder, head, body).await,
+        LedgerOperation::Intent(id) => show_intent(api, holder, id).await,
         LedgerOperation::IntentHeartbeat(id) => {
             let report = intent_body::read_holder_body(body)?;
-            send_intent_heartbeat(api, &held(service, id, &report)?).await
+            send_intent_heartbeat(api, &held(holder, id, &report)?).await
         }
         LedgerOperation::IntentResult(id) => {
             let report = intent_body::read_holder_body(body)?;
-            post_intent_result(api, &held(service, id, &report)?, &report).await
+            post_intent_result(api, &held(holder, id, &report)?, &report).await
         }
         LedgerOperation::IntentCancel(id) => {
             let report = intent_body::read_holder_body(body)?;
-            cancel_intent(api, &held(service, id, &report)?, report.is_refused).await
+            cancel_intent(api, &held(holder, id, &report)?, report.is_refused).await
         }
         _ => Err(IntentProblem::NotFound.into()),
     }
 }
 
-/// Answers a caller's read of one of its own intents.
-pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
-    let view = api
-        .late
-        .intents()
-        .view_for_caller(caller, read_id(id)?, clock::unix_time());
-    let view = view.await.map_err(ApiRefusal::from)?;
-    let view = view.ok_or_else(|| Refused::from(IntentProblem::NotFound))?;
-    Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
-}
-
 /// Claims an intent before its tool runs
 ///
-/// The caller, the user, the tool and the canonical input (RFC 8785) name the intent, unless the service sends an
-/// `Idempotency-Key`. Only the answer 201 permits the run. It is durable, and given to one claim at a time.
+/// The caller, the user, the tool and the canonical input (RFC 8785) name the intent, unless the holder sends an
+/// `Idempotency-Key`. A caller may claim for itself if its credential is that of one person. Only the answer 201 permits the run. It is durable, and given to one claim at a time.
 #[utoipa::path(post, path = "/ledger/v1/intents", operation_id = "claim_intent", tag = "intents",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "a key of the service in place of the input",
@@ -96,7 +82,8 @@ pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) ->
             description = "`new` if the user wants the effect once more. It overrides neither a run in flight nor an unknown outcome"),
     ),
     request_body(content = ClaimBody, description = "1 MiB at most"),
-    security(("service_token" = [])),
+    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 201, description = "granted: run the tool, and report its end with the claim", body = ClaimedView),
     (status = 200, description = "the tool ran before: its result", body = ReplayedView<'_>,
@@ -105,7 +92,7 @@ pub(super) async fn answer_caller(api: &LedgerApi, caller: Caller, id: &[u8]) ->
 ))]
 async fn claim_intent(
     api: &LedgerApi,
-    service: &Service,
+    holder: Holder<'_>,
     head: &Parts,
     body: &[u8],
 ) -> Result<Response<LedgerBody>, Refused> {
@@ -113,8 +100,8 @@ async fn claim_intent(
     let chosen_key = intent_body::read_chosen_key(&head.headers)?;
     let run_again = intent_body::read_repeat(&head.headers)?;
     let read = intent_body::read_claim_body(body)?;
-    let subject = match (&read.call_id, &read.user, &read.tool, &read.input) {
-        (Some(call_id), None, ..) => ClaimSubject::Call {
+    let subject = match (holder, &read.call_id, &read.user, &read.tool, &read.input) {
+        (Holder::Service(service), Some(call_id), None, ..) => ClaimSubject::Call {
             named: NamedCall {
                 service,
                 call_id,
@@ -124,22 +111,30 @@ async fn claim_intent(
             },
             input: read.input.as_deref(),
         },
-        (None, Some(user), Some(tool), Some(input)) => {
+        (Holder::Service(service), None, Some(user), Some(tool), Some(input)) => {
             if !service.on_behalf {
                 return Err(ApiRefusal::from_code(ApiErrorCode::NotOnBehalf).into());
             }
             if !service.runs_tool(tool) {
                 return Err(IntentProblem::NotFound.into());
             }
-            ClaimSubject::OnBehalf { user, tool, input }
+            ClaimSubject::OnBehalf {
+                service,
+                user,
+                tool,
+                input,
+            }
         }
-        _ => {
+        (Holder::Caller(caller), None, None, Some(tool), Some(input)) => ClaimSubject::Own { caller, tool, input },
+        (Holder::Caller(_), ..) => {
+            return Err(ApiRefusal::malformed("name the effect by tool and input alone").into());
+        }
+        (Holder::Service(_), ..) => {
             let flaw = "name the call by call_id and owner, or the effect by user, tool and input";
             return Err(ApiRefusal::malformed(flaw).into());
         }
     };
     let claim = IntentClaim {
-        service,
         subject,
         chosen_key: chosen_key.as_deref(),
         window: read.window,
@@ -204,9 +199,9 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBod
     (status = 200, description = "the intent", body = IntentStatusView<'_>),
     IntentRefusals,
 ))]
-async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
+async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<Response<LedgerBody>, Refused> {
     let id = read_id(id)?;
-    let view = api.late.intents().view_for_service(service, id, clock::unix_time());
+    let view = api.late.intents().view(holder, id, clock::unix_time());
     let view = view.await.map_err(ApiRefusal::from)?;
     let view = view.ok_or_else(|| Refused::from(IntentProblem::NotFound))?;
     Ok(json_response(StatusCode::OK, &IntentStatusView::of_intent(&view)))
@@ -215,7 +210,8 @@ async fn show_intent(api: &LedgerApi, service: &Service, id: &[u8]) -> Result<Re
 /// Reports that the tool still runs, and extends the lease by its length
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/heartbeat", operation_id = "intent_heartbeat", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HolderBody, description = "64 KiB at most"), security(("service_token" = [])),
+    request_body(content = HolderBody, description = "64 KiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "the lease is extended; `cancel_requested` asks the holder to undo the effect",
         body = HeldView),
@@ -229,7 +225,8 @@ async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result
 /// Settles an intent, and the call for which its tool ran
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/result", operation_id = "intent_result", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HeldResultBody, description = "8 MiB at most"), security(("service_token" = [])),
+    request_body(content = HeldResultBody, description = "8 MiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "stored; also for the same result again", body = SettledIntentView),
     IntentReportRefusals,
@@ -266,7 +263,8 @@ async fn post_intent_result(
 /// The intent may then be claimed again. With `refused` the holder declines a requested cancel, and goes on.
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/cancel", operation_id = "cancel_intent", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HeldCancelBody, description = "64 KiB at most"), security(("service_token" = [])),
+    request_body(content = HeldCancelBody, description = "64 KiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+        ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "noted", body = HeldView),
     IntentReportRefusals,
@@ -302,9 +300,9 @@ fn read_id(id: &[u8]) -> Result<IntentId, Refused> {
     id.ok_or_else(|| IntentProblem::NotFound.into())
 }
 
-fn held<'h>(service: &'h Service, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Refused> {
+fn held<'h>(holder: Holder<'h>, id: &[u8], report: &'h ReadReport) -> Result<HeldIntent<'h>, Refused> {
     Ok(HeldIntent {
-        service,
+        holder,
         id: read_id(id)?,
         claim: &report.claim,
     })

@@ -35,7 +35,7 @@ pub use routes::RESULT_BODY_BYTES_MAX;
 use crate::{
     auth::Caller,
     clock,
-    late::LateStore,
+    late::{Holder, LateStore},
     ledger::Unread,
     server::{OwnerLimit, StopSignal},
     session_table::SessionTable,
@@ -132,11 +132,11 @@ impl LedgerApi {
         body: BoxedBody,
         reader: LedgerReader,
     ) -> Result<Response<LedgerBody>, ApiRefusal> {
-        // Without a service the API does not exist.
-        if !self.late.is_used() {
+        let ask = LedgerOperation::from_request(head)?;
+        // Without a service there are no late results. Callers have intents of their own all the same.
+        if !self.late.is_used() && !ask.is_of_intents() {
             return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
         }
-        let ask = LedgerOperation::from_request(head)?;
         match ask {
             // It describes every proxy alike, so it needs no credential.
             LedgerOperation::Document => Ok(document::show_document()),
@@ -169,16 +169,26 @@ impl LedgerApi {
         body: BoxedBody,
         reader: LedgerReader,
     ) -> Result<Result<Response<LedgerBody>, intents::Refused>, ApiRefusal> {
-        if let Some(service) = services::service_of_token(&head.headers, self.late.services()) {
-            let body = collect_body(body, ask.bytes_max(), None).await?;
-            return Ok(intents::answer_holder(self, ask, service, head, &body).await);
+        let holder = match services::service_of_token(&head.headers, self.late.services()) {
+            Some(service) => Holder::Service(service),
+            None => Holder::Caller(self.intent_reader(reader).await?),
+        };
+        let is_read = matches!(ask, LedgerOperation::Intent(_));
+        if let Holder::Caller(caller) = holder
+            && !is_read
+            && !self.late.intents().may_claim(caller)
+        {
+            return Err(ApiRefusal::from_code(ApiErrorCode::SeveralPeople));
         }
-        match ask {
-            LedgerOperation::Intent(id) => {
-                let reader = self.verified_reader(reader).await?;
-                Ok(intents::answer_caller(self, reader, id).await)
-            }
-            _ => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        let body = collect_body(body, ask.bytes_max(), None).await?;
+        Ok(intents::answer_holder(self, ask, holder, head, &body).await)
+    }
+
+    /// Returns the caller of a request about intents, if its credential is known to be genuine.
+    async fn intent_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
+        match reader {
+            LedgerReader::Known(caller) if self.late.intents().is_proven(caller) => Ok(caller),
+            _ => self.verified_reader(reader).await,
         }
     }
 

@@ -25,6 +25,8 @@ pub enum ApiErrorCode {
     SharedKey,
     /// The service may claim no intent without a recorded call.
     NotOnBehalf,
+    /// Several people may have the credential of the caller, so that nobody can claim with it.
+    SeveralPeople,
     /// The call has a different result, or no longer waits for one.
     Conflict,
     /// The id does not identify one call.
@@ -49,10 +51,11 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NotFound,
         Self::SharedKey,
         Self::NotOnBehalf,
+        Self::SeveralPeople,
         Self::Conflict,
         Self::AmbiguousCall,
         Self::Expired,
@@ -71,6 +74,7 @@ impl ApiErrorCode {
             Self::NotFound => "not_found",
             Self::SharedKey => "shared_key",
             Self::NotOnBehalf => "not_on_behalf",
+            Self::SeveralPeople => "several_people",
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
             Self::Expired => "expired",
@@ -88,7 +92,7 @@ impl ApiErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::SharedKey | Self::NotOnBehalf => StatusCode::FORBIDDEN,
+            Self::SharedKey | Self::NotOnBehalf | Self::SeveralPeople => StatusCode::FORBIDDEN,
             Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -108,6 +112,10 @@ impl ApiErrorCode {
             }
             Self::NotOnBehalf => {
                 "this service may not claim for users of its own: the operator can set services.NAME.on_behalf"
+            }
+            Self::SeveralPeople => {
+                "several people may have this credential, and one must not get the result of another: the operator can \
+                 set client_tokens.NAME.personal for a token that one person uses"
             }
             Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {

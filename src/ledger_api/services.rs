@@ -333,9 +333,11 @@ const fn post_label(code: ApiErrorCode) -> &'static str {
         ApiErrorCode::Conflict | ApiErrorCode::Replayed => "conflict",
         ApiErrorCode::AmbiguousCall => "ambiguous_call",
         ApiErrorCode::Expired => "expired",
-        ApiErrorCode::NotFound | ApiErrorCode::SharedKey | ApiErrorCode::NotOnBehalf | ApiErrorCode::WrongMethod => {
-            "unknown"
-        }
+        ApiErrorCode::NotFound
+        | ApiErrorCode::SharedKey
+        | ApiErrorCode::NotOnBehalf
+        | ApiErrorCode::SeveralPeople
+        | ApiErrorCode::WrongMethod => "unknown",
         ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
         ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",
     }

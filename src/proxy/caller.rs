@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Caller, Principal,
+        Caller, Principal, TokenHash,
         principal::{USER_BYTES_MAX, presented_secrets},
         shared_keys::is_shared_key,
     },
@@ -104,6 +104,14 @@ fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
     if is_signed(head) {
         return None;
     }
+    if has_local_token(path, head) {
+        let local = if path.settings.principals.is_single {
+            Principal::of_all_clients(&path.principal_key)
+        } else {
+            Principal::of_local_token(&path.principal_key)
+        };
+        return Some(Caller::of_account(local));
+    }
     let tokens = &path.settings.client_tokens;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
     let token = presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
@@ -124,6 +132,16 @@ fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
         }
         _ => None,
     }
+}
+
+/// Returns `true` if a request has the token that the proxy wrote for commands of its own user.
+fn has_local_token(path: &DataPath, head: &HeaderMap) -> bool {
+    let presented = |known: &TokenHash| {
+        // Never in a query, which ends up in logs.
+        let mut secrets = presented_secrets(head, None);
+        secrets.any(|secret| TokenHash::hash_token(&secret).matches(known))
+    };
+    path.local_token.as_ref().is_some_and(presented)
 }
 
 fn is_user_name(value: &HeaderValue) -> bool {

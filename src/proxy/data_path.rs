@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
 use crate::{
-    auth::{ClientTokens, PrincipalKey, PrincipalSettings},
+    auth::{ClientTokens, PrincipalKey, PrincipalSettings, TokenHash},
     budget::Budgets,
     late::LateStore,
     ledger_api::LedgerApi,
@@ -103,6 +103,8 @@ pub(super) struct DataPath {
     pub(super) facts: Arc<ProviderFacts>,
     pub(super) late: LateStore,
     pub(super) ledger_api: LedgerApi,
+    /// Hash of the token for commands of the proxy's own user.
+    pub(super) local_token: Option<TokenHash>,
     pub(super) principal_key: PrincipalKey,
     /// Places of client tokens whose exchanges are limited.
     pub(super) client_places: Arc<ClientPlaces>,

@@ -15,6 +15,7 @@ use super::{
     response::AnswerBody, run_exchange,
 };
 use crate::{
+    auth::TokenHash,
     budget::{Budgets, Relocatable},
     late::LateStore,
     ledger_api::LedgerApi,
@@ -42,6 +43,8 @@ pub struct ProxyServices {
     pub telemetry: Telemetry,
     /// Recorded calls and late results.
     pub late: LateStore,
+    /// Hash of the token for commands of the proxy's own user. `None` if there is none.
+    pub local_token: Option<TokenHash>,
 }
 
 /// Data path as a service: one call is one exchange. Cheap to clone.
@@ -123,6 +126,7 @@ impl Proxy {
             // Late results hash callers with the same key, so that a caller has one principal everywhere.
             principal_key: shared.late.principal_key().clone(),
             late: shared.late,
+            local_token: shared.local_token,
             ledger_api: api,
             hash_key: RandomState::new(),
         })))

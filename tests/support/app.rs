@@ -192,6 +192,7 @@ pub fn shared<'u>(
         profiles: Profiles::new(upstreams, profiles, rotation, telemetry.clone()),
         sessions: Arc::new(SessionTable::new(SessionSettings::default())),
         telemetry,
+        local_token: None,
     };
     (shared, lasting.background_work)
 }

@@ -9,6 +9,7 @@ use super::error::ClientError;
 use crate::{
     cli::{banner::reachable_address, config::load_chosen, proxy_trust::ProxyTrust},
     config::process_environment,
+    provider,
     server::tls::ListenerTls,
 };
 
@@ -48,6 +49,12 @@ impl ApiUrl {
     /// Returns the URL as text.
     pub(in crate::cli) fn as_str(&self) -> &str {
         &self.url
+    }
+
+    /// Returns `true` if the proxy is on this machine.
+    pub(in crate::cli) fn is_loopback(&self) -> bool {
+        let url = self.url.parse::<Uri>().ok();
+        url.as_ref().and_then(Uri::host).is_some_and(provider::is_loopback)
     }
 
     /// Returns the certificates that are accepted from the proxy.

@@ -46,10 +46,14 @@ pub(in crate::cli) enum ApiReply {
 #[derive(Debug)]
 pub(in crate::cli) struct RefusedReply {
     pub(in crate::cli) status: StatusCode,
-    /// `error.code`. Empty if the answer has none.
+    /// `error.code`, or the `code` or `type` of a problem document. Empty if the answer has none.
     pub(in crate::cli) code: String,
-    /// `error.message`. Empty if the answer has none.
+    /// `error.message`, or the `title` and `detail` of a problem document. Empty if the answer has none.
     pub(in crate::cli) message: String,
+    /// `since` of a problem document: seconds since 1970.
+    pub(in crate::cli) since: Option<u64>,
+    /// `intent` of a problem document. Empty if the answer has none.
+    pub(in crate::cli) intent: String,
 }
 
 impl ApiClient {
@@ -74,12 +78,22 @@ impl ApiClient {
 
     /// Sends a GET request.
     pub(in crate::cli) async fn get(&self, path: &str) -> Result<ApiReply, ClientError> {
-        self.exchange(Method::GET, path, String::new()).await
+        self.exchange(Method::GET, path, String::new(), HeaderMap::new()).await
     }
 
     /// Sends a POST request.
     pub(in crate::cli) async fn post(&self, path: &str, body: String) -> Result<ApiReply, ClientError> {
-        self.exchange(Method::POST, path, body).await
+        self.exchange(Method::POST, path, body, HeaderMap::new()).await
+    }
+
+    /// Sends a POST request with more headers.
+    pub(in crate::cli) async fn post_with(
+        &self,
+        path: &str,
+        body: String,
+        headers: HeaderMap,
+    ) -> Result<ApiReply, ClientError> {
+        self.exchange(Method::POST, path, body, headers).await
     }
 
     /// Returns the error for a success that the ledger API cannot have given.
@@ -89,13 +103,25 @@ impl ApiClient {
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<ApiReply, ClientError> {
-        let exchange = self.exchange_in_time(method, path, body);
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+        headers: HeaderMap,
+    ) -> Result<ApiReply, ClientError> {
+        let exchange = self.exchange_in_time(method, path, body, headers);
         let reply = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
         reply.unwrap_or_else(|_| Err(self.unreachable("no complete answer within 60 seconds".to_owned())))
     }
 
-    async fn exchange_in_time(&self, method: Method, path: &str, body: String) -> Result<ApiReply, ClientError> {
+    async fn exchange_in_time(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+        headers: HeaderMap,
+    ) -> Result<ApiReply, ClientError> {
         let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
         let request = Request::builder()
             .method(method)
@@ -104,6 +130,7 @@ impl ApiClient {
         let mut request =
             request.map_err(|_| ClientError::Unusable("the ids make an address that is too long".to_owned()))?;
         request.headers_mut().extend(self.headers.clone());
+        request.headers_mut().extend(headers);
         let answer = self.sender.send(request, REQUEST_TIMEOUT).await;
         let answer = answer.map_err(|error| self.unreachable(describe_failure(&error)))?;
         let status = answer.status();
@@ -139,10 +166,15 @@ impl RefusedReply {
                 .unwrap_or_default()
                 .to_owned()
         };
+        let first = |places: &[&str]| places.iter().map(|place| text(place)).find(|text| !text.is_empty());
+        let problem = [text("/title"), text("/detail")].map(|part| (!part.is_empty()).then_some(part));
+        let problem: Vec<String> = problem.into_iter().flatten().collect();
         Self {
             status,
-            code: text("/error/code"),
-            message: text("/error/message"),
+            code: first(&["/error/code", "/code", "/type"]).unwrap_or_default(),
+            message: first(&["/error/message"]).unwrap_or_else(|| problem.join(": ")),
+            since: body["since"].as_u64(),
+            intent: text("/intent"),
         }
     }
 }

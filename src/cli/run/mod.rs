@@ -1,6 +1,5 @@
 //! `antiphon run -- CMD`: runs a command with its LLM clients pointed at the proxy, for as long as the command runs.
 
-mod child;
 mod known_clients;
 mod temporary_file;
 mod traffic;
@@ -19,6 +18,7 @@ use http::Uri;
 
 use super::{
     banner,
+    child::ChildCommand,
     client_variables::{BaseUrlVariable, base_url_variables, no_proxy_variables},
     running_proxy::find_proxy,
     serve,
@@ -31,7 +31,6 @@ use crate::{
     server::{RuntimeHandles, inherited::InheritedListeners},
     telemetry::LogControl,
 };
-use child::ChildCommand;
 use known_clients::{AppliedSettings, settings_for};
 use temporary_file::TemporaryFile;
 use traffic::TrafficCounts;
@@ -165,7 +164,7 @@ async fn run_with_proxy(
             say(line);
         }
     }
-    Ok(end.code)
+    Ok(ExitCode::from(end.code))
 }
 
 /// Returns all variables for the command.

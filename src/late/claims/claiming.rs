@@ -1,13 +1,13 @@
-//! Claims: a service asks if its tool may run.
+//! Claims: a holder asks if its tool may run.
 
 use std::time::Duration;
 
 use crate::{
-    auth::Principal,
+    auth::{Caller, Principal},
     late::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         intents::{
-            self, ClaimSecret, IntentId, IntentScope, IntentState, IntentSubject, input_digest,
+            self, ClaimSecret, Holder, IntentId, IntentScope, IntentState, IntentSubject, input_digest,
             records::{IntentRecord, IntentRun},
             rules::{self, ClaimRuling, ClaimTerms},
             scope_of_call,
@@ -26,14 +26,12 @@ use crate::{
 /// The time until a holder without heartbeats counts as gone, for tools without a `max_duration`.
 const LEASE_DEFAULT: Duration = Duration::from_secs(10 * 60);
 
-/// A claim of a service.
+/// A claim of a holder.
 #[derive(Clone, Copy, Debug)]
 pub struct IntentClaim<'c> {
-    /// The service that sends it.
-    pub service: &'c Service,
     /// The wished effect.
     pub subject: ClaimSubject<'c>,
-    /// The key that the service has chosen in place of the input.
+    /// The key that the holder has chosen in place of the input.
     pub chosen_key: Option<&'c [u8]>,
     /// The least window. A shorter one than the tool's has no effect.
     pub window: Option<Duration>,
@@ -57,6 +55,8 @@ pub enum ClaimSubject<'c> {
     },
     /// One that the service wishes for a user of its own.
     OnBehalf {
+        /// The service.
+        service: &'c Service,
         /// The name of the user, within the service.
         user: &'c [u8],
         /// The tool.
@@ -64,12 +64,32 @@ pub enum ClaimSubject<'c> {
         /// The input as JSON.
         input: &'c [u8],
     },
+    /// One that a caller has itself, without a conversation.
+    Own {
+        /// The caller.
+        caller: Caller,
+        /// The tool.
+        tool: &'c [u8],
+        /// The input as JSON.
+        input: &'c [u8],
+    },
+}
+
+impl<'c> ClaimSubject<'c> {
+    /// Returns the holder that sends the claim.
+    const fn holder(&self) -> Holder<'c> {
+        match self {
+            Self::Call { named, .. } => Holder::Service(named.service),
+            Self::OnBehalf { service, .. } => Holder::Service(service),
+            Self::Own { caller, .. } => Holder::Caller(*caller),
+        }
+    }
 }
 
 /// The outcome of a claim.
 #[derive(Clone, Debug)]
 pub enum ClaimOutcome {
-    /// The service holds the intent: the tool may run.
+    /// The sender holds the intent: the tool may run.
     Granted(Box<GrantedClaim>),
     /// The tool ran before.
     Replayed(ReplayedResult),
@@ -203,7 +223,7 @@ pub(super) async fn claim_intent(
                     intent: existing.id(),
                     since: run.claimed_at,
                     lease_until: run.lease_until,
-                    is_own: run.service == claim.service.name,
+                    is_own: run.service == claim.subject.holder().name(),
                 });
             }
             (ClaimRuling::OutcomeUnknown, Some(existing)) => {
@@ -219,6 +239,26 @@ pub(super) async fn claim_intent(
 }
 
 impl ResolvedSubject {
+    /// Returns the subject of a claim without a call, by its principal and account.
+    fn of_user(
+        (principal, account): (Principal, Principal),
+        late: &LateStore,
+        tool: &[u8],
+        tier: Tier,
+        input: &[u8],
+    ) -> Self {
+        Self {
+            principal,
+            account,
+            tool: tool.to_vec(),
+            tier,
+            scope: IntentScope::User,
+            session: None,
+            input: input_digest(input, &late.0.settings.tool_settings(tool).ignore_input),
+            call: None,
+        }
+    }
+
     /// Returns the record of a run that begins.
     fn claimed_record(&self, window: Duration, run: IntentRun) -> IntentRecord {
         IntentRecord {
@@ -250,7 +290,7 @@ async fn grant(
     let run = IntentRun {
         started_at,
         claim: Some(ClaimSecret::hash_text(secret.as_str().as_bytes())),
-        service: claim.service.name.clone(),
+        service: claim.subject.holder().name().to_owned(),
         call: subject.call.as_ref().map(|call| call.0.key.name),
         claimed_at: now,
         lease_until: now.saturating_add(lease),
@@ -294,7 +334,7 @@ async fn replay(late: &LateStore, existing: &StoredIntent, now: Moment) -> Resul
     })
 }
 
-/// Returns the window of a claim: that of the tool, or a longer one that the service wants.
+/// Returns the window of a claim: that of the tool, or a longer one that the holder wants.
 fn window_of(late: &LateStore, subject: &ResolvedSubject, wanted: Option<Duration>) -> Duration {
     let settings = late.0.settings.tool_settings(&subject.tool);
     rules::tool_window(settings, subject.tier).max(wanted.unwrap_or_default())
@@ -308,20 +348,29 @@ async fn resolve_subject(
 ) -> Result<Result<ResolvedSubject, ClaimOutcome>, LateError> {
     let (named, sent_input) = match claim.subject {
         ClaimSubject::Call { named, input } => (named, input),
-        ClaimSubject::OnBehalf { user, tool, input } => {
-            let account = claim.service.principal;
-            let settings = late.0.settings.tool_settings(tool);
-            return Ok(Ok(ResolvedSubject {
-                principal: Principal::of_user(&late.0.principals, account, user),
-                account,
-                tool: tool.to_vec(),
-                tier: settings.tier,
-                // The service vouches for its user.
-                scope: IntentScope::User,
-                session: None,
-                input: input_digest(input, &settings.ignore_input),
-                call: None,
-            }));
+        ClaimSubject::OnBehalf {
+            service,
+            user,
+            tool,
+            input,
+        } => {
+            let account = service.principal;
+            // The service vouches for its user.
+            let principal = Principal::of_user(&late.0.principals, account, user);
+            let tier = late.0.settings.tool_settings(tool).tier;
+            return Ok(Ok(ResolvedSubject::of_user(
+                (principal, account),
+                late,
+                tool,
+                tier,
+                input,
+            )));
+        }
+        ClaimSubject::Own { caller, tool, input } => {
+            let owner = (caller.principal(), caller.account());
+            // Whoever waits for the command gets its result, so that no conversation has to.
+            let tier = late.0.settings.configured_tier(tool).unwrap_or(Tier::Durable);
+            return Ok(Ok(ResolvedSubject::of_user(owner, late, tool, tier, input)));
         }
     };
     let found = match settling::find_call(late, &named, None, now).await? {

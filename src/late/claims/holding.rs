@@ -7,7 +7,7 @@ use crate::{
     late::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         intents::{
-            ClaimSecret, IntentId, IntentScope, IntentState,
+            ClaimSecret, Holder, IntentId, IntentScope, IntentState,
             records::{ContentPlace, IntentRecord, IntentResult},
             rules::{self, HolderReport, HolderRuling},
             storing::{self, StoredIntent},
@@ -23,11 +23,11 @@ use crate::{
 /// The intent that a holder names.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldIntent<'h> {
-    /// The service that reports.
-    pub service: &'h Service,
+    /// The holder that reports.
+    pub holder: Holder<'h>,
     /// The intent.
     pub id: IntentId,
-    /// The claim, as the service sent it.
+    /// The claim, as the holder sent it.
     pub claim: &'h [u8],
 }
 
@@ -85,37 +85,19 @@ impl std::fmt::Debug for IntentView {
     }
 }
 
-/// Returns an intent that the service may act on.
-pub(super) async fn view_for_service(
+/// Returns an intent that the holder may read.
+pub(super) async fn view(
     late: &LateStore,
-    service: &Service,
+    holder: Holder<'_>,
     id: IntentId,
     now: Moment,
 ) -> Result<Option<IntentView>, LateError> {
-    match storing::find_for_service(late, service, id, now).await? {
-        Some(stored) => view(late, &stored, now).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Returns an intent of a caller.
-pub(super) async fn view_for_caller(
-    late: &LateStore,
-    principal: Principal,
-    id: IntentId,
-    now: Moment,
-) -> Result<Option<IntentView>, LateError> {
-    let found = storing::find_intent(late, id, now).await?;
-    match found.filter(|found| found.record.key.principal == *principal.as_bytes()) {
-        Some(stored) => view(late, &stored, now).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-async fn view(late: &LateStore, stored: &StoredIntent, now: Moment) -> Result<IntentView, LateError> {
+    let Some(stored) = storing::find_for_holder(late, holder, id, now).await? else {
+        return Ok(None);
+    };
     let intent = &stored.intent;
     let state = rules::state_at(intent, now);
-    Ok(IntentView {
+    Ok(Some(IntentView {
         id: stored.id(),
         state,
         tool: intent.tool.clone(),
@@ -125,8 +107,8 @@ async fn view(late: &LateStore, stored: &StoredIntent, now: Moment) -> Result<In
         settled_at: intent.result.as_ref().map(|result| result.settled_at),
         window_until: rules::window_until(intent),
         failed: intent.result.as_ref().is_some_and(|result| result.failed),
-        content: storing::read_content(late, stored, now).await?,
-    })
+        content: storing::read_content(late, &stored, now).await?,
+    }))
 }
 
 /// Extends the lease of a holder, and the deadline of its call.
@@ -167,7 +149,7 @@ async fn change_held(
     change: impl Fn(&mut IntentRecord),
 ) -> Result<HolderOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
-        let Some(stored) = storing::find_for_service(late, held.service, held.id, now).await? else {
+        let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
             return Ok(HolderOutcome::NotFound);
         };
         let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
@@ -202,9 +184,9 @@ pub(super) async fn post_result(
     failed: bool,
     now: Moment,
 ) -> Result<HolderOutcome, LateError> {
-    let posted = PostedResult::new(content, failed, &held.service.name, now);
+    let posted = PostedResult::new(content, failed, held.holder.name(), now);
     for _ in 0..CHANGE_TRIES_MAX {
-        let Some(stored) = storing::find_for_service(late, held.service, held.id, now).await? else {
+        let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
             return Ok(HolderOutcome::NotFound);
         };
         let report = HolderReport::Result(&posted.digest);
@@ -213,8 +195,8 @@ pub(super) async fn post_result(
         match ruling {
             HolderRuling::Accepted => {}
             HolderRuling::Conflict | HolderRuling::Cancelled => {
-                if let Some((record, call)) = &call {
-                    store_evidence(late, held.service, (record, call), ruling, &posted).await?;
+                if let (Some((record, call)), Holder::Service(service)) = (&call, held.holder) {
+                    store_evidence(late, service, (record, call), ruling, &posted).await?;
                 }
                 return Ok(outcome_of(ruling, &stored));
             }
@@ -229,7 +211,7 @@ pub(super) async fn post_result(
                 settling::write_result(late, &record, call, &posted, state, None).await?
             }
             // No conversation waits for the call any more, but the effect has happened.
-            _ => settle_alone(late, &stored, &posted, now).await?,
+            _ => settle_alone(late, (&stored, held.holder), &posted, now).await?,
         };
         if is_done {
             return Ok(HolderOutcome::Accepted {
@@ -249,12 +231,14 @@ pub(super) async fn post_result(
 /// Settles an intent that has no call. Returns `false` if another writer was first.
 async fn settle_alone(
     late: &LateStore,
-    stored: &StoredIntent,
+    (stored, holder): (&StoredIntent, Holder<'_>),
     posted: &PostedResult,
     now: Moment,
 ) -> Result<bool, LateError> {
     let mut own = posted.content.clone();
-    let apart = own.split_long();
+    // The output of a user's command is removed at the end of the window, before the record of its run.
+    let is_output = matches!(holder, Holder::Caller(_));
+    let apart = if is_output { own.split_any() } else { own.split_long() };
     let mut intent = stored.intent.clone();
     intent.settle(IntentResult {
         place: ContentPlace::Own(own),
@@ -262,7 +246,9 @@ async fn settle_alone(
         digest: posted.digest,
         settled_at: now,
     });
-    let until = rules::retained_until(&intent);
+    let until = rules::window_until(&intent)
+        .filter(|_| is_output)
+        .unwrap_or_else(|| rules::retained_until(&intent));
     let content = settling::content_step(late, &stored.record, apart, until).await?;
     let steps = [stored.replace_step(&intent)].into_iter().chain(content);
     Ok(late.0.ledger.commit(steps.collect(), now).await? == CommitOutcome::Done)

@@ -1,4 +1,4 @@
-//! Claims of intents: services ask if their tool may run, report its end, and operators resolve unknown outcomes.
+//! Claims of intents: holders ask if their tool may run, report its end, and operators resolve unknown outcomes.
 //!
 //! A claim is granted to one holder at a time, and is durable before the holder learns of it. Without a durable ledger
 //! nothing is granted.
@@ -9,9 +9,9 @@ mod operators;
 
 use super::{
     LateError, LateStore,
-    intents::{IntentId, IntentState},
-    matching::Service,
+    intents::{Holder, IntentId, IntentState, is_strong_user},
     operator_list::ListCursor,
+    store_inner::LateStoreInner,
 };
 use crate::{auth::Caller, ledger::Moment};
 
@@ -60,24 +60,20 @@ impl Intents<'_> {
         holding::cancel(self.0, held, is_refused, now).await
     }
 
-    /// Returns an intent on which the service may act. `None` if there is none.
-    pub async fn view_for_service(
-        self,
-        service: &Service,
-        id: IntentId,
-        now: Moment,
-    ) -> Result<Option<IntentView>, LateError> {
-        holding::view_for_service(self.0, service, id, now).await
+    /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
+    pub fn may_claim(self, caller: Caller) -> bool {
+        is_strong_user(self.0, caller.principal(), caller.account())
     }
 
-    /// Returns an intent of the caller. `None` if there is none.
-    pub async fn view_for_caller(
-        self,
-        caller: Caller,
-        id: IntentId,
-        now: Moment,
-    ) -> Result<Option<IntentView>, LateError> {
-        holding::view_for_caller(self.0, caller.principal(), id, now).await
+    /// Returns `true` if the caller's principal proves who it is: no request with an invented credential has it.
+    pub fn is_proven(self, caller: Caller) -> bool {
+        let LateStoreInner { settings, personal, .. } = &*self.0.0;
+        settings.principals.is_single || personal.contains(&caller.account())
+    }
+
+    /// Returns an intent that the holder may read. `None` if there is none.
+    pub async fn view(self, holder: Holder<'_>, id: IntentId, now: Moment) -> Result<Option<IntentView>, LateError> {
+        holding::view(self.0, holder, id, now).await
     }
 
     /// Resolves an unknown outcome, for an operator who has found out what happened.

@@ -24,7 +24,7 @@ pub(in crate::late) fn scope_of_call(
 }
 
 /// Returns `true` if the principal is known to be one person, and not everybody who has the account's credential.
-fn is_strong_user(late: &LateStore, principal: Principal, account: Principal) -> bool {
+pub(in crate::late) fn is_strong_user(late: &LateStore, principal: Principal, account: Principal) -> bool {
     // A user within an account has a principal of its own.
     late.0.settings.principals.is_single || principal != account || late.0.personal.contains(&account)
 }

@@ -1,6 +1,7 @@
 //! Reads and writes of intents in the ledger.
 
 use super::{
+    holder::Holder,
     names::IntentId,
     records::{ContentPlace, IntentRecord},
     rules,
@@ -9,7 +10,6 @@ use crate::{
     auth::{Principal, PrincipalHash},
     late::{
         LateError, LateStore,
-        matching::Service,
         queries::{posted_content, whole_content},
         records::StoredContent,
     },
@@ -88,19 +88,15 @@ pub(in crate::late) async fn find_intent(
     Ok(found.into_iter().next().and_then(StoredIntent::from_record))
 }
 
-/// Finds the intent of an id, if the service may act on it.
-pub(in crate::late) async fn find_for_service(
+/// Finds the intent of an id, if the holder may act on it.
+pub(in crate::late) async fn find_for_holder(
     late: &LateStore,
-    service: &Service,
+    holder: Holder<'_>,
     id: IntentId,
     now: Moment,
 ) -> Result<Option<StoredIntent>, LateError> {
-    let account = |intent: &IntentRecord| Principal::from_bytes(intent.account);
-    let may_act = |intent: &IntentRecord| {
-        account(intent) == service.principal || service.may_answer(account(intent), &intent.tool)
-    };
     let found = find_intent(late, id, now).await?;
-    Ok(found.filter(|found| may_act(&found.intent)))
+    Ok(found.filter(|found| holder.may_act(Principal::from_bytes(found.record.key.principal), &found.intent)))
 }
 
 /// Reads the content of an intent's result, as JSON. `None` if the intent has no result, or one without content.

@@ -13,8 +13,8 @@ use std::{
 
 use antiphon::{
     late::{
-        ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentId, IntentState,
-        LateSettings, LateStore, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
+        ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentId,
+        IntentState, LateSettings, LateStore, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
     },
     ledger::{Ledger, Moment},
     repair::Tier,
@@ -174,8 +174,8 @@ impl Walk {
         let (service, user, tool, _) = wish;
         let holder = self.late.services()[service].clone();
         let claim = IntentClaim {
-            service: &holder,
             subject: ClaimSubject::OnBehalf {
+                service: &holder,
                 user: USERS[user].as_bytes(),
                 tool: TOOLS[tool].0.as_bytes(),
                 input: INPUTS[form].as_bytes(),
@@ -320,7 +320,7 @@ impl Walk {
     fn held_intent(&self, wish: Wish, place: usize) -> HeldIntent<'_> {
         let claim = &self.known[&wish].claims[place];
         HeldIntent {
-            service: &self.late.services()[wish.0],
+            holder: Holder::Service(&self.late.services()[wish.0]),
             id: claim.id,
             claim: claim.secret.as_bytes(),
         }

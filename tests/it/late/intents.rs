@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use antiphon::{
     auth::{Caller, ClientTokens, Principal, TokenHash},
     late::{
-        ClaimOutcome, ClaimSubject, HeldIntent, HolderOutcome, IntentClaim, IntentState, IntentUse, LateSettings,
-        LateStore, ObservedCall, Resolution, ResolveOutcome, ServiceSettings, ToolSettings, matching::Service,
+        ClaimOutcome, ClaimSubject, HeldIntent, Holder, HolderOutcome, IntentClaim, IntentState, IntentUse,
+        LateSettings, LateStore, ObservedCall, Resolution, ResolveOutcome, ServiceSettings, ToolSettings,
+        matching::Service,
     },
     ledger::{Ledger, Moment},
     repair::Tier,
@@ -392,8 +393,8 @@ impl Shop {
         change: impl FnOnce(&mut IntentClaim<'_>),
     ) -> ClaimOutcome {
         let mut claim = IntentClaim {
-            service: &self.service,
             subject: ClaimSubject::OnBehalf {
+                service: &self.service,
                 user: b"u",
                 tool: tool.as_bytes(),
                 input: b"{}",
@@ -413,7 +414,7 @@ impl Shop {
             panic!("{outcome:?}")
         };
         let held = HeldIntent {
-            service: &self.service,
+            holder: Holder::Service(&self.service),
             id: granted.intent,
             claim: granted.claim.as_str().as_bytes(),
         };

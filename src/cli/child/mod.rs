@@ -1,0 +1,133 @@
+//! A command that a subcommand runs: its start, the signals that it gets, its exit code, and a copy of its output.
+
+mod captured;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod platform;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod platform;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, Write},
+    process::Stdio,
+};
+
+use anyhow::Context;
+use tokio::process::{Child, Command};
+
+pub(in crate::cli) use captured::CapturedOutput;
+
+use crate::cli::signals::{ReceivedSignal, Signals};
+use captured::OutputCapture;
+
+/// Exit code if the command exists but cannot be run.
+const EXIT_CANNOT_RUN: u8 = 126;
+/// Exit code if the command does not exist.
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// The command, its arguments and the variables that it gets.
+#[derive(Debug)]
+pub(in crate::cli) struct ChildCommand {
+    pub(in crate::cli) program: OsString,
+    pub(in crate::cli) arguments: Vec<OsString>,
+    pub(in crate::cli) variables: Vec<(String, String)>,
+}
+
+/// The end of the command.
+#[derive(Debug)]
+pub(in crate::cli) struct ChildEnd {
+    pub(in crate::cli) code: u8,
+    /// `false` if the command could not be started.
+    pub(in crate::cli) has_run: bool,
+}
+
+impl ChildCommand {
+    /// Runs the command to its end and forwards signals to it.
+    pub(in crate::cli) async fn run_to_end(&self, signals: &mut Signals) -> anyhow::Result<ChildEnd> {
+        match self.start(Stdio::inherit) {
+            Ok(mut child) => wait_for_end(&mut child, signals).await,
+            Err(code) => Ok(ChildEnd { code, has_run: false }),
+        }
+    }
+
+    /// Runs the command like [`run_to_end`](Self::run_to_end), and keeps up to `bytes_max` of each of its outputs.
+    pub(in crate::cli) async fn run_captured(
+        &self,
+        signals: &mut Signals,
+        bytes_max: usize,
+    ) -> anyhow::Result<(ChildEnd, CapturedOutput)> {
+        let mut child = match self.start(Stdio::piped) {
+            Ok(child) => child,
+            Err(code) => return Ok((ChildEnd { code, has_run: false }, CapturedOutput::default())),
+        };
+        let capturing = OutputCapture::of_child(&mut child, bytes_max);
+        let end = wait_for_end(&mut child, signals).await?;
+        Ok((end, capturing.finish().await))
+    }
+
+    /// Starts the command with these outputs. Reports a failure, and returns its exit code.
+    fn start(&self, output: fn() -> Stdio) -> Result<Child, u8> {
+        self.spawn_child(output)
+            .map_err(|error| report_failed_start(&self.program, &error))
+    }
+
+    /// Starts the command under the first of its names that exists.
+    fn spawn_child(&self, output: fn() -> Stdio) -> io::Result<Child> {
+        let mut failure = io::Error::from(io::ErrorKind::NotFound);
+        for name in platform::program_names(&self.program) {
+            let variables = self.variables.iter().map(|(name, value)| (name, value));
+            let mut command = Command::new(name);
+            command.args(&self.arguments).envs(variables);
+            match command.stdout(output()).stderr(output()).spawn() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => failure = error,
+                started => return started,
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// Waits for the end of a command and forwards signals to it.
+async fn wait_for_end(child: &mut Child, signals: &mut Signals) -> anyhow::Result<ChildEnd> {
+    loop {
+        tokio::select! {
+            // The end comes first: a process id that has ended may be reused.
+            biased;
+            status = child.wait() => {
+                let status = status.context("the command was lost")?;
+                // Other platforms have longer codes than a shell can return.
+                let code = platform::status_code(status).and_then(|code| u8::try_from(code).ok());
+                return Ok(ChildEnd { code: code.unwrap_or(1), has_run: true });
+            }
+            signal = next_to_forward(signals) => platform::forward_signal(child, signal),
+        }
+    }
+}
+
+/// Reports that the command cannot be started. Returns the exit code.
+fn report_failed_start(program: &OsStr, error: &io::Error) -> u8 {
+    let (why, code) = match error.kind() {
+        io::ErrorKind::NotFound => ("there is no such command".to_owned(), EXIT_NOT_FOUND),
+        _ => (error.to_string(), EXIT_CANNOT_RUN),
+    };
+    // A closed stderr must not change the exit code.
+    drop(writeln!(
+        io::stderr().lock(),
+        "antiphon: cannot run {}: {why}",
+        program.display()
+    ));
+    code
+}
+
+/// Waits for the next signal that the command has not received itself.
+async fn next_to_forward(signals: &mut Signals) -> ReceivedSignal {
+    loop {
+        let signal = signals.next().await;
+        // In the foreground the terminal has already sent Ctrl-C to the command.
+        if signal != ReceivedSignal::Interrupt || !platform::gets_interrupts_itself() {
+            return signal;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! `antiphon once -- CMD`: runs a command at most once, and replays the output of an earlier run.
+
+mod arguments;
+mod claims;
+mod sealed_run;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+pub(super) use arguments::{AFTER_HELP, Args};
+
+use super::{
+    EXIT_INTERRUPTED, EXIT_TERMINATED,
+    child::{CapturedOutput, ChildCommand, ChildEnd},
+    signals::{ReceivedSignal, Signals},
+    time_format::format_time,
+};
+use crate::clock;
+use arguments::{IfUnavailable, StoredParts};
+use claims::{ClaimAnswer, Claims, HeldClaim, NoClaim};
+use sealed_run::{FinishedRun, KeptOutput};
+
+/// Exit code for wrong usage, an unusable token, or a key that was used for other arguments.
+pub(super) const EXIT_USAGE: u8 = 64;
+/// Exit code if the proxy cannot be reached, or has no durable ledger.
+const EXIT_UNAVAILABLE: u8 = 69;
+/// Exit code if the output of an earlier run cannot be replayed.
+const EXIT_NO_OUTPUT: u8 = 73;
+/// Exit code if the command is running elsewhere.
+const EXIT_IN_FLIGHT: u8 = 75;
+/// Exit code if the command may have run.
+const EXIT_UNKNOWN: u8 = 76;
+
+/// Longest stored output of one stream, in bytes.
+const STREAM_BYTES_MAX: usize = 64 * 1024;
+/// Variable with the key for the systems behind the command.
+const KEY_VARIABLE: &str = "ANTIPHON_IDEMPOTENCY_KEY";
+
+/// Runs the subcommand.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(EXIT_UNAVAILABLE, &format!("cannot start: {error}")),
+    };
+    // Boxed, since the future contains those of the HTTP client.
+    let code = runtime.block_on(Box::pin(run_once(args)));
+    // A read of a closed terminal must not delay the exit.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run_once(args: &Args) -> ExitCode {
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return fail(EXIT_UNAVAILABLE, &format!("cannot listen for signals: {error}")),
+    };
+    let (claims, command) = match prepare(args) {
+        Ok(prepared) => prepared,
+        Err(none) => return without_claim(args, &none, &mut signals).await,
+    };
+    let answer = tokio::select! {
+        answer = claims.claim(args, &command) => answer,
+        signal = signals.next() => return fail(interrupted(signal), &format!("{} did not run", args.tool)),
+    };
+    match answer {
+        Ok(ClaimAnswer::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
+        Ok(ClaimAnswer::Ran { sealed, failed, at }) => {
+            let run = sealed.as_deref().map(|sealed| claims.keys.open(sealed, &command));
+            replay(args, run, failed, at)
+        }
+        Err(none) => without_claim(args, &none, &mut signals).await,
+    }
+}
+
+/// Finds the proxy, and the hash that identifies the command.
+fn prepare(args: &Args) -> Result<(Claims, String), NoClaim> {
+    let claims = Claims::find(args)?;
+    let mut parts: Vec<Vec<u8>> = args
+        .command
+        .iter()
+        .map(|part| part.as_encoded_bytes().to_vec())
+        .collect();
+    // The key names the effect, wherever the command runs.
+    if !args.no_cwd && args.key.is_none() {
+        let folder = std::env::current_dir()
+            .map_err(|error| NoClaim::Unusable(format!("cannot read the working directory: {error}; see --no-cwd")))?;
+        parts.insert(0, folder.into_os_string().into_encoded_bytes());
+    }
+    let command = claims.keys.hash_command(parts.iter().map(Vec::as_slice));
+    Ok((claims, command))
+}
+
+/// Runs the command with a claim, and stores its end.
+async fn run_held(args: &Args, claims: &Claims, held: &HeldClaim, command: &str, signals: &mut Signals) -> ExitCode {
+    let key = (KEY_VARIABLE.to_owned(), held.idempotency_key.clone());
+    let running = run_command(args, vec![key], signals);
+    let ended = tokio::select! {
+        ended = running => ended,
+        () = claims.send_heartbeats(held) => return fail(EXIT_UNAVAILABLE, "the heartbeats ended"),
+    };
+    let (end, output) = match ended {
+        Ok(ended) => ended,
+        Err(error) => return fail(EXIT_UNKNOWN, &format!("{error:#}; the command may have run")),
+    };
+    let run = FinishedRun {
+        code: (args.store != StoredParts::None).then_some(end.code),
+        output,
+    };
+    let reporting = async {
+        if !end.has_run {
+            return claims.report_not_run(held).await;
+        }
+        match claims.keys.seal(&run, command) {
+            Some(sealed) => claims.report_end(held, &sealed, end.code != 0).await,
+            None => Err("the system has no random bytes".to_owned()),
+        }
+    };
+    let reported = tokio::select! {
+        reported = reporting => reported,
+        _ = signals.next() => Err("a signal ended the wait for the proxy".to_owned()),
+    };
+    if let Err(cause) = reported {
+        say(&format!(
+            "the end of the run could not be stored: {cause}; another run may repeat it"
+        ));
+    }
+    ExitCode::from(end.code)
+}
+
+/// Runs the command, and keeps its outputs if they are to be stored.
+async fn run_command(
+    args: &Args,
+    variables: Vec<(String, String)>,
+    signals: &mut Signals,
+) -> anyhow::Result<(ChildEnd, KeptOutput)> {
+    let (program, arguments) = args.command.split_first().context("there is no command")?;
+    let command = ChildCommand {
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+        variables,
+    };
+    if args.store != StoredParts::Output {
+        return Ok((command.run_to_end(signals).await?, KeptOutput::Unwanted));
+    }
+    let (end, captured): (ChildEnd, CapturedOutput) = command.run_captured(signals, STREAM_BYTES_MAX).await?;
+    Ok((end, KeptOutput::of_captured(captured)))
+}
+
+/// Gives the end of an earlier run. `run` is `None` if nothing of it is stored, and `Some(None)` if it cannot be read.
+fn replay(args: &Args, run: Option<Option<FinishedRun>>, failed: bool, at: u64) -> ExitCode {
+    let age = format_age(at);
+    let verb = if failed { "failed" } else { "ran" };
+    let head = format!("{} {verb} {age} ago and did not run again", args.tool);
+    let advice = if failed {
+        "; --retry-failed runs it again"
+    } else {
+        "; --again runs it again"
+    };
+    let Some(Some(run)) = run else {
+        let why = match run {
+            None => "its output has been removed",
+            Some(_) => "its output was stored with another token",
+        };
+        return fail(EXIT_NO_OUTPUT, &format!("{head}; {why}{advice}"));
+    };
+    let code = run.code.unwrap_or(u8::from(failed));
+    match run.output {
+        KeptOutput::TooLong => fail(
+            EXIT_NO_OUTPUT,
+            &format!("{head}; its output was too long to be stored, and its exit code was {code}{advice}"),
+        ),
+        KeptOutput::Unwanted => {
+            say(&format!("{head}; its output was not stored{advice}"));
+            ExitCode::from(code)
+        }
+        KeptOutput::Whole(stdout, stderr) => {
+            // A reader that has seen enough is no failure.
+            drop(
+                io::stdout()
+                    .lock()
+                    .write_all(&stdout)
+                    .and_then(|()| io::stdout().lock().flush()),
+            );
+            drop(io::stderr().lock().write_all(&stderr));
+            say(&format!("{head}; this is its output{advice}"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Reports why there is no claim, and runs the command if the user wants that all the same.
+async fn without_claim(args: &Args, none: &NoClaim, signals: &mut Signals) -> ExitCode {
+    match none {
+        NoClaim::Unusable(why) => fail(EXIT_USAGE, why),
+        NoClaim::InFlight { since } => {
+            let since = since.map_or_else(String::new, |since| format!(" for {}", format_age(since)));
+            fail(
+                EXIT_IN_FLIGHT,
+                &format!("{} has been running elsewhere{since}; it did not run again", args.tool),
+            )
+        }
+        NoClaim::OutcomeUnknown { intent } => {
+            let advice =
+                format!("find out if its effect happened, then: antiphon intents resolve {intent} done|not-run");
+            fail(
+                EXIT_UNKNOWN,
+                &format!("{} may have run, and did not run again; {advice}", args.tool),
+            )
+        }
+        NoClaim::Unavailable(why) if args.if_unavailable == IfUnavailable::Fail => {
+            fail(EXIT_UNAVAILABLE, &format!("{why}; {} did not run", args.tool))
+        }
+        NoClaim::Unavailable(why) => {
+            say(&format!("{why}; {} runs without protection", args.tool));
+            match run_command(args, Vec::new(), signals).await {
+                Ok((end, _)) => ExitCode::from(end.code),
+                Err(error) => fail(EXIT_UNKNOWN, &format!("{error:#}; the command may have run")),
+            }
+        }
+    }
+}
+
+/// Formats the time since a moment, which is in seconds since 1970.
+fn format_age(since_1970: u64) -> String {
+    format_time(clock::unix_time().saturating_sub(Duration::from_secs(since_1970)))
+}
+
+/// Returns the exit code after a signal that the command did not get, as shells give it.
+const fn interrupted(signal: ReceivedSignal) -> u8 {
+    match signal {
+        ReceivedSignal::Interrupt => EXIT_INTERRUPTED,
+        ReceivedSignal::Terminate | ReceivedSignal::HangUp => EXIT_TERMINATED,
+    }
+}
+
+/// Reports a failure. Returns its exit code.
+fn fail(code: u8, text: &str) -> ExitCode {
+    say(text);
+    ExitCode::from(code)
+}
+
+/// Writes a line to standard error. A closed one must not change the exit code.
+fn say(line: &str) {
+    drop(writeln!(io::stderr().lock(), "antiphon: {line}"));
+}

@@ -1,0 +1,40 @@
+//! Holders of intents: tool services, and callers that run a tool themselves.
+
+use super::records::IntentRecord;
+use crate::{
+    auth::{Caller, Principal},
+    late::matching::Service,
+};
+
+/// The name under which records show a caller that runs a tool itself.
+const CALLER_NAME: &str = "the caller itself";
+
+/// The one that claims an intent, and reports the end of its run.
+#[derive(Clone, Copy, Debug)]
+pub enum Holder<'h> {
+    /// A tool service.
+    Service(&'h Service),
+    /// A caller that runs the tool itself: the user of `antiphon once`.
+    Caller(Caller),
+}
+
+impl Holder<'_> {
+    /// Returns the name, for records and lists.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Service(service) => &service.name,
+            Self::Caller(_) => CALLER_NAME,
+        }
+    }
+
+    /// Returns `true` if the holder may read and report on an intent of this principal.
+    pub(in crate::late) fn may_act(&self, principal: Principal, intent: &IntentRecord) -> bool {
+        match self {
+            Self::Service(service) => {
+                let account = Principal::from_bytes(intent.account);
+                account == service.principal || service.may_answer(account, &intent.tool)
+            }
+            Self::Caller(caller) => caller.principal() == principal,
+        }
+    }
+}
