@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::{
-    AppParts, LedgerServices, RunningProxy, StartError,
+    AppParts, BackgroundWork, LedgerServices, RunningProxy, StartError,
     ledger_store::{LedgerStore, OpenedLedger, open_ledger},
     local_token, start,
 };
@@ -104,15 +104,8 @@ pub async fn launch_proxy(
         control: control.clone(),
         token: config.admin_token,
     });
-    let shared = ProxyServices {
-        profiles,
-        sessions,
-        recall: services.answers,
-        objects: services.objects,
-        telemetry: telemetry.clone(),
-        late: services.late,
-        local_token: local_token::accepted_token(),
-    };
+    let (services, background_work) =
+        split_services(services, (profiles, sessions, telemetry.clone()), ledger_file.is_some());
     let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
@@ -124,8 +117,8 @@ pub async fn launch_proxy(
         admin,
         proxy: config.proxy,
         upstream: config.upstream,
-        shared,
-        background_work: services.background_work,
+        shared: services,
+        background_work,
         traces,
     })
     .await?;
@@ -140,6 +133,25 @@ pub async fn launch_proxy(
         routes,
         ledger_file,
     })
+}
+
+/// Splits the services into those of the data path and the background work. Only with a stored ledger there is a token of
+/// this machine: in memory, no intent can be claimed.
+fn split_services(
+    services: LedgerServices,
+    (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
+    is_stored: bool,
+) -> (ProxyServices, BackgroundWork) {
+    let shared = ProxyServices {
+        profiles,
+        sessions,
+        recall: services.answers,
+        objects: services.objects,
+        telemetry,
+        late: services.late,
+        local_token: is_stored.then(local_token::accepted_token).flatten(),
+    };
+    (shared, services.background_work)
 }
 
 /// Creates the memory of request bodies. Warns if the process may not have as much.

@@ -74,7 +74,9 @@ pub fn is_ledger_path(path: &str) -> bool {
 /// The sender of a request, by the credential of callers.
 #[derive(Clone, Copy, Debug)]
 pub enum LedgerReader {
-    /// This caller.
+    /// This caller, by a credential that the proxy itself can check: a client token, or that of this machine.
+    Checked(Caller),
+    /// This caller, if a provider accepts its credential.
     Known(Caller),
     /// Anybody: many clients send this key.
     SharedKey,
@@ -187,7 +189,7 @@ impl LedgerApi {
     /// Returns the caller of a request about intents, if its credential is known to be genuine.
     async fn intent_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
         match reader {
-            LedgerReader::Known(caller) if self.late.intents().is_proven(caller) => Ok(caller),
+            LedgerReader::Checked(caller) => Ok(caller),
             _ => self.verified_reader(reader).await,
         }
     }
@@ -195,7 +197,7 @@ impl LedgerApi {
     /// Returns the caller if it is verified: a provider has answered it with success.
     async fn verified_reader(&self, reader: LedgerReader) -> Result<Caller, ApiRefusal> {
         let reader = match reader {
-            LedgerReader::Known(reader) => reader,
+            LedgerReader::Checked(reader) | LedgerReader::Known(reader) => reader,
             LedgerReader::SharedKey => return Err(ApiRefusal::from_code(ApiErrorCode::SharedKey)),
             LedgerReader::Unknown => return Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
         };

@@ -82,9 +82,18 @@ pub(super) fn budget_client(path: &DataPath, caller: Caller, extensions: &Extens
 
 /// Identifies the sender of a request to the ledger API, by the client token wherever it is presented.
 pub(super) fn identify_reader<B>(path: &DataPath, request: &Request<B>) -> LedgerReader {
+    if has_local_token(path, request.headers()) {
+        let account = if path.settings.principals.is_single {
+            Principal::of_all_clients(&path.principal_key)
+        } else {
+            Principal::of_local_token(&path.principal_key)
+        };
+        return LedgerReader::Checked(Caller::of_account(account));
+    }
     match named_reader(path, request) {
-        Some(caller) if caller.is_shared() => LedgerReader::SharedKey,
-        Some(caller) => LedgerReader::Known(caller),
+        Some((caller, _)) if caller.is_shared() => LedgerReader::SharedKey,
+        Some((caller, true)) => LedgerReader::Checked(caller),
+        Some((caller, false)) => LedgerReader::Known(caller),
         None => LedgerReader::Unknown,
     }
 }
@@ -97,20 +106,13 @@ fn has_shared_key(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> boo
     !is_local && secrets.peek().is_some() && secrets.all(|secret| is_shared_key(&secret))
 }
 
-/// Returns the caller that the credential of a request to the ledger API names.
-fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
+/// Returns the caller that the credential of a request to the ledger API names, and `true` if the proxy has checked that
+/// credential.
+fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<(Caller, bool)> {
     let (head, query) = (request.headers(), request.uri().query());
     // The proxy has no secret to verify a signature with.
     if is_signed(head) {
         return None;
-    }
-    if has_local_token(path, head) {
-        let local = if path.settings.principals.is_single {
-            Principal::of_all_clients(&path.principal_key)
-        } else {
-            Principal::of_local_token(&path.principal_key)
-        };
-        return Some(Caller::of_account(local));
     }
     let tokens = &path.settings.client_tokens;
     // Upstreams with profiles take the token as an API key. Sent that way here, it must name the same caller.
@@ -123,12 +125,14 @@ fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<Caller> {
     let is_shared = token.is_none() && has_shared_key(path, head, query);
     let caller = Caller::of_account(principal).with_shared_credential(is_shared);
     let caller = add_header_user(path, caller, head).ok()?;
+    // With one principal for all, no credential is needed.
+    let is_checked = token.is_some() || path.settings.principals.is_single;
     // A read has no body that could name its user.
     let mut users = head.get_all(headers::USER).iter();
     match (users.next(), users.next()) {
-        (None, _) => Some(caller),
+        (None, _) => Some((caller, is_checked)),
         (Some(user), None) if path.settings.principals.trust_body_user && is_user_name(user) => {
-            Some(caller.with_user(&path.principal_key, user.as_bytes()))
+            Some((caller.with_user(&path.principal_key, user.as_bytes()), is_checked))
         }
         _ => None,
     }

@@ -300,10 +300,10 @@ def main():
     blocks = [block for document in documents for block in blocks_of(document)]
     with tempfile.TemporaryDirectory() as folder, StrictProvider() as provider:
         folder = Path(folder)
-        ledger = folder / "home" / "state" / "antiphon" / "ledger.db"
-        ledger.parent.mkdir(parents=True)
-        config = f'[ledger]\npath = "{ledger}"\n'
-        with antiphon(binary, UPSTREAMS, provider, config) as (base, admin):
+        # The blocks find the ledger and the token of the proxy.
+        state = folder / "home" / "state"
+        state.mkdir(parents=True)
+        with antiphon(binary, UPSTREAMS, provider, state=state) as (base, admin):
             passed, failed = run_all(Sandbox(folder, binary, base, admin, provider), blocks)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

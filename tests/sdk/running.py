@@ -22,8 +22,11 @@ def fetch(url):
 
 
 @contextmanager
-def antiphon(binary, upstreams, provider, config=""):
-    """Runs the binary, every upstream being the provider, with a configuration's text: (data URL, admin URL)."""
+def antiphon(binary, upstreams, provider, config="", state=None):
+    """Runs the binary, every upstream being the provider, with a configuration's text: (data URL, admin URL).
+
+    `state` is its state folder, if it is to outlive the process.
+    """
     data, admin = free_port(), free_port()
     command = [str(binary), "serve", "--listen", f"127.0.0.1:{data}", "--admin-listen", f"127.0.0.1:{admin}"]
     for name in upstreams:
@@ -34,6 +37,8 @@ def antiphon(binary, upstreams, provider, config=""):
             command += ["--config", "antiphon.toml"]
         keep = {key: value for key, value in os.environ.items() if not key.startswith("ANTIPHON_")}
         homes = {key: home for key in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
+        if state:
+            homes["XDG_STATE_HOME"] = str(state)
         log = open(Path(home) / "log", "w+b")
         process = subprocess.Popen(command, cwd=home, env=keep | homes, stdout=log, stderr=log)
         try:

@@ -21,7 +21,10 @@ impl<'n> CallerNames<'n> {
             .map(|name| (Principal::of_token(key, name), name.as_str()));
         // With `principals.single` every client is this one.
         let accounts: HashMap<Principal, &str> = tokens
-            .chain([(Principal::of_all_clients(key), "all clients")])
+            .chain([
+                (Principal::of_all_clients(key), "all clients"),
+                (Principal::of_local_token(key), "this machine"),
+            ])
             .collect();
         let owner = |(account, name): (&Principal, &&'n str)| (late.owner_of(Caller::of_account(*account)), *name);
         Self {

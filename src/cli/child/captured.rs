@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use tokio::{
     io::{self, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    process::Child,
-    task::JoinHandle,
-    time::timeout,
+    process::{ChildStderr, ChildStdout},
 };
 
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// Time for the outputs to end after the command. A process that it left behind may keep them open for ever.
-const REST_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Both outputs of a command. Each is `None` if it is longer than the limit, or if its end is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,47 +19,26 @@ pub(in crate::cli) struct CapturedOutput {
     pub(in crate::cli) stderr: Option<Vec<u8>>,
 }
 
-/// Tasks that copy the outputs of a running command.
-#[derive(Debug)]
-pub(super) struct OutputCapture {
-    stdout: Option<JoinHandle<Option<Vec<u8>>>>,
-    stderr: Option<JoinHandle<Option<Vec<u8>>>>,
-}
-
-impl OutputCapture {
-    /// Copies the outputs of a command, which must be pipes.
-    pub(super) fn of_child(child: &mut Child, bytes_max: usize) -> Self {
-        let stdout = child.stdout.take();
-        let stderr = child.stderr.take();
-        Self {
-            stdout: stdout.map(|from| tokio::spawn(copy_stream(from, io::stdout(), bytes_max))),
-            stderr: stderr.map(|from| tokio::spawn(copy_stream(from, io::stderr(), bytes_max))),
-        }
-    }
-
-    /// Waits for the rest of the outputs, after the end of the command.
-    pub(super) async fn finish(self) -> CapturedOutput {
-        let (stdout, stderr) = tokio::join!(finish_stream(self.stdout), finish_stream(self.stderr));
-        CapturedOutput { stdout, stderr }
-    }
-}
-
-async fn finish_stream(task: Option<JoinHandle<Option<Vec<u8>>>>) -> Option<Vec<u8>> {
-    let task = task?;
-    let abort = task.abort_handle();
-    if let Ok(Ok(copy)) = timeout(REST_TIMEOUT, task).await {
-        return copy;
-    }
-    abort.abort();
-    None
+/// Copies both outputs of a command to those of this process, until they end.
+pub(super) async fn copy_outputs(
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    bytes_max: usize,
+) -> CapturedOutput {
+    let (stdout, stderr) = tokio::join!(
+        copy_stream(stdout, io::stdout(), bytes_max),
+        copy_stream(stderr, io::stderr(), bytes_max)
+    );
+    CapturedOutput { stdout, stderr }
 }
 
 /// Copies a stream to its end, or until nobody reads the copy any more.
 async fn copy_stream(
-    mut from: impl AsyncRead + Unpin,
+    from: Option<impl AsyncRead + Unpin>,
     mut to: impl AsyncWrite + Unpin,
     bytes_max: usize,
 ) -> Option<Vec<u8>> {
+    let mut from = from?;
     let mut kept = Vec::new();
     let mut is_whole = true;
     let mut chunk = vec![0; CHUNK_BYTES];

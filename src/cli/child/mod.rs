@@ -11,16 +11,20 @@ mod platform;
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
+    pin::pin,
     process::Stdio,
 };
 
 use anyhow::Context;
-use tokio::process::{Child, Command};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
 
 pub(in crate::cli) use captured::CapturedOutput;
 
 use crate::cli::signals::{ReceivedSignal, Signals};
-use captured::OutputCapture;
+use captured::{REST_TIMEOUT, copy_outputs};
 
 /// Exit code if the command exists but cannot be run.
 const EXIT_CANNOT_RUN: u8 = 126;
@@ -62,9 +66,16 @@ impl ChildCommand {
             Ok(child) => child,
             Err(code) => return Ok((ChildEnd { code, has_run: false }, CapturedOutput::default())),
         };
-        let capturing = OutputCapture::of_child(&mut child, bytes_max);
-        let end = wait_for_end(&mut child, signals).await?;
-        Ok((end, capturing.finish().await))
+        let mut copying = pin!(copy_outputs(child.stdout.take(), child.stderr.take(), bytes_max));
+        let mut ending = pin!(wait_for_end(&mut child, signals));
+        tokio::select! {
+            // Both outputs may end long before the command.
+            output = &mut copying => Ok((ending.await?, output)),
+            end = &mut ending => {
+                let output = timeout(REST_TIMEOUT, copying).await;
+                Ok((end?, output.unwrap_or_default()))
+            }
+        }
     }
 
     /// Starts the command with these outputs. Reports a failure, and returns its exit code.

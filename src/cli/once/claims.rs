@@ -193,8 +193,8 @@ fn find_token(args: &Args, url: &ApiUrl) -> Result<Secret, NoClaim> {
         return Err(NoClaim::Unusable(text.to_owned()));
     }
     let missing = || {
-        "there is no token of this machine's proxy: start `antiphon` as the same user, or put a client token into \
-         ANTIPHON_TOKEN"
+        "there is no token of this machine's proxy: start `antiphon` as the same user, with its ledger on the disk, or put \
+         a client token into ANTIPHON_TOKEN"
             .to_owned()
     };
     let path = default_token_path(&process_environment).ok_or_else(|| NoClaim::Unavailable(missing()))?;

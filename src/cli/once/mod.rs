@@ -70,7 +70,13 @@ async fn run_once(args: &Args) -> ExitCode {
     match answer {
         Ok(ClaimAnswer::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
         Ok(ClaimAnswer::Ran { sealed, failed, at }) => {
-            let run = sealed.as_deref().map(|sealed| claims.keys.open(sealed, &command));
+            let run = match sealed {
+                Some(sealed) => claims
+                    .keys
+                    .open(&sealed, &command)
+                    .ok_or("was stored with another token"),
+                None => Err("has been removed"),
+            };
             replay(args, run, failed, at)
         }
         Err(none) => without_claim(args, &none, &mut signals).await,
@@ -151,8 +157,8 @@ async fn run_command(
     Ok((end, KeptOutput::of_captured(captured)))
 }
 
-/// Gives the end of an earlier run. `run` is `None` if nothing of it is stored, and `Some(None)` if it cannot be read.
-fn replay(args: &Args, run: Option<Option<FinishedRun>>, failed: bool, at: u64) -> ExitCode {
+/// Gives the end of an earlier run, or the reason why it cannot be read.
+fn replay(args: &Args, run: Result<FinishedRun, &str>, failed: bool, at: u64) -> ExitCode {
     let age = format_age(at);
     let verb = if failed { "failed" } else { "ran" };
     let head = format!("{} {verb} {age} ago and did not run again", args.tool);
@@ -161,14 +167,11 @@ fn replay(args: &Args, run: Option<Option<FinishedRun>>, failed: bool, at: u64) 
     } else {
         "; --again runs it again"
     };
-    let Some(Some(run)) = run else {
-        let why = match run {
-            None => "its output has been removed",
-            Some(_) => "its output was stored with another token",
-        };
-        return fail(EXIT_NO_OUTPUT, &format!("{head}; {why}{advice}"));
+    let run = match run {
+        Ok(run) => run,
+        Err(why) => return fail(EXIT_NO_OUTPUT, &format!("{head}; its output {why}{advice}")),
     };
-    let code = run.code.unwrap_or(u8::from(failed));
+    let code = run.code.unwrap_or_else(|| u8::from(failed));
     match run.output {
         KeptOutput::TooLong => fail(
             EXIT_NO_OUTPUT,

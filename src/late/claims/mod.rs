@@ -11,7 +11,6 @@ use super::{
     LateError, LateStore,
     intents::{Holder, IntentId, IntentState, is_strong_user},
     operator_list::ListCursor,
-    store_inner::LateStoreInner,
 };
 use crate::{auth::Caller, ledger::Moment};
 
@@ -63,12 +62,6 @@ impl Intents<'_> {
     /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
     pub fn may_claim(self, caller: Caller) -> bool {
         is_strong_user(self.0, caller.principal(), caller.account())
-    }
-
-    /// Returns `true` if the caller's principal proves who it is: no request with an invented credential has it.
-    pub fn is_proven(self, caller: Caller) -> bool {
-        let LateStoreInner { settings, personal, .. } = &*self.0.0;
-        settings.principals.is_single || personal.contains(&caller.account())
     }
 
     /// Returns an intent that the holder may read. `None` if there is none.

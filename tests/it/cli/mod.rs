@@ -8,6 +8,7 @@ pub(crate) mod credentials;
 pub(crate) mod demo;
 pub(crate) mod demo_provider;
 pub(crate) mod env;
+pub(crate) mod once;
 pub(crate) mod result_command;
 pub(crate) mod run;
 pub(crate) mod service_manager;

@@ -329,7 +329,7 @@ async fn intents_of_other_callers_and_unknown_users_are_their_own() {
     }
     // The fifth is the third: the request id makes no difference.
     assert_eq!(intents[4], intents[2]);
-    // A service without the right claims nothing, and a caller never does.
+    // A service without the right claims nothing. A caller claims effects of its own, and no calls.
     let body = json!({"call_id": ids[0], "owner": super::api::owner(&app, "ann")}).to_string();
     is_problem(
         &ask(
@@ -342,7 +342,8 @@ async fn intents_of_other_callers_and_unknown_users_are_their_own() {
         404,
         "not-found",
     );
-    is_problem(&ask(&app, "intents", ANN, &body).await, 404, "not-found");
+    let refused = ask(&app, "intents", ANN, &body).await;
+    assert_eq!(refused.status(), 422, "{}", refused.text());
     let wish = of_user("u", "render", &json!({}));
     let refused = ask(
         &app,
