@@ -17,7 +17,7 @@ use crate::{
     budget::{self, BodyMemory, Budgets},
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
-    late::{LateSettings, LateStore, LateWorker},
+    late::{Dispatcher, LateSettings, LateStore, LateWorker},
     ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
@@ -31,6 +31,7 @@ use crate::{
     },
     telemetry::{BodyLoad, Telemetry, TraceExporter},
     upstream::{RandomError, Sender, UpstreamSettings},
+    webhooks,
 };
 
 /// Timeout of a drain for the ledger, and at the same time for the collector of traces.
@@ -111,6 +112,15 @@ impl BackgroundWork {
 }
 
 impl RunningBackgroundWork {
+    /// Sends messages to tool services in the background.
+    fn send_messages(&self, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
+        // A client of its own: a reload must not close the connection of a message.
+        let sender = Sender::new(upstream, self.tasks.pool_tasks())?;
+        let dispatcher = Dispatcher::of_store(&self.late);
+        self.tasks.spawn_background(webhooks::send_messages(dispatcher, sender));
+        Ok(())
+    }
+
     /// Exports traces in the background.
     fn export_traces(&self, exporter: TraceExporter, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
         // A client of its own, since the last spans are sent after the data path has been drained.
@@ -273,6 +283,9 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let background_tasks = Tasks::on_runtime(data_runtime);
     let background_work = parts.background_work.start(background_tasks, telemetry.clone());
+    if background_work.late.cancels().are_used() {
+        background_work.send_messages(&parts.upstream)?;
+    }
     if let Some(exporter) = parts.traces {
         background_work.export_traces(exporter, &parts.upstream)?;
     }

@@ -36,6 +36,7 @@
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
 //! | `ledger_api` | `/ledger/v1`: tool services post results and claim intents, their owners read them |
 //! | `proxy` | the life of one exchange, top to bottom |
+//! | `webhooks` | the sender of signed messages to tool services |
 //! | `local_token` | the token file for commands of the proxy's own user |
 //! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
 //! | `config` | file, variables and flags → settings of the rooms above |
@@ -167,6 +168,8 @@ pub mod splice;
 pub mod telemetry;
 #[cfg(feature = "server")]
 pub mod upstream;
+#[cfg(feature = "server")]
+pub mod webhooks;
 pub mod wire;
 pub mod work;
 

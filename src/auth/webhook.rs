@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -80,6 +81,12 @@ impl WebhookKey {
         let known = said.filter_map(|one| decode_base64(one.strip_prefix(SIGNATURE_PREFIX)?.as_bytes()));
         // No early exit: the time must not reveal which signature matched.
         known.fold(Choice::from(0), |found, mac| found | mac.ct_eq(&own)).into()
+    }
+
+    /// Returns the signature of a message that the proxy sends.
+    pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
+        let code = self.compute_hmac(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]);
+        format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(code))
     }
 
     /// Computes the HMAC (RFC 2104) with SHA-256.

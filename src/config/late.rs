@@ -102,6 +102,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
             .value_or_report("ledger.result_bytes_max", values::parse_size(&section.result_bytes_max))
             .unwrap_or_default(),
         detach_after: lowering.duration_or_report("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
+        cancel_grace: lowering.duration_or_report("ledger.cancel_grace", &section.cancel_grace, TIMEOUT_MIN),
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
         tools: lower_tools(lowering, ttl),
         services: lower_services(lowering),
@@ -146,6 +147,7 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
             intent: section.intent.into(),
             window: lower_window(lowering, &name, &section),
             ignore_input: lower_ignored(lowering, &name, &section),
+            cancel_url: lower_cancel_url(lowering, &name, &section),
         };
         tools.insert(name, settings);
     }
@@ -163,6 +165,28 @@ fn lower_window(lowering: &mut Lowering, name: &str, section: &file::ToolSection
         lowering.report_problem(&key, flaw.with_hint(format!("write at most \"{longest}\"")));
     }
     Some(window)
+}
+
+/// Returns the URL that undoes calls of a tool. Reports a tool that cannot undo any, and one whose service has no secret.
+fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &file::ToolSection) -> Option<String> {
+    let key = read::join_key(&read::join_key("tools", name), "cancel_url");
+    let text = section.cancel_url.as_deref()?;
+    let url = lowering.value_or_report(&key, values::parse_message_url(text))?;
+    if section.tier != file::TierName::Revertible {
+        let flaw = Problem::of_value("only the effects of a revertible tool are undone");
+        lowering.report_problem(&key, flaw.with_hint("add tier = \"revertible\""));
+    }
+    let answers = |tools: &[String]| tools.iter().any(|tool| tool == "*" || tool == name);
+    let has_secret = |service: &String| {
+        let key = read::join_key(&read::join_key("services", service), "secret");
+        lowering.secrets.get(&key).is_some()
+    };
+    let mut services = lowering.file.services.iter();
+    if !services.any(|(service, section)| answers(&section.tools) && has_secret(service)) {
+        let flaw = Problem::of_value("no service that runs the tool has a secret to sign with");
+        lowering.report_problem(&key, flaw.with_hint("add secret = \"${NAME}\" to its section of [services]"));
+    }
+    Some(url)
 }
 
 /// Returns the values of a tool's input that make no difference for its intents.

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, str::FromStr, time::Duration};
 
-use http::uri::{Authority, Scheme};
+use http::{
+    Uri,
+    uri::{Authority, Scheme},
+};
 
 use super::{file::TokenHashText, problem::Problem};
 use crate::{
@@ -55,6 +58,22 @@ fn parse_duration_within(text: &str, min: Duration, max: Duration) -> Result<Dur
         )));
     }
     Ok(duration)
+}
+
+/// Parses the URL of a receiver of messages: https, or http on this machine. It may have a path and a query.
+pub(super) fn parse_message_url(text: &str) -> Result<String, Problem> {
+    let url: Option<Uri> = text.parse().ok();
+    let is_safe = |url: &Uri| match url.scheme_str() {
+        Some("https") => true,
+        Some("http") => url.host().is_some_and(provider::is_loopback),
+        _ => false,
+    };
+    let has_user = |url: &Uri| url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
+    // The text may contain a password, so it is not repeated.
+    url.map(|url| url.to_string()).ok_or_else(|| {
+        Problem::of_value("expected an https:// URL, or an http:// URL of this machine, without user and password")
+    })
 }
 
 /// Parses a size from 1 byte to 4 GiB: `64MiB`, `500kB`, `1048576`. Returns bytes.

@@ -48,7 +48,7 @@ pub(super) async fn mark_answered(
 ) -> Result<(), LateError> {
     for name in names {
         let answered = change_call(late, principal, *name, |call| {
-            let is_open = matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned);
+            let is_open = call.state.is_open();
             let is_it = matching::is_call_of_body(call, wanted);
             (is_open && is_it)
                 .then(|| call.state = RecordedCallState::Delivered)
@@ -60,6 +60,9 @@ pub(super) async fn mark_answered(
         else {
             continue;
         };
+        late.0
+            .watched_lanes
+            .remove_call(&RecordKey::new(RecordKind::Call, principal, *name));
         if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
             && queries::posted_content(late, principal, *name, clock::unix_time())
                 .await?
@@ -90,10 +93,7 @@ pub(super) async fn mark_withheld(late: &LateStore, principal: Principal, name: 
 pub(super) async fn mark_delivered(late: &LateStore, principal: Principal, name: RecordName) -> Result<(), LateError> {
     let delivered = change_call(late, principal, name, |call| {
         // An acknowledged call stays acknowledged: the client has more than received it.
-        let open = matches!(
-            call.state,
-            RecordedCallState::Open | RecordedCallState::Settled | RecordedCallState::Abandoned
-        );
+        let open = call.state.is_open() || call.state == RecordedCallState::Settled;
         open.then(|| call.state = RecordedCallState::Delivered).is_some()
     });
     if let Some((call, true)) = delivered.await?

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::{calls::CallQuery, noted_calls::NotedCall, record_names::call_index, records::RecordedCall};
+use super::{
+    calls::CallQuery, noted_calls::NotedCall, outbox::OutgoingRecord, record_names::call_index, records::RecordedCall,
+};
 use crate::{
     auth::Principal,
-    ledger::{Index, RecordKey, RecordKind, RecordName},
+    ledger::{Index, Moment, RecordKey, RecordKind, RecordName},
     session::LaneId,
 };
 
@@ -40,6 +42,12 @@ pub enum LateJob {
     Settle(Index),
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
+    /// Stores a message that is to be sent.
+    StoreMessage(RecordKey, Box<OutgoingRecord>),
+    /// Removes a message.
+    RemoveMessage(RecordKey),
+    /// Stores the time of a lane's last request.
+    LaneSign(Principal, LaneId, Moment),
     /// Stores calls that a compaction may have removed from the history of their lane.
     Compacted(Principal, LaneId, Box<[NotedCall]>),
 }
@@ -58,7 +66,8 @@ impl LateJob {
             }
             Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
             Self::Settle(index) => vec![index_subject(*index)],
-            Self::Compacted(_, lane, _) => vec![*lane.as_bytes()],
+            Self::Compacted(_, lane, _) | Self::LaneSign(_, lane, _) => vec![*lane.as_bytes()],
+            Self::StoreMessage(key, _) | Self::RemoveMessage(key) => vec![key.name],
         }
     }
 
@@ -75,15 +84,26 @@ impl LateJob {
                 JOB_BYTES + size_of_val(&**names) + call.id.len() + call.tool.len() + content
             }
             Self::Compacted(_, _, calls) => JOB_BYTES + size_of_val(&**calls),
-            Self::Delivered(..) | Self::Withheld(..) | Self::Settle(_) | Self::Acked(..) => JOB_BYTES,
+            Self::Delivered(..)
+            | Self::Withheld(..)
+            | Self::Settle(_)
+            | Self::Acked(..)
+            | Self::StoreMessage(..)
+            | Self::RemoveMessage(_)
+            | Self::LaneSign(..) => JOB_BYTES,
         }
     }
 
     /// Returns `true` if a later request of the conversation leads to the same job again.
     pub(super) const fn is_repeated(&self) -> bool {
         match self {
-            Self::Answered(..) | Self::Delivered(..) | Self::Acked(..) => true,
-            Self::Record(_) | Self::Withheld(..) | Self::Settle(_) | Self::Compacted(..) => false,
+            Self::Answered(..) | Self::Delivered(..) | Self::Acked(..) | Self::LaneSign(..) => true,
+            Self::Record(_)
+            | Self::Withheld(..)
+            | Self::Settle(_)
+            | Self::StoreMessage(..)
+            | Self::RemoveMessage(_)
+            | Self::Compacted(..) => false,
         }
     }
 
@@ -103,6 +123,8 @@ impl LateJob {
             Self::Delivered(..) | Self::Acked(..) => (RecordKind::Delivery, 1),
             Self::Settle(_) => (RecordKind::Parked, 1),
             Self::Compacted(..) => (RecordKind::CompactedCalls, 1),
+            Self::StoreMessage(..) | Self::RemoveMessage(_) => (RecordKind::Outgoing, 1),
+            Self::LaneSign(..) => (RecordKind::LaneSign, 1),
         }
     }
 }

@@ -254,7 +254,7 @@ pub fn judge_result(call: &RecordedCall, digest: &[u8; 32], replaces: Option<&[u
 
 /// Returns `true` if the call has no answer at all, as far as is known.
 pub const fn is_running(call: &RecordedCall) -> bool {
-    call.posted.is_none() && matches!(call.state, RecordedCallState::Open | RecordedCallState::Abandoned)
+    call.posted.is_none() && call.state.is_open()
 }
 
 /// Returns `true` if the call accepts no result any more: a heartbeat for it is pointless.

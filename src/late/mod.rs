@@ -9,9 +9,11 @@
 
 mod call_label;
 mod calls;
+mod cancels;
 mod changes;
 mod claims;
 mod compactions;
+mod dispatching;
 mod earlier_runs;
 mod error;
 mod feed;
@@ -20,9 +22,11 @@ mod job_queue;
 mod job_worker;
 mod jobs;
 mod json_pointer;
+mod leave_reason;
 pub mod matching;
 mod noted_calls;
 mod operator_list;
+mod outbox;
 mod parking;
 mod pending;
 mod posting;
@@ -45,11 +49,13 @@ use std::{fmt, sync::Arc};
 use tokio::time::Instant;
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
+pub use cancels::{CancelAnswer, Cancels};
 pub use claims::{
     ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentPage, IntentView, Intents,
     ListedIntent, ReplayedResult, Resolution, ResolveOutcome,
 };
 pub use compactions::Compactions;
+pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
 pub use earlier_runs::EarlierRun;
 pub use error::LateError;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
@@ -57,8 +63,10 @@ pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdP
 pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
+pub use leave_reason::LeaveReason;
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
+pub use outbox::{OutgoingRecord, Purpose};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
 pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult};
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
@@ -140,6 +148,11 @@ impl LateStore {
     /// Returns access to the intents of side effects.
     pub const fn intents(&self) -> Intents<'_> {
         Intents(self)
+    }
+
+    /// Returns access to the cancels of calls.
+    pub const fn cancels(&self) -> Cancels<'_> {
+        Cancels(self)
     }
 
     /// Returns the digest of a call's input, by which its intent is named.
@@ -239,6 +252,7 @@ impl LateStore {
         let session = session_hash(caller.principal(), session.as_bytes());
         // Only the time is noted here: a post compares it with the time of its call.
         self.0.left_at.insert(session, clock::unix_time());
+        self.cancels().note_closed(&session);
     }
 
     /// Notes that the client left a lane: its calls no longer wait in an open turn.

@@ -144,6 +144,7 @@ pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> 
         let deadline = call.deadline;
         let steps = vec![late.replace_step(&record, &call)];
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            late.0.watched_lanes.note_heartbeat(&record.key);
             return Ok(HeartbeatOutcome::Extended { deadline });
         }
     }

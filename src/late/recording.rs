@@ -72,6 +72,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         intent_input: opened.intent_input,
         intent: None,
     };
+    late.cancels().watch_call(key, &call);
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
     late.0.recorded.insert(observed, ());
     Some(NewCall { key, call, observed })

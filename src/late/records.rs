@@ -38,13 +38,17 @@ pub enum RecordedCallState {
     Abandoned,
     /// No result came in time. No code sets this state today: expiry is a comparison with the clock.
     Expired,
-    /// The call was undone, and the tool has confirmed that. No code sets this state today.
+    /// The call was undone, and the tool has confirmed that.
     Cancelled,
+    /// The tool was asked to undo the call.
+    CancelRequested,
+    /// The tool will not undo the call, and goes on.
+    CancelRefused,
 }
 
 impl RecordedCallState {
     /// Every state. Ledger files contain these positions, so a position is never reused.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Open,
         Self::Settled,
         Self::Delivered,
@@ -52,7 +56,17 @@ impl RecordedCallState {
         Self::Abandoned,
         Self::Expired,
         Self::Cancelled,
+        Self::CancelRequested,
+        Self::CancelRefused,
     ];
+
+    /// Returns `true` if neither a service nor the client has given a result.
+    pub const fn is_open(self) -> bool {
+        matches!(
+            self,
+            Self::Open | Self::Abandoned | Self::CancelRequested | Self::CancelRefused
+        )
+    }
 
     /// Returns the name in answers to services and callers.
     pub const fn label(self) -> &'static str {
@@ -64,6 +78,8 @@ impl RecordedCallState {
             Self::Abandoned => "abandoned",
             Self::Expired => "expired",
             Self::Cancelled => "cancelled",
+            Self::CancelRequested => "cancel_requested",
+            Self::CancelRefused => "cancel_refused",
         }
     }
 }

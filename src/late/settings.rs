@@ -60,6 +60,8 @@ pub struct ToolSettings {
     pub window: Option<Duration>,
     /// The values of the input that make no difference for the intent, such as a request id.
     pub ignore_input: Vec<JsonPointer>,
+    /// The URL of requests to undo a call. `None` if nobody can be asked.
+    pub cancel_url: Option<String>,
 }
 
 /// The longest window of an intent: 30 days.
@@ -88,6 +90,9 @@ pub struct LateSettings {
     pub result_bytes_max: usize,
     /// Silence after which the turn of a call counts as left. The default is 5 minutes.
     pub detach_after: Duration,
+    /// Time between the evidence that a conversation was left and the cancel of its calls. A request in between revokes the
+    /// cancel. The default is 60 seconds.
+    pub cancel_grace: Duration,
     /// Age from which on a call takes a result without an owner, if the service answers several accounts. The default is
     /// 10 seconds.
     pub settling: Duration,
@@ -104,6 +109,7 @@ impl Default for LateSettings {
             delivers_in_loops: false,
             result_bytes_max: 256 * 1024,
             detach_after: Duration::from_secs(5 * 60),
+            cancel_grace: Duration::from_secs(60),
             settling: Duration::from_secs(10),
         }
     }

@@ -197,6 +197,7 @@ pub(super) async fn write_result(
     {
         return Ok(false);
     }
+    late.0.watched_lanes.remove_call(&record.key);
     let label = call_label(&call.id, Some(&call.tool));
     if is_correction {
         late.0.telemetry.record_late_event_of("corrected", label);

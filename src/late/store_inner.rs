@@ -6,10 +6,12 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use super::{
+    cancels::WatchedLanes,
     compactions::{self, NotedCalls},
     feed::FeedSender,
     job_worker::JobSender,
     matching::Service,
+    outbox::DueQueue,
     pending::PostedResults,
     settings::LateSettings,
     settle_queue::SettleQueue,
@@ -54,6 +56,12 @@ pub(super) struct LateStoreInner {
     pub(super) compacted: Cache<(Principal, LaneId), NotedCalls>,
     /// Parked results whose matches settle at a known time.
     pub(super) settle_queue: Arc<SettleQueue>,
+    /// `true` if a tool has a URL for cancels.
+    pub(super) has_cancels: bool,
+    /// Lanes whose calls can be cancelled.
+    pub(super) watched_lanes: WatchedLanes,
+    /// Messages that are to be sent.
+    pub(super) outbox: Arc<DueQueue>,
     pub(super) jobs: JobSender,
 }
 
@@ -68,6 +76,7 @@ impl LateStoreInner {
     ) -> Self {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
+        let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
         Self {
             ledger,
             callers,
@@ -86,6 +95,9 @@ impl LateStoreInner {
             in_requests: bounded_cache(),
             compacted: compactions::new_cache(),
             settle_queue: Arc::default(),
+            has_cancels,
+            watched_lanes: WatchedLanes::default(),
+            outbox: Arc::default(),
             jobs,
         }
     }

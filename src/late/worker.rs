@@ -3,9 +3,9 @@
 use std::sync::Weak;
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, changes, compactions,
+    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, cancels, changes, compactions,
     jobs::{LateJob, NewCall},
-    matching, parking, record_names,
+    matching, outbox, parking, record_names,
     records::RecordedCall,
     retention::retained_until,
 };
@@ -38,6 +38,9 @@ impl LateWriter {
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
             LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
             LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
+            LateJob::StoreMessage(key, message) => outbox::store_message(&late, *key, message).await,
+            LateJob::RemoveMessage(key) => outbox::remove_message(&late, *key).await,
+            LateJob::LaneSign(principal, lane, at) => cancels::store_sign(&late, *principal, *lane, *at).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
         };
         done.map(|()| false)

@@ -32,11 +32,15 @@ pub enum RecordKind {
     ObjectOwner = 13,
     /// The claim, the state and the result of an intent.
     Intent = 14,
+    /// A message to a tool service or a webhook.
+    Outgoing = 15,
+    /// The last request of a lane with calls that can be cancelled.
+    LaneSign = 16,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -51,6 +55,8 @@ impl RecordKind {
         Self::CompactedCalls,
         Self::ObjectOwner,
         Self::Intent,
+        Self::Outgoing,
+        Self::LaneSign,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -70,6 +76,8 @@ impl RecordKind {
             Self::CompactedCalls => "compacted",
             Self::ObjectOwner => "object",
             Self::Intent => "intent",
+            Self::Outgoing => "outgoing",
+            Self::LaneSign => "lane_sign",
         }
     }
 }

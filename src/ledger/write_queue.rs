@@ -40,6 +40,9 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::ResultContent,
     RecordKind::Delivery,
     RecordKind::Call,
+    // A tool service is not asked to undo an effect, or is asked by another process although its conversation goes on.
+    RecordKind::Outgoing,
+    RecordKind::LaneSign,
     // Never queued: a claim is granted once it is stored.
     RecordKind::Intent,
     // A later process looks for no record of the caller at all.

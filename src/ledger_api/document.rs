@@ -17,7 +17,7 @@ use utoipa::{
 };
 
 use super::{
-    LedgerBody, answers, intents, owners, problem,
+    LedgerBody, answers, cancels, intents, owners, problem,
     refusals::{DocumentRefusals, HeadRefusal},
     response, services,
 };
@@ -33,7 +33,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
     info(title = "Antiphon ledger", description = "Late results: tool services post the results of tool calls, and the \
         callers of those calls read and acknowledge them. A request with an unknown credential gets the same 404 as a \
         request for an unknown record. A method that a path does not take gets 405 with `allow`. Without a configured \
-        service every path is 404."),
+        service every path but those of intents is 404."),
     modifiers(&LedgerCredentials, &OptionalBodies),
     security(("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []), ("gemini_key" = []),
         ("gemini_query_key" = []), ("azure_key" = [])),
@@ -42,6 +42,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
         services::post_result,
         services::send_heartbeat,
         services::withdraw_result,
+        cancels::request_cancel,
         owners::show_caller,
         owners::look_up_results,
         owners::list_outstanding,

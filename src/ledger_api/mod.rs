@@ -5,6 +5,7 @@
 //! query. The `OpenAPI` document needs no credential.
 
 mod answers;
+mod cancels;
 mod delivery_id;
 mod document;
 mod feed;
@@ -142,7 +143,12 @@ impl LedgerApi {
         match ask {
             // It describes every proxy alike, so it needs no credential.
             LedgerOperation::Document => Ok(document::show_document()),
-            LedgerOperation::Result(_) | LedgerOperation::Heartbeat(_) | LedgerOperation::Withdraw(_) => {
+            LedgerOperation::Result(_)
+            | LedgerOperation::Heartbeat(_)
+            | LedgerOperation::Withdraw(_)
+            | LedgerOperation::Cancel(_)
+                if ask.is_of_services() || services::has_credential(&head.headers, self.late.services()) =>
+            {
                 // The head comes first: 8 MiB are read only for a client that may be a service.
                 let claim = services::read_claim(&head.headers, self.late.services())?;
                 let is_unverified = matches!(claim, ServiceClaim::Signature { .. });

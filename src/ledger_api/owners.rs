@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use super::{
     LedgerApi, LedgerBody,
     answers::{AckedView, CallListView, CallerView, ClosedView, FoundListView, FoundResultView, ListedCallView},
+    cancels,
     delivery_id::parse_delivery_id,
     feed,
     list_query::{ListQuery, ListedState},
@@ -36,6 +37,7 @@ pub(super) async fn answer_owner(
         LedgerOperation::Feed(last) => follow_feed(api, owner, *last).await,
         LedgerOperation::Ack(id) => ack_result(api, owner, id).await,
         LedgerOperation::Close(session) => Ok(close_session(api, owner, session)),
+        LedgerOperation::Cancel(id) => cancels::request_cancel(api, owner, id).await,
         LedgerOperation::Document
         | LedgerOperation::Result(_)
         | LedgerOperation::Heartbeat(_)

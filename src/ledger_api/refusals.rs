@@ -185,6 +185,27 @@ impl IntoResponses for ReaderRefusals {
     }
 }
 
+/// The refusals of a request about a cancel.
+pub(super) struct CancelRefusals;
+
+impl IntoResponses for CancelRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::SharedKey,
+            ApiErrorCode::NotUndoable,
+            ApiErrorCode::Conflict,
+            ApiErrorCode::AmbiguousCall,
+            ApiErrorCode::Replayed,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Busy,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
 /// The refusals of a feed.
 pub(super) struct FeedRefusals;
 

@@ -52,6 +52,19 @@ pub(super) struct NamedCallBody {
     input: Option<serde_json::Value>,
 }
 
+/// The report of a cancel; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = Cancel)]
+#[expect(dead_code, reason = "`read_service_body` reads the bytes; this is their schema")]
+pub(super) struct CancelBody {
+    /// `true` if the effect will not be undone, and the tool goes on
+    #[serde(default)]
+    #[schema(default = false)]
+    refused: bool,
+    #[serde(flatten)]
+    named: NamedCallBody,
+}
+
 /// The calls of a lookup; unknown members are ignored.
 #[derive(ToSchema)]
 #[schema(as = Lookup)]
@@ -81,6 +94,8 @@ pub(super) struct ServiceBody {
     pub(super) content: Option<String>,
     /// `true` if the tool reported an error.
     pub(super) is_error: bool,
+    /// `true` if the effect will not be undone.
+    pub(super) is_refused: bool,
 }
 
 /// Reads the body of a result or a heartbeat. It may be empty.
@@ -94,6 +109,7 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
         replaces: None,
         content: None,
         is_error: false,
+        is_refused: false,
     };
     if body.trim_ascii().is_empty() {
         return Ok(said);
@@ -129,11 +145,14 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
             }
             (b"is_error", _) if json.bytes(span) == b"true" => said.is_error = true,
             (b"is_error", _) if json.bytes(span) == b"false" => said.is_error = false,
+            (b"refused", _) if json.bytes(span) == b"true" => said.is_refused = true,
+            (b"refused", _) if json.bytes(span) == b"false" => said.is_refused = false,
             // Copied as bytes: parsing and writing it would change numbers and escapes.
             (b"content", _) => said.content = std::str::from_utf8(json.bytes(span)).ok().map(str::to_owned),
-            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error", _) => {
-                flaw =
-                    Some("owner, call_id, session, tool and replaces must be strings, and is_error must be a boolean");
+            (b"owner" | b"call_id" | b"session" | b"tool" | b"replaces" | b"is_error" | b"refused", _) => {
+                flaw = Some(
+                    "owner, call_id, session, tool and replaces must be strings, is_error and refused true or false",
+                );
             }
             // Unknown members are ignored, so that services may send more than this version reads.
             _ => {}
@@ -213,9 +232,10 @@ mod tests {
         ];
         let mut members = documented_members::<NamedCallBody>();
         members.extend(documented_members::<ResultBody>());
+        members.extend(documented_members::<CancelBody>());
         let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
         let read = [
-            "call_id", "owner", "session", "tool", "input", "content", "is_error", "replaces",
+            "call_id", "owner", "session", "tool", "input", "content", "is_error", "replaces", "refused",
         ];
         assert_eq!(names.len(), read.len(), "{names:?}");
         assert!(read.iter().all(|name| names.contains(name)), "{names:?}");

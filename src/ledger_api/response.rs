@@ -27,6 +27,8 @@ pub enum ApiErrorCode {
     NotOnBehalf,
     /// Several people may have the credential of the caller, so that nobody can claim with it.
     SeveralPeople,
+    /// The effect of the call cannot be undone.
+    NotUndoable,
     /// The call has a different result, or no longer waits for one.
     Conflict,
     /// The id does not identify one call.
@@ -51,11 +53,12 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NotFound,
         Self::SharedKey,
         Self::NotOnBehalf,
         Self::SeveralPeople,
+        Self::NotUndoable,
         Self::Conflict,
         Self::AmbiguousCall,
         Self::Expired,
@@ -75,6 +78,7 @@ impl ApiErrorCode {
             Self::SharedKey => "shared_key",
             Self::NotOnBehalf => "not_on_behalf",
             Self::SeveralPeople => "several_people",
+            Self::NotUndoable => "not_undoable",
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
             Self::Expired => "expired",
@@ -93,7 +97,7 @@ impl ApiErrorCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::SharedKey | Self::NotOnBehalf | Self::SeveralPeople => StatusCode::FORBIDDEN,
-            Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
+            Self::NotUndoable | Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -116,6 +120,10 @@ impl ApiErrorCode {
             Self::SeveralPeople => {
                 "several people may have this credential, and one must not get the result of another: the operator can \
                  set client_tokens.NAME.personal for a token that one person uses"
+            }
+            Self::NotUndoable => {
+                "the effect of this tool cannot be undone: tools.NAME needs tier = \"revertible\", and cancel_url for \
+                 requests of its callers"
             }
             Self::Conflict => "the call already has a different result, or no longer waits for one",
             Self::AmbiguousCall => {

@@ -27,6 +27,8 @@ pub(super) enum LedgerOperation {
     Result(Vec<u8>),
     Heartbeat(Vec<u8>),
     Withdraw(Vec<u8>),
+    /// A request to undo a call, or the report that it was undone.
+    Cancel(Vec<u8>),
     Me,
     Lookup,
     Outstanding(ListQuery),
@@ -52,7 +54,7 @@ pub(super) struct LedgerRoute {
 }
 
 /// Every route. The `OpenAPI` document describes exactly these.
-pub(super) static ROUTES: [LedgerRoute; 15] = [
+pub(super) static ROUTES: [LedgerRoute; 16] = [
     LedgerRoute {
         method: Method::GET,
         path: "openapi.json",
@@ -72,6 +74,11 @@ pub(super) static ROUTES: [LedgerRoute; 15] = [
         method: Method::POST,
         path: "calls/{call_id}/withdraw",
         read: |id, _| Ok(LedgerOperation::Withdraw(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "calls/{call_id}/cancel",
+        read: |id, _| Ok(LedgerOperation::Cancel(id)),
     },
     LedgerRoute {
         method: Method::GET,
@@ -153,7 +160,21 @@ impl LedgerOperation {
             Self::Result(_) => "result",
             Self::Heartbeat(_) => "heartbeat",
             Self::Withdraw(_) => "withdraw",
+            Self::Cancel(_) => "cancel",
             _ => "",
+        }
+    }
+
+    /// Returns `true` if only services may ask for the operation.
+    pub(super) const fn is_of_services(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::Heartbeat(_) | Self::Withdraw(_))
+    }
+
+    /// Returns the id of the call in the path of a service's operation.
+    pub(super) fn service_call(&self) -> Option<&[u8]> {
+        match self {
+            Self::Result(id) | Self::Heartbeat(id) | Self::Withdraw(id) | Self::Cancel(id) => Some(id),
+            _ => None,
         }
     }
 

@@ -5,6 +5,7 @@ use http::{HeaderMap, Response, StatusCode};
 use super::{
     LedgerApi, LedgerBody,
     answers::{ExtendedView, ParkedView, SettledView, WithdrawnView},
+    cancels,
     refusals::ServiceRefusals,
     request_body::{self, ID_BYTES_MAX, NamedCallBody, ResultBody, ServiceBody},
     response::{ApiErrorCode, ApiRefusal, json_response},
@@ -70,6 +71,11 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
     }
 }
 
+/// Returns `true` if a request has the token of a service, or a signature.
+pub(super) fn has_credential(headers: &HeaderMap, services: &[Service]) -> bool {
+    service_of_token(headers, services).is_some() || headers.contains_key("webhook-signature")
+}
+
 /// Returns the service whose bearer token a request presents. `None` if it presents none that is known.
 pub(super) fn service_of_token<'h>(headers: &HeaderMap, services: &'h [Service]) -> Option<&'h Service> {
     find_by_token(bearer_token(headers)?, services)
@@ -97,11 +103,7 @@ pub(super) async fn answer_service(
     claim: &ServiceClaim<'_>,
     body: &[u8],
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id) | LedgerOperation::Withdraw(call_id)) =
-        ask
-    else {
-        return Err(ApiRefusal::from_code(ApiErrorCode::NotFound));
-    };
+    let call_id = ask.service_call().ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
     let service = verify_claim(api, claim, body)?;
     let is_result = matches!(ask, LedgerOperation::Result(_));
     let checked = request_body::read_service_body(body).and_then(|said| check_body(said, claim, call_id, is_result));
@@ -123,6 +125,9 @@ pub(super) async fn answer_service(
                 (Ok(()), Some(content)) => post_result(api, &named, content, said.is_error, said.replaces).await,
                 (Ok(()), None) if matches!(ask, LedgerOperation::Withdraw(_)) => {
                     return withdraw_result(api, &named).await;
+                }
+                (Ok(()), None) if matches!(ask, LedgerOperation::Cancel(_)) => {
+                    return cancels::confirm_cancel(api, &named, said.is_refused).await;
                 }
                 (Ok(()), None) => return send_heartbeat(api, &named).await,
             }
@@ -177,9 +182,7 @@ fn check_replay(
     ask: &LedgerOperation,
     body: &[u8],
 ) -> Result<(), ApiRefusal> {
-    let (LedgerOperation::Result(call_id) | LedgerOperation::Heartbeat(call_id) | LedgerOperation::Withdraw(call_id)) =
-        ask
-    else {
+    let Some(call_id) = ask.service_call() else {
         return Ok(());
     };
     let ServiceClaim::Signature { id, .. } = claim else {
@@ -337,6 +340,7 @@ const fn post_label(code: ApiErrorCode) -> &'static str {
         | ApiErrorCode::SharedKey
         | ApiErrorCode::NotOnBehalf
         | ApiErrorCode::SeveralPeople
+        | ApiErrorCode::NotUndoable
         | ApiErrorCode::WrongMethod => "unknown",
         ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",
         ApiErrorCode::Full | ApiErrorCode::Busy | ApiErrorCode::Unavailable => "unavailable",

@@ -65,6 +65,7 @@ impl LateResults {
         self.record_emitted(calls, is_whole);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
             self.late.note_lane_left(lane.id);
+            self.late.cancels().note_dropped_stream(lane.id);
         }
     }
 

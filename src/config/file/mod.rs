@@ -207,6 +207,8 @@ pub struct ToolSection {
     pub window: Option<String>,
     /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
     pub ignore_input: Vec<String>,
+    /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.
+    pub cancel_url: Option<String>,
 }
 
 /// Returns the JSON Schema of the file, for editors. All subschemas are inlined.

@@ -166,6 +166,14 @@ async fn change_held(
             steps.push(late.replace_step(&record, &call));
         }
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            if let (HolderReport::Heartbeat, Some(name)) = (report, stored.intent.run.call) {
+                let call = RecordKey {
+                    kind: RecordKind::Call,
+                    name,
+                    ..stored.record.key
+                };
+                late.0.watched_lanes.note_heartbeat(&call);
+            }
             return Ok(HolderOutcome::Accepted {
                 state: intent.state,
                 lease_until: intent.run.lease_until,

@@ -189,6 +189,11 @@ impl ContextBuilder<'_> {
         log.record_model(model.as_deref());
         let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), outline, goes_on);
         log.record_lane(lane);
+        if let Some(lane) = lane {
+            // Short requests beside the conversation, and compacted histories, prove nothing about its calls.
+            let went_on = goes_on && entered.closed.abandoned > 0 && !entered.is_compacted;
+            self.path.late.cancels().note_request(self.caller, lane.id, body, went_on);
+        }
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);

@@ -60,7 +60,7 @@ pub const POST_ANSWERS: [&str; 9] = [
 /// The first three are posts: in time, after the conversation continued, and before the call was recorded. `delivered`
 /// and `acked` are the way to its owner. `conflict` to `cancelled` are refused posts. `unread` is a failed read of the
 /// ledger, and `lost` a change that the ledger never stored.
-pub const LATE_RESULT_EVENTS: [&str; 16] = [
+pub const LATE_RESULT_EVENTS: [&str; 22] = [
     "attached",
     "detached",
     "parked",
@@ -77,6 +77,12 @@ pub const LATE_RESULT_EVENTS: [&str; 16] = [
     "unrecorded",
     "unread",
     "lost",
+    "cancel_requested",
+    "cancel_revoked",
+    "cancel_refused",
+    "undone",
+    "send_failed",
+    "send_given_up",
 ];
 
 const READ_WRITE: [&str; 2] = ["read", "write"];

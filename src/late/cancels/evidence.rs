@@ -1,0 +1,228 @@
+//! Evidence that a lane was left, and signs that it was not: both are stored in the background.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use memchr::memmem;
+use tokio::time::Instant;
+
+use super::lane_watch::{LaneWatch, LeftCall, WatchedCall};
+use crate::{
+    auth::{Caller, Principal},
+    clock,
+    digest::digest_of,
+    late::{
+        CHANGE_TRIES_MAX, LateError, LateStore,
+        jobs::LateJob,
+        leave_reason::LeaveReason,
+        outbox::{OutgoingRecord, Purpose, message_key},
+        records::RecordedCall,
+    },
+    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
+    repair::{Tier, id_letters, is_strong},
+    session::LaneId,
+};
+
+/// The watched lanes, behind a lock.
+#[derive(Debug, Default)]
+pub(in crate::late) struct WatchedLanes(Mutex<LaneWatch>);
+
+impl WatchedLanes {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LaneWatch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops watching a call that has a result.
+    pub(in crate::late) fn remove_call(&self, key: &RecordKey) {
+        self.lock().remove_call(key);
+    }
+
+    /// Notes a heartbeat of a tool.
+    pub(in crate::late) fn note_heartbeat(&self, key: &RecordKey) {
+        self.lock().note_heartbeat(key, clock::now());
+    }
+}
+
+pub(super) fn watches(late: &LateStore, lane: LaneId) -> bool {
+    late.0.has_cancels && late.0.watched_lanes.lock().contains(lane.as_bytes())
+}
+
+/// Watches a call. See [`Cancels::watch_call`](super::Cancels::watch_call).
+pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) {
+    let is_undoable = call.tier == Tier::Revertible && late.0.settings.tool_settings(&call.tool).cancel_url.is_some();
+    // A reusable id is in other requests, too: it tells nothing of its call.
+    let Some(lane) = call.lane.filter(|_| is_undoable && is_strong(&call.id, &call.tool)) else {
+        return;
+    };
+    let now = clock::now();
+    let watched = WatchedCall {
+        key,
+        id: call.id.clone(),
+        alive_at: now,
+        pending: None,
+    };
+    let mut watch = late.0.watched_lanes.lock();
+    watch.add_call(lane, call.session, watched, now);
+    drop(watch);
+    // The silence of a new lane ends before that of the others, perhaps.
+    late.0.outbox.wake();
+}
+
+pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
+    if !watches(late, lane) {
+        return;
+    }
+    let contains = |id: &[u8]| memmem::find(body, id).is_some();
+    // Some clients strip other characters from ids.
+    let lacks = |call: &WatchedCall| goes_on && !contains(&call.id) && !contains(&id_letters(&call.id));
+    let heard = late.0.watched_lanes.lock().hear(lane.as_bytes(), lacks, clock::now());
+    for key in heard.revoked {
+        late.queue_job(LateJob::RemoveMessage(cancel_key(&key)));
+        late.0.telemetry.record_late_event("cancel_revoked");
+    }
+    store_left(late, heard.left);
+    // Another process may be about to send a cancel.
+    late.queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
+}
+
+pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId) {
+    let left = late.0.watched_lanes.lock().leave(lane.as_bytes(), LeaveReason::StreamDropped);
+    store_left(late, left);
+}
+
+pub(super) fn note_closed(late: &LateStore, session: &[u8; 32]) {
+    let left = late.0.watched_lanes.lock().close_session(session);
+    store_left(late, left);
+}
+
+/// Finds calls that have been silent for too long, and schedules their cancels. Returns the next time to look.
+pub(in crate::late) fn note_silence(late: &LateStore) -> Option<Instant> {
+    let limit = late.0.settings.detach_after;
+    let mut watch = late.0.watched_lanes.lock();
+    let left = watch.find_silent(limit, clock::now());
+    let next = watch.next_silence(limit);
+    drop(watch);
+    store_left(late, left);
+    next
+}
+
+/// Watches the lane of a cancel that an earlier process has stored, so that a request can revoke it. Returns the grace.
+pub(in crate::late) async fn watch_again(
+    late: &LateStore,
+    key: &RecordKey,
+    message: &OutgoingRecord,
+) -> Result<Option<Duration>, LateError> {
+    let Purpose::Cancel {
+        call: name,
+        lane: Some(lane),
+        reason,
+        ..
+    } = message.purpose
+    else {
+        return Ok(None);
+    };
+    // An owner's wish is final, and so is a cancel that was sent before.
+    if reason == LeaveReason::Requested || message.tries > 0 {
+        return Ok(None);
+    }
+    let call_key = RecordKey {
+        kind: RecordKind::Call,
+        name,
+        ..*key
+    };
+    let record = late.0.ledger.read(vec![call_key], clock::unix_time()).await?;
+    let call = record.into_iter().flatten().next();
+    if let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) {
+        let now = clock::now();
+        let watched = WatchedCall {
+            key: call_key,
+            id: call.id,
+            alive_at: now,
+            pending: Some(reason),
+        };
+        late.0.watched_lanes.lock().add_call(lane, call.session, watched, now);
+    }
+    Ok(Some(late.0.settings.cancel_grace))
+}
+
+/// Queues the cancels of calls whose lane was left.
+fn store_left(late: &LateStore, left: Vec<LeftCall>) {
+    let now = clock::unix_time();
+    for LeftCall { key, lane, reason } in left {
+        let message = cancel_message(late, &key, Some(lane), reason, now);
+        late.queue_job(LateJob::StoreMessage(cancel_key(&key), Box::new(message)));
+    }
+}
+
+/// Returns the message that asks for a cancel, as of `now`.
+pub(super) fn cancel_message(
+    late: &LateStore,
+    call: &RecordKey,
+    lane: Option<[u8; 32]>,
+    reason: LeaveReason,
+    now: Moment,
+) -> OutgoingRecord {
+    let grace = if reason == LeaveReason::Requested {
+        Duration::ZERO
+    } else {
+        late.0.settings.cancel_grace
+    };
+    OutgoingRecord {
+        purpose: Purpose::Cancel {
+            call: call.name,
+            lane,
+            reason,
+            evidence_at: now,
+        },
+        due_at: now.saturating_add(grace),
+        // Replaced by the deadline of the call when it is first sent.
+        give_up_at: now.saturating_add(late.0.settings.ttl),
+        tries: 0,
+        is_dead: false,
+    }
+}
+
+/// Returns the key of the message about a call.
+pub(super) fn cancel_key(call: &RecordKey) -> RecordKey {
+    let name: RecordName = digest_of([&b"cancel"[..], &call.name]);
+    message_key(Principal::from_bytes(call.principal), name)
+}
+
+/// Stores the time of a lane's last request. An earlier one never replaces a later one.
+pub(in crate::late) async fn store_sign(
+    late: &LateStore,
+    principal: Principal,
+    lane: LaneId,
+    at: Moment,
+) -> Result<(), LateError> {
+    let key = RecordKey::new(RecordKind::LaneSign, principal, *lane.as_bytes());
+    let value = || bytes::Bytes::copy_from_slice(&at.as_nanos().to_le_bytes());
+    let expires_at = at.saturating_add(late.0.settings.ttl);
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let step = match late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next() {
+            Some(record) if read_sign(&record.value) >= Some(at) => return Ok(()),
+            Some(record) => CommitStep::Replace {
+                key,
+                version: record.version,
+                value: value(),
+                expires_at,
+            },
+            None => CommitStep::insert_record(key, value(), expires_at),
+        };
+        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Reads the time of a lane's last request.
+pub(super) fn read_sign(value: &[u8]) -> Option<Moment> {
+    let nanos = u128::from_le_bytes(value.try_into().ok()?);
+    let seconds = u64::try_from(nanos / 1_000_000_000).ok()?;
+    let rest = u32::try_from(nanos % 1_000_000_000).ok()?;
+    Some(Moment::new(seconds, rest))
+}

@@ -1,0 +1,285 @@
+//! The lanes of this process with calls that can be cancelled, and the signs of life of each. Pure: time is a parameter.
+//!
+//! A lane is left by evidence only: a dropped stream, a request that lacks the call, a closed session. Silence counts from
+//! the last sign that this process has seen itself.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{late::leave_reason::LeaveReason, ledger::RecordKey};
+
+/// The most watched lanes. A call of a further one is cancelled only if its owner asks for it.
+const LANES_MAX: usize = 10_000;
+/// The most watched calls of one lane.
+const CALLS_MAX: usize = 256;
+
+/// A call that can be cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WatchedCall {
+    /// The key of its record.
+    pub(super) key: RecordKey,
+    /// Its id.
+    pub(super) id: Vec<u8>,
+    /// The last heartbeat of its tool.
+    pub(super) alive_at: Instant,
+    /// The evidence that its lane was left. `None` while the lane is alive.
+    pub(super) pending: Option<LeaveReason>,
+}
+
+/// A call whose lane was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeftCall {
+    pub(super) key: RecordKey,
+    pub(super) lane: [u8; 32],
+    pub(super) reason: LeaveReason,
+}
+
+/// The effect of a request on the calls of its lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeardLane {
+    /// Calls that are not to be cancelled any more.
+    pub(super) revoked: Vec<RecordKey>,
+    /// Calls that the request lacks.
+    pub(super) left: Vec<LeftCall>,
+}
+
+#[derive(Clone, Debug)]
+struct WatchedLane {
+    session: Option<[u8; 32]>,
+    heard_at: Instant,
+    calls: Vec<WatchedCall>,
+}
+
+/// The watched lanes.
+#[derive(Debug, Default)]
+pub(super) struct LaneWatch {
+    lanes: HashMap<[u8; 32], WatchedLane>,
+    lane_of: HashMap<RecordKey, [u8; 32]>,
+}
+
+impl LaneWatch {
+    /// Returns `true` if the lane has a watched call.
+    pub(super) fn contains(&self, lane: &[u8; 32]) -> bool {
+        self.lanes.contains_key(lane)
+    }
+
+    /// Watches a call, unless it is watched already.
+    pub(super) fn add_call(&mut self, lane: [u8; 32], session: Option<[u8; 32]>, call: WatchedCall, now: Instant) {
+        if self.lanes.len() >= LANES_MAX && !self.lanes.contains_key(&lane) {
+            return;
+        }
+        let watched = self.lanes.entry(lane).or_insert_with(|| WatchedLane {
+            session,
+            heard_at: now,
+            calls: Vec::new(),
+        });
+        watched.session = watched.session.or(session);
+        if watched.calls.len() < CALLS_MAX && !self.lane_of.contains_key(&call.key) {
+            self.lane_of.insert(call.key, lane);
+            watched.calls.push(call);
+        }
+    }
+
+    /// Notes a request of a lane. `lacks` is `true` for calls that its history lacks, although it goes on.
+    pub(super) fn hear(
+        &mut self,
+        lane: &[u8; 32],
+        lacks: impl Fn(&WatchedCall) -> bool,
+        now: Instant,
+    ) -> HeardLane {
+        let mut heard = HeardLane::default();
+        let Some(watched) = self.lanes.get_mut(lane) else {
+            return heard;
+        };
+        watched.heard_at = now;
+        for call in &mut watched.calls {
+            match call.pending {
+                Some(LeaveReason::Requested) => {}
+                pending if lacks(call) => {
+                    // Its grace goes on from the first request that lacks the call.
+                    if pending != Some(LeaveReason::WentOn) {
+                        call.pending = Some(LeaveReason::WentOn);
+                        heard.left.push(LeftCall {
+                            key: call.key,
+                            lane: *lane,
+                            reason: LeaveReason::WentOn,
+                        });
+                    }
+                }
+                Some(_) => {
+                    call.pending = None;
+                    heard.revoked.push(call.key);
+                }
+                None => {}
+            }
+        }
+        heard
+    }
+
+    /// Notes that a lane was left. Returns the calls for which that is news.
+    pub(super) fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason) -> Vec<LeftCall> {
+        let watched = self.lanes.get_mut(lane);
+        watched.map_or_else(Vec::new, |watched| watched.leave(lane, reason, |_| true))
+    }
+
+    /// Notes that a session was closed. Returns the calls for which that is news.
+    pub(super) fn close_session(&mut self, session: &[u8; 32]) -> Vec<LeftCall> {
+        let of_session = self.lanes.iter_mut().filter(|(_, watched)| watched.session.as_ref() == Some(session));
+        of_session
+            .flat_map(|(lane, watched)| watched.leave(lane, LeaveReason::Closed, |_| true))
+            .collect()
+    }
+
+    /// Notes that the owner wants a call cancelled.
+    pub(super) fn request(&mut self, key: &RecordKey) {
+        if let Some(call) = self.find_call(key) {
+            call.pending = Some(LeaveReason::Requested);
+        }
+    }
+
+    /// Returns the calls whose lane and tool have been silent for `limit`, each once.
+    pub(super) fn find_silent(&mut self, limit: Duration, now: Instant) -> Vec<LeftCall> {
+        let mut silent = Vec::new();
+        for (lane, watched) in &mut self.lanes {
+            let heard_at = watched.heard_at;
+            let is_silent =
+                |call: &WatchedCall| now.saturating_duration_since(heard_at.max(call.alive_at)) >= limit;
+            silent.extend(watched.leave(lane, LeaveReason::Silent, is_silent));
+        }
+        silent
+    }
+
+    /// Returns the earliest time at which a call may count as silent.
+    pub(super) fn next_silence(&self, limit: Duration) -> Option<Instant> {
+        let of_lane = |watched: &WatchedLane| {
+            let open = watched.calls.iter().filter(|call| call.pending.is_none());
+            open.map(|call| watched.heard_at.max(call.alive_at)).min()
+        };
+        let first = self.lanes.values().filter_map(of_lane).min()?;
+        first.checked_add(limit)
+    }
+
+    /// Notes a heartbeat of a tool.
+    pub(super) fn note_heartbeat(&mut self, key: &RecordKey, now: Instant) {
+        if let Some(call) = self.find_call(key) {
+            call.alive_at = now;
+        }
+    }
+
+    /// Returns the evidence about a call. `None` if its lane is alive, or not watched.
+    pub(super) fn pending_reason(&self, lane: &[u8; 32], key: &RecordKey) -> Option<LeaveReason> {
+        let watched = self.lanes.get(lane)?;
+        watched.calls.iter().find(|call| call.key == *key)?.pending
+    }
+
+    /// Stops watching a call.
+    pub(super) fn remove_call(&mut self, key: &RecordKey) {
+        let Some(lane) = self.lane_of.remove(key) else { return };
+        if let Some(watched) = self.lanes.get_mut(&lane) {
+            watched.calls.retain(|call| call.key != *key);
+            if watched.calls.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+    }
+
+    fn find_call(&mut self, key: &RecordKey) -> Option<&mut WatchedCall> {
+        let lane = self.lane_of.get(key)?;
+        let watched = self.lanes.get_mut(lane)?;
+        watched.calls.iter_mut().find(|call| call.key == *key)
+    }
+}
+
+impl WatchedLane {
+    fn leave(
+        &mut self,
+        lane: &[u8; 32],
+        reason: LeaveReason,
+        is_left: impl Fn(&WatchedCall) -> bool,
+    ) -> Vec<LeftCall> {
+        let open = self.calls.iter_mut().filter(|call| call.pending.is_none() && is_left(call));
+        open.map(|call| {
+            call.pending = Some(reason);
+            LeftCall {
+                key: call.key,
+                lane: *lane,
+                reason,
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{auth::Principal, ledger::RecordKind};
+
+    const LANE: [u8; 32] = [1; 32];
+    const LIMIT: Duration = Duration::from_secs(300);
+
+    fn key(name: u8) -> RecordKey {
+        RecordKey::new(RecordKind::Call, Principal::NONE, [name; 32])
+    }
+
+    fn watch(now: Instant) -> LaneWatch {
+        let mut watch = LaneWatch::default();
+        for name in [1, 2] {
+            let call = WatchedCall {
+                key: key(name),
+                id: vec![name],
+                alive_at: now,
+                pending: None,
+            };
+            watch.add_call(LANE, Some([9; 32]), call, now);
+        }
+        watch
+    }
+
+    fn reasons(left: &[LeftCall]) -> Vec<(RecordKey, LeaveReason)> {
+        left.iter().map(|call| (call.key, call.reason)).collect()
+    }
+
+    #[tokio::test]
+    async fn any_request_revokes_what_it_does_not_prove_itself() {
+        let now = crate::clock::now();
+        let mut watch = watch(now);
+        let both = [(key(1), LeaveReason::StreamDropped), (key(2), LeaveReason::StreamDropped)];
+        assert_eq!(reasons(&watch.leave(&LANE, LeaveReason::StreamDropped)), both);
+        assert!(watch.leave(&LANE, LeaveReason::Closed).is_empty(), "it is no news");
+        // The request shows the first call and lacks the second.
+        let heard = watch.hear(&LANE, |call| call.id == [2], now);
+        assert_eq!(heard.revoked, [key(1)]);
+        assert_eq!(reasons(&heard.left), [(key(2), LeaveReason::WentOn)]);
+        assert_eq!(watch.hear(&LANE, |call| call.id == [2], now), HeardLane::default());
+        assert_eq!(watch.hear(&LANE, |_| false, now).revoked, [key(2)]);
+    }
+
+    #[tokio::test]
+    async fn silence_counts_from_the_last_sign_of_lane_and_tool() {
+        let now = crate::clock::now();
+        let mut watch = watch(now);
+        let later = now + LIMIT;
+        assert_eq!(watch.next_silence(LIMIT), Some(later));
+        watch.note_heartbeat(&key(1), now + Duration::from_secs(1));
+        assert!(watch.find_silent(LIMIT, later - Duration::from_nanos(1)).is_empty());
+        assert_eq!(reasons(&watch.find_silent(LIMIT, later)), [(key(2), LeaveReason::Silent)]);
+        assert!(watch.find_silent(LIMIT, later).is_empty(), "each is found once");
+        assert_eq!(watch.next_silence(LIMIT), Some(later + Duration::from_secs(1)));
+    }
+
+    #[tokio::test]
+    async fn a_wish_of_the_owner_is_not_revoked_and_ended_calls_are_forgotten() {
+        let now = crate::clock::now();
+        let mut watch = watch(now);
+        watch.request(&key(1));
+        assert_eq!(watch.hear(&LANE, |_| false, now), HeardLane::default());
+        assert_eq!(watch.pending_reason(&LANE, &key(1)), Some(LeaveReason::Requested));
+        assert_eq!(reasons(&watch.close_session(&[9; 32])), [(key(2), LeaveReason::Closed)]);
+        watch.remove_call(&key(1));
+        assert!(watch.contains(&LANE));
+        watch.remove_call(&key(2));
+        assert!(!watch.contains(&LANE));
+    }
+}

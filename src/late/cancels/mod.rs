@@ -1,0 +1,67 @@
+//! Cancels: a tool whose effect can be undone is asked to undo it once its conversation was left.
+//!
+//! Only evidence counts: a dropped stream, a request that lacks the call, a closed session, the owner's wish, or a silence
+//! that this process has seen from its beginning to its end. A request within the grace revokes the cancel.
+
+mod confirming;
+mod evidence;
+mod lane_watch;
+mod sending;
+
+pub use confirming::CancelAnswer;
+pub(super) use evidence::{WatchedLanes, note_silence, store_sign, watch_again};
+pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
+
+use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};
+use crate::{
+    auth::Caller,
+    ledger::RecordKey,
+    session::LaneId,
+};
+
+/// Access to the cancels of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancels<'l>(pub(super) &'l LateStore);
+
+impl Cancels<'_> {
+    /// Returns `true` if a tool can undo its calls.
+    pub fn are_used(self) -> bool {
+        self.0.0.has_cancels
+    }
+
+    /// Returns `true` if the lane has a call that can be cancelled.
+    pub fn watches(self, lane: LaneId) -> bool {
+        evidence::watches(self.0, lane)
+    }
+
+    /// Notes a request of a lane. `goes_on` is `true` if it continues the history behind some call without its result.
+    /// Does not wait.
+    pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
+        evidence::note_request(self.0, caller, lane, body, goes_on);
+    }
+
+    /// Notes that the client left the stream that brought calls of a lane. Does not wait.
+    pub fn note_dropped_stream(self, lane: LaneId) {
+        evidence::note_dropped_stream(self.0, lane);
+    }
+
+    /// Notes that the client closed a session, by its hash.
+    pub(super) fn note_closed(self, session: &[u8; 32]) {
+        evidence::note_closed(self.0, session);
+    }
+
+    /// Watches a call that is recorded, if its tool can undo it.
+    pub(super) fn watch_call(self, key: RecordKey, call: &RecordedCall) {
+        evidence::watch_call(self.0, key, call);
+    }
+
+    /// Asks the tool of the caller's call to undo it. The cancel is stored on return.
+    pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
+        confirming::request(self.0, caller, id).await
+    }
+
+    /// Notes that a call was undone, or with `is_refused` that it will not be.
+    pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
+        confirming::confirm(self.0, named, is_refused).await
+    }
+}

@@ -1,0 +1,263 @@
+//! The messages of the outbox on their way: which are due, what each says, and what its answer means.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    LateError, LateStore, LateStoreInner,
+    cancels::{self, CancelReply, PreparedCancel},
+    outbox::{self, OutgoingRecord, Purpose, pause_after},
+};
+use crate::{
+    auth::Principal,
+    clock,
+    digest::digest_of,
+    ledger::{CommitOutcome, Moment, Record, RecordKey},
+};
+
+/// The most messages that are sent at once.
+const BATCH_MAX: usize = 16;
+/// The pause after the ledger failed.
+const LEDGER_PAUSE: Duration = Duration::from_secs(5);
+/// The longest wait for a message: calls may become silent.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The sender's side of the outbox. It does not keep the store alive.
+#[derive(Clone, Debug)]
+pub struct Dispatcher(Weak<LateStoreInner>);
+
+/// A message that is ready to be sent.
+#[derive(Clone, Debug)]
+pub struct PreparedMessage {
+    key: RecordKey,
+    /// The URL, from the configuration.
+    pub url: String,
+    /// `webhook-id`, which is the same for every try.
+    pub id: String,
+    /// `webhook-timestamp`: seconds since 1970.
+    pub timestamp: String,
+    /// `webhook-signature`: one signature for each key.
+    pub signatures: String,
+    /// The body as JSON.
+    pub body: String,
+}
+
+/// The end of one try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// The receiver answered with a success, and this body.
+    Accepted(Vec<u8>),
+    /// The receiver did not answer, or refused the message.
+    Failed,
+}
+
+impl Dispatcher {
+    /// Returns the dispatcher of a store.
+    pub fn of_store(late: &LateStore) -> Self {
+        Self(Arc::downgrade(&late.0))
+    }
+
+    /// Waits for messages that are due, and prepares them. Returns `None` once the store is dropped.
+    pub async fn next_batch(&self) -> Option<Vec<PreparedMessage>> {
+        loop {
+            let late = LateStore(self.0.upgrade()?);
+            let next_silence = cancels::note_silence(&late);
+            let mut batch = Vec::new();
+            for key in late.0.outbox.take_due(BATCH_MAX) {
+                match prepare(&late, key).await {
+                    Ok(prepared) => batch.extend(prepared),
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
+                        late.0.outbox.schedule(key, LEDGER_PAUSE);
+                    }
+                }
+            }
+            if !batch.is_empty() {
+                return Some(batch);
+            }
+            let outbox = Arc::clone(&late.0.outbox);
+            // Dropped while waiting: the sender must not keep the store alive.
+            drop(late);
+            let first = [outbox.first_due(), next_silence].into_iter().flatten().min();
+            let until = first.unwrap_or_else(far).min(far());
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = outbox.changed() => {}
+            }
+        }
+    }
+
+    /// Notes the end of a try.
+    pub async fn finish(&self, message: &PreparedMessage, outcome: SendOutcome) {
+        let Some(late) = self.0.upgrade().map(LateStore) else {
+            return;
+        };
+        if let Err(error) = finish(&late, message.key, outcome).await {
+            tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
+            late.0.outbox.schedule(message.key, LEDGER_PAUSE);
+        }
+    }
+
+    /// Schedules the messages that an earlier process has left. Tries again while the ledger is away.
+    pub async fn load(&self) {
+        loop {
+            let Some(late) = self.0.upgrade().map(LateStore) else {
+                return;
+            };
+            match load(&late).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds"),
+            }
+            drop(late);
+            tokio::time::sleep(LEDGER_PAUSE).await;
+        }
+    }
+}
+
+fn far() -> Instant {
+    clock::now() + WAIT_MAX
+}
+
+async fn load(late: &LateStore) -> Result<(), LateError> {
+    let now = clock::unix_time();
+    for (key, message) in outbox::waiting_messages(late).await? {
+        let Purpose::Cancel { .. } = message.purpose;
+        let wait = outbox::time_until(message.due_at, now);
+        // The clients of a conversation need time to come back after a restart.
+        let wait = cancels::watch_again(late, &key, &message).await?.map_or(wait, |grace| wait.max(grace));
+        late.0.outbox.schedule(key, wait);
+    }
+    Ok(())
+}
+
+/// Prepares a message. Returns `None` if it is not to be sent any more.
+async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMessage>, LateError> {
+    let now = clock::unix_time();
+    let Some((record, message)) = read_message(late, key, now).await? else {
+        return Ok(None);
+    };
+    if message.give_up_at <= now && message.tries > 0 {
+        give_up(late, &record, &message, now).await?;
+        return Ok(None);
+    }
+    let Purpose::Cancel { evidence_at, .. } = &message.purpose;
+    let id = message_id(&key, *evidence_at);
+    let Some(cancel) = cancels::prepare(late, &record, &message, now).await? else {
+        return Ok(None);
+    };
+    let PreparedCancel { tool, account, body } = cancel;
+    let url = late.0.settings.tool_settings(&tool).cancel_url.clone();
+    let timestamp = now.as_secs().to_string();
+    let signatures = signatures(late, account, &tool, (&id, &timestamp, &body));
+    let (Some(url), false) = (url, signatures.is_empty()) else {
+        tracing::warn!("a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more");
+        give_up(late, &record, &message, now).await?;
+        return Ok(None);
+    };
+    Ok(Some(PreparedMessage {
+        key,
+        url,
+        id,
+        timestamp,
+        signatures,
+        body,
+    }))
+}
+
+/// Signs a message with the key of every service that answers for the tool.
+fn signatures(
+    late: &LateStore,
+    account: Principal,
+    tool: &[u8],
+    (id, timestamp, body): (&str, &str, &str),
+) -> String {
+    let services = late.services().iter().filter(|service| service.may_answer(account, tool));
+    let keys = services.filter_map(|service| service.key.as_ref());
+    let signed: Vec<String> = keys.map(|key| key.sign(id, timestamp, body.as_bytes())).collect();
+    signed.join(" ")
+}
+
+async fn finish(late: &LateStore, key: RecordKey, outcome: SendOutcome) -> Result<(), LateError> {
+    for _ in 0..super::CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let Some((record, message)) = read_message(late, key, now).await? else {
+            return Ok(());
+        };
+        let Purpose::Cancel { call, .. } = message.purpose;
+        let is_done = match &outcome {
+            SendOutcome::Accepted(answer) => {
+                cancels::note_reply(late, &record, call, CancelReply::read(answer), now).await?
+            }
+            SendOutcome::Failed => note_failure(late, &record, &message, now).await?,
+        };
+        if is_done {
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Schedules the next try of a message, or gives it up. Returns `false` if another writer was first.
+async fn note_failure(
+    late: &LateStore,
+    record: &Record,
+    message: &OutgoingRecord,
+    now: Moment,
+) -> Result<bool, LateError> {
+    let tries = message.tries.saturating_add(1);
+    let pause = pause_after(tries);
+    let due_at = now.saturating_add(pause);
+    if due_at >= message.give_up_at {
+        return give_up(late, record, message, now).await;
+    }
+    let later = OutgoingRecord {
+        tries,
+        due_at,
+        ..message.clone()
+    };
+    let steps = vec![outbox::replace_step(record, &later)];
+    let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    if is_done {
+        late.0.telemetry.record_late_event("send_failed");
+        late.0.outbox.schedule(record.key, pause);
+    }
+    Ok(is_done)
+}
+
+/// Marks a message as given up. It stays for operators.
+async fn give_up(late: &LateStore, record: &Record, message: &OutgoingRecord, now: Moment) -> Result<bool, LateError> {
+    let dead = OutgoingRecord {
+        is_dead: true,
+        ..message.clone()
+    };
+    let steps = vec![outbox::replace_step(record, &dead)];
+    let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+    if is_done {
+        late.0.telemetry.record_late_event("send_given_up");
+        tracing::warn!(tries = message.tries, "a message to a tool service was given up");
+    }
+    Ok(is_done)
+}
+
+async fn read_message(
+    late: &LateStore,
+    key: RecordKey,
+    now: Moment,
+) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
+    let record = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    Ok(record.and_then(|record| {
+        let message = OutgoingRecord::decode(&record.value)?;
+        (!message.is_dead).then_some((record, message))
+    }))
+}
+
+/// Returns the id of a message, which is the same for every try and for no other message.
+fn message_id(key: &RecordKey, made_at: Moment) -> String {
+    let hash = digest_of([&b"message"[..], &key.principal, &key.name, &made_at.as_nanos().to_le_bytes()]);
+    let digits = blake3::Hash::from_bytes(hash).to_hex();
+    format!("msg_{}", digits.get(..32).unwrap_or_default())
+}

@@ -1,0 +1,105 @@
+//! Messages to tool services and to webhooks: what is to be sent, when, and until when.
+//!
+//! Each message is a record, so that it survives a restart, and is sent at least once. This folder stores and schedules
+//! messages. `cancels` decides what they say.
+
+mod backoff;
+mod due_queue;
+mod records;
+
+pub(super) use backoff::pause_after;
+pub(super) use due_queue::DueQueue;
+pub use records::{OutgoingRecord, Purpose};
+
+use super::{LateError, LateStore};
+use crate::{
+    auth::Principal,
+    clock,
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
+};
+
+/// Returns the key of a message. `name` tells the messages of a principal apart.
+pub(super) const fn message_key(principal: Principal, name: RecordName) -> RecordKey {
+    RecordKey::new(RecordKind::Outgoing, principal, name)
+}
+
+/// Stores a message in place of an earlier one of its name, and schedules it.
+pub(super) async fn store_message(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
+    for _ in 0..super::CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+        let step = match existing {
+            Some(record) => replace_step(&record, message),
+            None => CommitStep::insert_record(key, message.encode(), message.retained_until()),
+        };
+        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
+            late.0.outbox.schedule(key, time_until(message.due_at, now));
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Removes a message, whatever it says.
+pub(super) async fn remove_message(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
+    late.0.outbox.remove(&key);
+    for _ in 0..super::CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let Some(record) = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next() else {
+            return Ok(());
+        };
+        if late.0.ledger.commit(vec![remove_step(&record)], now).await? == CommitOutcome::Done {
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Builds the step that replaces a message.
+pub(super) fn replace_step(record: &Record, message: &OutgoingRecord) -> CommitStep {
+    CommitStep::Replace {
+        key: record.key,
+        version: record.version,
+        value: message.encode(),
+        expires_at: message.retained_until(),
+    }
+}
+
+/// Builds the step that removes a message.
+pub(super) const fn remove_step(record: &Record) -> CommitStep {
+    CommitStep::Remove {
+        key: record.key,
+        version: record.version,
+    }
+}
+
+/// Returns every stored message that is still to be sent.
+pub(super) async fn waiting_messages(late: &LateStore) -> Result<Vec<(RecordKey, OutgoingRecord)>, LateError> {
+    let (ledger, now) = (&late.0.ledger, clock::unix_time());
+    let (mut waiting, mut after) = (Vec::new(), None);
+    loop {
+        let principals = ledger.list_principals(RecordKind::Outgoing, after, ROWS_MAX).await?;
+        let Some(last) = principals.last() else {
+            return Ok(waiting);
+        };
+        after = Some(*last);
+        for principal in &principals {
+            let mut place = 0;
+            loop {
+                let page = ledger.list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now).await?;
+                let Some((last, _)) = page.last() else { break };
+                place = *last;
+                let decoded = page.iter().filter_map(|(_, record)| {
+                    let message = OutgoingRecord::decode(&record.value)?;
+                    Some((record.key, message))
+                });
+                waiting.extend(decoded.filter(|(_, message)| !message.is_dead));
+            }
+        }
+    }
+}
+
+/// Returns the time until `due_at`, as of `now`.
+pub(super) const fn time_until(due_at: Moment, now: Moment) -> std::time::Duration {
+    due_at.saturating_sub(now)
+}

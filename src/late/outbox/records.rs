@@ -1,0 +1,133 @@
+//! The records of messages, and their bytes in the ledger.
+
+use bytes::Bytes;
+
+use crate::{
+    late::{
+        leave_reason::LeaveReason,
+        record_bytes::{RecordReader, RecordWriter},
+        retention::RETENTION_GRACE,
+    },
+    ledger::{Moment, RecordName},
+};
+
+/// The format version.
+const VERSION: u8 = 1;
+/// The kind of record.
+const OUTGOING: u8 = 6;
+const CANCEL: u8 = 0;
+
+/// The content of a message. URLs and keys are those of the configuration when it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The request to undo the effect of a call.
+    Cancel {
+        /// The name of the call's record, of the same principal.
+        call: RecordName,
+        /// The lane of the call. `None` if it has none.
+        lane: Option<[u8; 32]>,
+        /// The reason.
+        reason: LeaveReason,
+        /// The time of the evidence: a later sign of life revokes the message.
+        evidence_at: Moment,
+    },
+}
+
+/// A message that is to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutgoingRecord {
+    /// The content.
+    pub purpose: Purpose,
+    /// The time from which it may be sent.
+    pub due_at: Moment,
+    /// The time from which it is not tried any more.
+    pub give_up_at: Moment,
+    /// The number of failed tries.
+    pub tries: u32,
+    /// `true` if it was given up. It stays for operators.
+    pub is_dead: bool,
+}
+
+impl OutgoingRecord {
+    /// Returns the time until which the record is stored.
+    pub(in crate::late) fn retained_until(&self) -> Moment {
+        self.give_up_at
+            .max(self.due_at)
+            .saturating_add(RETENTION_GRACE)
+    }
+
+    /// Returns the bytes of the record.
+    pub(in crate::late) fn encode(&self) -> Bytes {
+        let mut to = RecordWriter::new(VERSION, OUTGOING);
+        to.write_moment(self.due_at);
+        to.write_moment(self.give_up_at);
+        to.write_number(self.tries.into());
+        to.write_flag(self.is_dead);
+        match &self.purpose {
+            Purpose::Cancel {
+                call,
+                lane,
+                reason,
+                evidence_at,
+            } => {
+                to.write_bytes(&[CANCEL]);
+                to.write_bytes(call);
+                to.write_optional_hash(lane.as_ref());
+                to.write_position(&LeaveReason::ALL, *reason);
+                to.write_moment(*evidence_at);
+            }
+        }
+        to.into_bytes()
+    }
+
+    /// Decodes a record.
+    pub(in crate::late) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut from = RecordReader::new(bytes, VERSION, OUTGOING)?;
+        let (due_at, give_up_at) = (from.read_moment()?, from.read_moment()?);
+        let tries = u32::try_from(from.read_number()?).ok()?;
+        let is_dead = from.read_flag()?;
+        let [CANCEL] = from.read_bytes()? else { return None };
+        let purpose = Purpose::Cancel {
+            call: from.read_bytes()?,
+            lane: from.read_optional_hash()?,
+            reason: from.read_position(&LeaveReason::ALL)?,
+            evidence_at: from.read_moment()?,
+        };
+        from.expect_end()?;
+        Some(Self {
+            purpose,
+            due_at,
+            give_up_at,
+            tries,
+            is_dead,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_as_it_is_written_or_not_at_all() {
+        let message = OutgoingRecord {
+            purpose: Purpose::Cancel {
+                call: [1; 32],
+                lane: Some([2; 32]),
+                reason: LeaveReason::WentOn,
+                evidence_at: Duration::from_secs(7),
+            },
+            due_at: Duration::from_millis(1500),
+            give_up_at: Duration::from_secs(9),
+            tries: 3,
+            is_dead: true,
+        };
+        let bytes = message.encode();
+        assert_eq!(OutgoingRecord::decode(&bytes), Some(message));
+        for length in 0..bytes.len() {
+            assert_eq!(OutgoingRecord::decode(&bytes[..length]), None, "{length}");
+        }
+    }
+}
