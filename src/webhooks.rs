@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::{HeaderName, HeaderValue, Method, Request, header::{CONTENT_TYPE, USER_AGENT}};
+use http::{
+    HeaderName, HeaderValue, Method, Request,
+    header::{CONTENT_TYPE, USER_AGENT},
+};
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
 
@@ -78,5 +81,6 @@ async fn try_message(sender: &Sender, message: &PreparedMessage) -> Result<Vec<u
     if !status.is_success() {
         return Err("it was refused");
     }
-    body.map(|body| body.to_bytes().to_vec()).map_err(|_| "its answer broke off, or is too long")
+    body.map(|body| body.to_bytes().to_vec())
+        .map_err(|_| "its answer broke off, or is too long")
 }

@@ -184,7 +184,10 @@ fn lower_cancel_url(lowering: &mut Lowering, name: &str, section: &file::ToolSec
     let mut services = lowering.file.services.iter();
     if !services.any(|(service, section)| answers(&section.tools) && has_secret(service)) {
         let flaw = Problem::of_value("no service that runs the tool has a secret to sign with");
-        lowering.report_problem(&key, flaw.with_hint("add secret = \"${NAME}\" to its section of [services]"));
+        lowering.report_problem(
+            &key,
+            flaw.with_hint("add secret = \"${NAME}\" to its section of [services]"),
+        );
     }
     Some(url)
 }

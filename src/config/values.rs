@@ -68,7 +68,10 @@ pub(super) fn parse_message_url(text: &str) -> Result<String, Problem> {
         Some("http") => url.host().is_some_and(provider::is_loopback),
         _ => false,
     };
-    let has_user = |url: &Uri| url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    let has_user = |url: &Uri| {
+        url.authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+    };
     let url = url.filter(|url| is_safe(url) && !has_user(url) && url.host().is_some_and(|host| !host.is_empty()));
     // The text may contain a password, so it is not repeated.
     url.map(|url| url.to_string()).ok_or_else(|| {

@@ -110,7 +110,9 @@ impl Dispatcher {
             };
             match load(&late).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds")
+                }
             }
             drop(late);
             tokio::time::sleep(LEDGER_PAUSE).await;
@@ -128,7 +130,9 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
         let Purpose::Cancel { .. } = message.purpose;
         let wait = outbox::time_until(message.due_at, now);
         // The clients of a conversation need time to come back after a restart.
-        let wait = cancels::watch_again(late, &key, &message).await?.map_or(wait, |grace| wait.max(grace));
+        let wait = cancels::watch_again(late, &key, &message)
+            .await?
+            .map_or(wait, |grace| wait.max(grace));
         late.0.outbox.schedule(key, wait);
     }
     Ok(())
@@ -154,7 +158,9 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
     let timestamp = now.as_secs().to_string();
     let signatures = signatures(late, account, &tool, (&id, &timestamp, &body));
     let (Some(url), false) = (url, signatures.is_empty()) else {
-        tracing::warn!("a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more");
+        tracing::warn!(
+            "a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more"
+        );
         give_up(late, &record, &message, now).await?;
         return Ok(None);
     };
@@ -169,13 +175,11 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
 }
 
 /// Signs a message with the key of every service that answers for the tool.
-fn signatures(
-    late: &LateStore,
-    account: Principal,
-    tool: &[u8],
-    (id, timestamp, body): (&str, &str, &str),
-) -> String {
-    let services = late.services().iter().filter(|service| service.may_answer(account, tool));
+fn signatures(late: &LateStore, account: Principal, tool: &[u8], (id, timestamp, body): (&str, &str, &str)) -> String {
+    let services = late
+        .services()
+        .iter()
+        .filter(|service| service.may_answer(account, tool));
     let keys = services.filter_map(|service| service.key.as_ref());
     let signed: Vec<String> = keys.map(|key| key.sign(id, timestamp, body.as_bytes())).collect();
     signed.join(" ")
@@ -257,7 +261,12 @@ async fn read_message(
 
 /// Returns the id of a message, which is the same for every try and for no other message.
 fn message_id(key: &RecordKey, made_at: Moment) -> String {
-    let hash = digest_of([&b"message"[..], &key.principal, &key.name, &made_at.as_nanos().to_le_bytes()]);
+    let hash = digest_of([
+        &b"message"[..],
+        &key.principal,
+        &key.name,
+        &made_at.as_nanos().to_le_bytes(),
+    ]);
     let digits = blake3::Hash::from_bytes(hash).to_hex();
     format!("msg_{}", digits.get(..32).unwrap_or_default())
 }

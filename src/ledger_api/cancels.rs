@@ -2,10 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde::Serialize;
-use utoipa::{
-    ToSchema,
-    openapi::schema::Object,
-};
+use utoipa::{ToSchema, openapi::schema::Object};
 
 use super::{
     LedgerApi, LedgerBody,

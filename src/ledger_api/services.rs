@@ -103,7 +103,9 @@ pub(super) async fn answer_service(
     claim: &ServiceClaim<'_>,
     body: &[u8],
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let call_id = ask.service_call().ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    let call_id = ask
+        .service_call()
+        .ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
     let service = verify_claim(api, claim, body)?;
     let is_result = matches!(ask, LedgerOperation::Result(_));
     let checked = request_body::read_service_body(body).and_then(|said| check_body(said, claim, call_id, is_result));

@@ -39,6 +39,7 @@ pub mod oracle;
 pub mod pool;
 #[cfg(feature = "server")]
 pub mod provider;
+pub mod receiver;
 pub mod search;
 pub mod seed;
 pub mod shapes;

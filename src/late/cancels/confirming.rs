@@ -8,8 +8,7 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         leave_reason::LeaveReason,
         matching::{self, NamedCall},
-        outbox,
-        record_names,
+        outbox, record_names,
         records::{RecordedCall, RecordedCallState},
         settling::{self, MatchedCall},
     },
@@ -36,9 +35,15 @@ pub enum CancelAnswer {
 pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
     let now = clock::unix_time();
     let index = record_names::call_index(id);
-    let found = late.0.ledger.find_by_index(RecordKind::Call, index, ROWS_MAX, now).await?;
+    let found = late
+        .0
+        .ledger
+        .find_by_index(RecordKind::Call, index, ROWS_MAX, now)
+        .await?;
     let letters = id_letters(id);
-    let own = found.into_iter().filter(|record| record.key.principal == *caller.principal().as_bytes());
+    let own = found
+        .into_iter()
+        .filter(|record| record.key.principal == *caller.principal().as_bytes());
     let decoded = own.filter_map(|record| Some((record.key, RecordedCall::decode(&record.value)?)));
     let mut calls: Vec<(RecordKey, RecordedCall)> =
         decoded.filter(|(_, call)| id_letters(&call.id) == letters).collect();
@@ -64,7 +69,11 @@ pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Resu
 }
 
 /// Notes the end of a cancel. See [`Cancels::confirm`](super::Cancels::confirm).
-pub(super) async fn confirm(late: &LateStore, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
+pub(super) async fn confirm(
+    late: &LateStore,
+    named: &NamedCall<'_>,
+    is_refused: bool,
+) -> Result<CancelAnswer, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let (record, call): (Record, RecordedCall) = match settling::find_call(late, named, None, now).await? {

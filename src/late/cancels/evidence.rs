@@ -77,18 +77,27 @@ pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body:
     let contains = |id: &[u8]| memmem::find(body, id).is_some();
     // Some clients strip other characters from ids.
     let lacks = |call: &WatchedCall| goes_on && !contains(&call.id) && !contains(&id_letters(&call.id));
-    let heard = late.0.watched_lanes.lock().hear(lane.as_bytes(), lacks, clock::now());
+    let now = clock::unix_time();
+    let heard = late
+        .0
+        .watched_lanes
+        .lock()
+        .hear(lane.as_bytes(), lacks, (clock::now(), now));
     for key in heard.revoked {
         late.queue_job(LateJob::RemoveMessage(cancel_key(&key)));
         late.0.telemetry.record_late_event("cancel_revoked");
     }
     store_left(late, heard.left);
     // Another process may be about to send a cancel.
-    late.queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
+    late.queue_job(LateJob::LaneSign(caller.principal(), lane, now));
 }
 
 pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId) {
-    let left = late.0.watched_lanes.lock().leave(lane.as_bytes(), LeaveReason::StreamDropped);
+    let left = late
+        .0
+        .watched_lanes
+        .lock()
+        .leave(lane.as_bytes(), LeaveReason::StreamDropped);
     store_left(late, left);
 }
 

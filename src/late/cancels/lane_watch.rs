@@ -7,7 +7,10 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{late::leave_reason::LeaveReason, ledger::RecordKey};
+use crate::{
+    late::leave_reason::LeaveReason,
+    ledger::{Moment, RecordKey},
+};
 
 /// The most watched lanes. A call of a further one is cancelled only if its owner asks for it.
 const LANES_MAX: usize = 10_000;
@@ -48,6 +51,8 @@ pub(super) struct HeardLane {
 struct WatchedLane {
     session: Option<[u8; 32]>,
     heard_at: Instant,
+    /// The sign of life that this process has stored last.
+    signed_at: Moment,
     calls: Vec<WatchedCall>,
 }
 
@@ -72,6 +77,7 @@ impl LaneWatch {
         let watched = self.lanes.entry(lane).or_insert_with(|| WatchedLane {
             session,
             heard_at: now,
+            signed_at: Moment::ZERO,
             calls: Vec::new(),
         });
         watched.session = watched.session.or(session);
@@ -81,18 +87,19 @@ impl LaneWatch {
         }
     }
 
-    /// Notes a request of a lane. `lacks` is `true` for calls that its history lacks, although it goes on.
+    /// Notes a request of a lane, whose sign of life is stored as of `signed_at`. `lacks` is `true` for calls that its
+    /// history lacks, although it goes on.
     pub(super) fn hear(
         &mut self,
         lane: &[u8; 32],
         lacks: impl Fn(&WatchedCall) -> bool,
-        now: Instant,
+        (now, signed_at): (Instant, Moment),
     ) -> HeardLane {
         let mut heard = HeardLane::default();
         let Some(watched) = self.lanes.get_mut(lane) else {
             return heard;
         };
-        watched.heard_at = now;
+        (watched.heard_at, watched.signed_at) = (now, signed_at);
         for call in &mut watched.calls {
             match call.pending {
                 Some(LeaveReason::Requested) => {}
@@ -117,6 +124,11 @@ impl LaneWatch {
         heard
     }
 
+    /// Returns the sign of life that this process has stored last for a lane: what it proves was judged already.
+    pub(super) fn own_sign(&self, lane: &[u8; 32]) -> Moment {
+        self.lanes.get(lane).map_or(Moment::ZERO, |watched| watched.signed_at)
+    }
+
     /// Notes that a lane was left. Returns the calls for which that is news.
     pub(super) fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason) -> Vec<LeftCall> {
         let watched = self.lanes.get_mut(lane);
@@ -125,7 +137,10 @@ impl LaneWatch {
 
     /// Notes that a session was closed. Returns the calls for which that is news.
     pub(super) fn close_session(&mut self, session: &[u8; 32]) -> Vec<LeftCall> {
-        let of_session = self.lanes.iter_mut().filter(|(_, watched)| watched.session.as_ref() == Some(session));
+        let of_session = self
+            .lanes
+            .iter_mut()
+            .filter(|(_, watched)| watched.session.as_ref() == Some(session));
         of_session
             .flat_map(|(lane, watched)| watched.leave(lane, LeaveReason::Closed, |_| true))
             .collect()
@@ -143,8 +158,7 @@ impl LaneWatch {
         let mut silent = Vec::new();
         for (lane, watched) in &mut self.lanes {
             let heard_at = watched.heard_at;
-            let is_silent =
-                |call: &WatchedCall| now.saturating_duration_since(heard_at.max(call.alive_at)) >= limit;
+            let is_silent = |call: &WatchedCall| now.saturating_duration_since(heard_at.max(call.alive_at)) >= limit;
             silent.extend(watched.leave(lane, LeaveReason::Silent, is_silent));
         }
         silent
@@ -192,13 +206,11 @@ impl LaneWatch {
 }
 
 impl WatchedLane {
-    fn leave(
-        &mut self,
-        lane: &[u8; 32],
-        reason: LeaveReason,
-        is_left: impl Fn(&WatchedCall) -> bool,
-    ) -> Vec<LeftCall> {
-        let open = self.calls.iter_mut().filter(|call| call.pending.is_none() && is_left(call));
+    fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason, is_left: impl Fn(&WatchedCall) -> bool) -> Vec<LeftCall> {
+        let open = self
+            .calls
+            .iter_mut()
+            .filter(|call| call.pending.is_none() && is_left(call));
         open.map(|call| {
             call.pending = Some(reason);
             LeftCall {
@@ -245,15 +257,21 @@ mod tests {
     async fn any_request_revokes_what_it_does_not_prove_itself() {
         let now = crate::clock::now();
         let mut watch = watch(now);
-        let both = [(key(1), LeaveReason::StreamDropped), (key(2), LeaveReason::StreamDropped)];
+        let both = [
+            (key(1), LeaveReason::StreamDropped),
+            (key(2), LeaveReason::StreamDropped),
+        ];
         assert_eq!(reasons(&watch.leave(&LANE, LeaveReason::StreamDropped)), both);
         assert!(watch.leave(&LANE, LeaveReason::Closed).is_empty(), "it is no news");
         // The request shows the first call and lacks the second.
-        let heard = watch.hear(&LANE, |call| call.id == [2], now);
+        let heard = watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO));
         assert_eq!(heard.revoked, [key(1)]);
         assert_eq!(reasons(&heard.left), [(key(2), LeaveReason::WentOn)]);
-        assert_eq!(watch.hear(&LANE, |call| call.id == [2], now), HeardLane::default());
-        assert_eq!(watch.hear(&LANE, |_| false, now).revoked, [key(2)]);
+        assert_eq!(
+            watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO)),
+            HeardLane::default()
+        );
+        assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)).revoked, [key(2)]);
     }
 
     #[tokio::test]
@@ -264,7 +282,10 @@ mod tests {
         assert_eq!(watch.next_silence(LIMIT), Some(later));
         watch.note_heartbeat(&key(1), now + Duration::from_secs(1));
         assert!(watch.find_silent(LIMIT, later - Duration::from_nanos(1)).is_empty());
-        assert_eq!(reasons(&watch.find_silent(LIMIT, later)), [(key(2), LeaveReason::Silent)]);
+        assert_eq!(
+            reasons(&watch.find_silent(LIMIT, later)),
+            [(key(2), LeaveReason::Silent)]
+        );
         assert!(watch.find_silent(LIMIT, later).is_empty(), "each is found once");
         assert_eq!(watch.next_silence(LIMIT), Some(later + Duration::from_secs(1)));
     }
@@ -274,7 +295,7 @@ mod tests {
         let now = crate::clock::now();
         let mut watch = watch(now);
         watch.request(&key(1));
-        assert_eq!(watch.hear(&LANE, |_| false, now), HeardLane::default());
+        assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)), HeardLane::default());
         assert_eq!(watch.pending_reason(&LANE, &key(1)), Some(LeaveReason::Requested));
         assert_eq!(reasons(&watch.close_session(&[9; 32])), [(key(2), LeaveReason::Closed)]);
         watch.remove_call(&key(1));

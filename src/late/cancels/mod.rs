@@ -13,11 +13,7 @@ pub(super) use evidence::{WatchedLanes, note_silence, store_sign, watch_again};
 pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 
 use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};
-use crate::{
-    auth::Caller,
-    ledger::RecordKey,
-    session::LaneId,
-};
+use crate::{auth::Caller, ledger::RecordKey, session::LaneId};
 
 /// Access to the cancels of a store.
 #[derive(Clone, Copy, Debug)]

@@ -68,6 +68,7 @@ pub(in crate::late) async fn prepare(
     } = message.purpose;
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, name);
+    let mut judged_until = evidence_at;
     if let Some(lane) = lane {
         let watch = late.0.watched_lanes.lock();
         // A request has revoked it: the removal of the record is on its way.
@@ -75,13 +76,14 @@ pub(in crate::late) async fn prepare(
         if is_revoked {
             return Ok(None);
         }
+        judged_until = judged_until.max(watch.own_sign(&lane));
     }
     let sign_key = lane.map(|lane| RecordKey::new(RecordKind::LaneSign, principal, lane));
     let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
     let mut records = late.0.ledger.read(keys, now).await?.into_iter();
     let (found, sign) = (records.next().flatten(), records.next().flatten());
     let heard_at = sign.and_then(|sign| read_sign(&sign.value));
-    let is_alive = reason != LeaveReason::Requested && heard_at.is_some_and(|at| at > evidence_at);
+    let is_alive = reason != LeaveReason::Requested && heard_at.is_some_and(|at| at > judged_until);
     let found = found.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
         Some((record, call))
@@ -137,7 +139,14 @@ pub(in crate::late) async fn note_reply(
     let call_key = RecordKey::new(RecordKind::Call, principal, call);
     let mut steps = vec![remove_step(record)];
     if reply != CancelReply::Accepted {
-        let found = late.0.ledger.read(vec![call_key], now).await?.into_iter().flatten().next();
+        let found = late
+            .0
+            .ledger
+            .read(vec![call_key], now)
+            .await?
+            .into_iter()
+            .flatten()
+            .next();
         let found = found.and_then(|record| {
             let call = RecordedCall::decode(&record.value)?;
             Some((record, call))

@@ -86,7 +86,9 @@ pub(super) async fn waiting_messages(late: &LateStore) -> Result<Vec<(RecordKey,
         for principal in &principals {
             let mut place = 0;
             loop {
-                let page = ledger.list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now).await?;
+                let page = ledger
+                    .list_after(RecordKind::Outgoing, *principal, place, ROWS_MAX, now)
+                    .await?;
                 let Some((last, _)) = page.last() else { break };
                 place = *last;
                 let decoded = page.iter().filter_map(|(_, record)| {

@@ -51,9 +51,7 @@ pub struct OutgoingRecord {
 impl OutgoingRecord {
     /// Returns the time until which the record is stored.
     pub(in crate::late) fn retained_until(&self) -> Moment {
-        self.give_up_at
-            .max(self.due_at)
-            .saturating_add(RETENTION_GRACE)
+        self.give_up_at.max(self.due_at).saturating_add(RETENTION_GRACE)
     }
 
     /// Returns the bytes of the record.

@@ -192,7 +192,10 @@ impl ContextBuilder<'_> {
         if let Some(lane) = lane {
             // Short requests beside the conversation, and compacted histories, prove nothing about its calls.
             let went_on = goes_on && entered.closed.abandoned > 0 && !entered.is_compacted;
-            self.path.late.cancels().note_request(self.caller, lane.id, body, went_on);
+            self.path
+                .late
+                .cancels()
+                .note_request(self.caller, lane.id, body, went_on);
         }
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.

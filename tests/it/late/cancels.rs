@@ -1,0 +1,266 @@
+//! Cancels of calls whose conversation was left, with the real binary and a receiver that fails.
+
+use antiphon::auth::TokenHash;
+use serde_json::{Value, json};
+
+use crate::support::{
+    app::post_with,
+    binary::{Install, Process},
+    provider::{Provider, Reply, ToolCall},
+    receiver::{Answer, Receiver},
+    wire::Message,
+};
+
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const SERVICE: &[(&str, &str)] = &[("authorization", "Bearer token of tools")];
+const FIRST: &str = "toolu_01AaBb9dE3fG7hJ2";
+const SECOND: &str = "toolu_01CcDd8eF4gH6jK3";
+const THIRD: &str = "toolu_01EeFf7gG5hJ5kL4";
+
+/// A proxy whose tool `hold` can be undone, its provider, and the receiver of cancels.
+struct Stage {
+    provider: Provider,
+    receiver: Receiver,
+    install: Install,
+    process: Option<Process>,
+}
+
+impl Stage {
+    async fn start(settings: &str) -> Self {
+        let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+        let install = Install::new(&format!(
+            "[upstreams.anthropic]\nurl = \"{}\"\n[ledger]\n{settings}\n\
+             [services.tools]\ntoken = \"{}\"\nsecret = \"{SECRET}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n\
+             [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{}\"\n\
+             [tools.mail]\ntier = \"one_way\"\n",
+            provider.url(),
+            TokenHash::hash_token(b"token of tools"),
+            receiver.url(),
+        ));
+        let process = Some(install.start().await);
+        Self {
+            provider,
+            receiver,
+            install,
+            process,
+        }
+    }
+
+    /// The model calls a tool in a new session. Returns the conversation with the call.
+    async fn calls(&self, session: &str, id: &str, tool: &str) -> Vec<Value> {
+        let mut log = vec![json!({"role": "user", "content": "hold a seat"})];
+        self.provider.reply(Reply::Text("hello".to_owned()));
+        self.sends(session, &log).await;
+        let input = json!({"seat": "canary"});
+        self.provider.reply(Reply::Calls(vec![ToolCall::new(id, tool, input)]));
+        let answer = self.sends(session, &log).await;
+        log.push(json!({"role": "assistant", "content": answer.json()["content"]}));
+        log
+    }
+
+    fn process(&self) -> &Process {
+        self.process.as_ref().unwrap()
+    }
+
+    async fn sends(&self, session: &str, log: &[Value]) -> Message {
+        let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", session)];
+        let body = json!({"model": "m", "max_tokens": 99, "messages": log}).to_string();
+        let answer = self
+            .process()
+            .ask(post_with("/anthropic/v1/messages", &fields, body.as_bytes()))
+            .await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        answer
+    }
+
+    async fn posts(&self, path: &str, fields: &[(&str, &str)], body: &Value) -> Message {
+        let path = format!("/ledger/v1/{path}");
+        self.process()
+            .ask(post_with(&path, fields, body.to_string().as_bytes()))
+            .await
+    }
+
+    async fn closes(&self, session: &str) {
+        let answer = self
+            .posts(
+                &format!("sessions/{session}/close"),
+                &[("x-api-key", "sk-ann")],
+                &json!({}),
+            )
+            .await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+}
+
+/// R7: the service of a left conversation is asked once it is sure, and a result behind its word is evidence.
+#[tokio::test]
+async fn a_call_of_a_closed_session_is_undone() {
+    let stage = Stage::start("cancel_grace = \"1s\"").await;
+    stage.calls("one", FIRST, "hold").await;
+    let owner = stage.posts("intents", SERVICE, &json!({"call_id": FIRST})).await;
+    assert_eq!(owner.status(), 201, "{}", owner.text());
+    let intent = owner.json()["intent"].as_str().unwrap().to_owned();
+    // Of a failure, a redirect and a success the last one counts, and all have one id.
+    let elsewhere = Receiver::start().await;
+    stage.receiver.answer([
+        Answer::Redirect(elsewhere.url()),
+        Answer::Status(200, json!({"state": "cancelled"}).to_string()),
+    ]);
+    stage.closes("one").await;
+    let received = stage.receiver.wait_for(2).await;
+    assert_eq!(received[0].id, received[1].id);
+    assert!(elsewhere.received().is_empty());
+    for message in &received {
+        assert!(message.is_signed_with(SECRET));
+        let said = message.json();
+        assert_eq!(said["type"], "ledger.intent.cancel");
+        let data = &said["data"];
+        assert_eq!(
+            (
+                &data["call_id"],
+                &data["tool"],
+                &data["session"],
+                &data["reason"],
+                &data["intent"]
+            ),
+            (
+                &json!(FIRST),
+                &json!("hold"),
+                &json!("one"),
+                &json!("closed"),
+                &json!(intent)
+            )
+        );
+        assert!(!said.to_string().contains("canary"));
+    }
+    // The answer is noted after it has arrived.
+    let path = format!("/ledger/v1/intents/{intent}");
+    let view = loop {
+        let view = stage.process().ask(crate::support::app::get_with(&path, SERVICE)).await;
+        if view.json()["state"] != "cancel_requested" {
+            break view;
+        }
+    };
+    assert_eq!(view.json()["state"], "cancelled", "{}", view.text());
+    let late = stage
+        .posts(&format!("calls/{FIRST}/result"), SERVICE, &json!({"content": "held"}))
+        .await;
+    assert_eq!(late.status(), 410, "{}", late.text());
+}
+
+/// R8: a request within the grace revokes the cancel.
+#[tokio::test]
+async fn a_conversation_that_comes_back_is_not_cancelled() {
+    let stage = Stage::start("cancel_grace = \"2s\"").await;
+    let mut log = stage.calls("one", FIRST, "hold").await;
+    stage.closes("one").await;
+    log.push(json!({"role": "user", "content": "still there?"}));
+    stage.provider.reply(Reply::Text("yes".to_owned()));
+    stage.sends("one", &log).await;
+    // A later evidence about another call is sent after the first one would have been.
+    stage.calls("two", SECOND, "hold").await;
+    stage.calls("three", THIRD, "mail").await;
+    stage.closes("two").await;
+    stage.closes("three").await;
+    let received = stage.receiver.wait_for(1).await;
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].json()["data"]["call_id"], SECOND);
+}
+
+/// R7: a cancel survives `kill -9`, and so does its revocation by a request.
+#[tokio::test]
+async fn a_cancel_is_sent_after_a_restart() {
+    let mut stage = Stage::start("cancel_grace = \"3s\"").await;
+    let mut log = stage.calls("one", FIRST, "hold").await;
+    stage.calls("two", SECOND, "hold").await;
+    stage.closes("one").await;
+    stage.closes("two").await;
+    // The evidence is stored in the background.
+    loop {
+        let stored = std::process::Command::new(env!("CARGO_BIN_EXE_antiphon"))
+            .args(["store", "ls", "--kind", "outgoing", "--output", "json", "--path"])
+            .arg(stage.install.ledger())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(stored.stdout).unwrap();
+        if text.matches("\"row\"").count() == 2 {
+            break;
+        }
+    }
+    stage.process.take().unwrap().kill();
+    stage.process = Some(stage.install.start().await);
+    log.push(json!({"role": "user", "content": "and now?"}));
+    stage.provider.reply(Reply::Text("fine".to_owned()));
+    stage.sends("one", &log).await;
+    let received = stage.receiver.wait_for(1).await;
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].json()["data"]["call_id"], SECOND);
+}
+
+/// R8: the owner asks, nobody else can, and a tool that will not undo its effect goes on.
+#[tokio::test]
+async fn an_owner_cancels_its_own_call() {
+    let stage = Stage::start("").await;
+    stage.calls("one", FIRST, "hold").await;
+    stage.calls("two", SECOND, "mail").await;
+    let path = format!("calls/{FIRST}/cancel");
+    let foreign = stage.posts(&path, &[("x-api-key", "sk-ben")], &json!({})).await;
+    assert_eq!(foreign.status(), 404, "{}", foreign.text());
+    let mail = stage
+        .posts(
+            &format!("calls/{SECOND}/cancel"),
+            &[("x-api-key", "sk-ann")],
+            &json!({}),
+        )
+        .await;
+    assert_eq!(
+        (mail.status(), &mail.json()["error"]["code"]),
+        (409, &json!("not_undoable"))
+    );
+    let asked = stage.posts(&path, &[("x-api-key", "sk-ann")], &json!({})).await;
+    assert_eq!(
+        (asked.status(), asked.json()),
+        (202, json!({"state": "cancel_requested"}))
+    );
+    let received = stage.receiver.wait_for(1).await;
+    assert_eq!(received[0].json()["data"]["reason"], "requested");
+
+    let refused = stage.posts(&path, SERVICE, &json!({"refused": true})).await;
+    assert_eq!(
+        (refused.status(), refused.json()),
+        (200, json!({"state": "cancel_refused"}))
+    );
+    let result = stage
+        .posts(&format!("calls/{FIRST}/result"), SERVICE, &json!({"content": "held"}))
+        .await;
+    assert_eq!(result.status(), 200, "{}", result.text());
+    let ended = stage.posts(&path, &[("x-api-key", "sk-ann")], &json!({})).await;
+    assert_eq!(ended.status(), 409, "{}", ended.text());
+}
+
+/// A history without the call, and silence, are evidence, too.
+#[tokio::test]
+async fn a_conversation_that_goes_on_without_its_call_or_falls_silent_is_left() {
+    let stage = Stage::start("cancel_grace = \"1s\"\ndetach_after = \"2s\"").await;
+    stage.calls("one", FIRST, "hold").await;
+    stage.calls("two", SECOND, "hold").await;
+    // The call is gone, and the conversation goes on.
+    let log = [
+        json!({"role": "user", "content": "hold a seat"}),
+        json!({"role": "assistant", "content": "which one?"}),
+        json!({"role": "user", "content": "none"}),
+    ];
+    stage.provider.reply(Reply::Text("fine".to_owned()));
+    stage.sends("one", &log).await;
+    let received = stage.receiver.wait_for(2).await;
+    let mut said: Vec<(String, String)> = received
+        .iter()
+        .map(|message| {
+            let data = &message.json()["data"];
+            (data["call_id"].to_string(), data["reason"].to_string())
+        })
+        .collect();
+    said.sort();
+    let reason = |id: &str, why: &str| (json!(id).to_string(), json!(why).to_string());
+    assert_eq!(said, [reason(FIRST, "went_on"), reason(SECOND, "silent")]);
+}
