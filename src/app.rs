@@ -112,20 +112,18 @@ impl BackgroundWork {
 }
 
 impl RunningBackgroundWork {
-    /// Sends messages to tool services in the background.
-    fn send_messages(&self, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
-        // A client of its own: a reload must not close the connection of a message.
-        let sender = Sender::new(upstream, self.tasks.pool_tasks())?;
-        let dispatcher = Dispatcher::of_store(&self.late);
-        self.tasks.spawn_background(webhooks::send_messages(dispatcher, sender));
-        Ok(())
-    }
-
-    /// Exports traces in the background.
-    fn export_traces(&self, exporter: TraceExporter, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
-        // A client of its own, since the last spans are sent after the data path has been drained.
-        let collector = Sender::new(upstream, self.tasks.pool_tasks())?;
-        self.tasks.spawn_background(exporter.run(collector));
+    /// Sends messages to tool services, and exports traces, each in the background and with a client of its own: a reload
+    /// closes no connection of a message, and the last spans are sent after the data path has been drained.
+    fn start_senders(&self, traces: Option<TraceExporter>, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
+        let new_sender = || Sender::new(upstream, self.tasks.pool_tasks());
+        if self.late.cancels().are_used() {
+            let dispatcher = Dispatcher::of_store(&self.late);
+            self.tasks
+                .spawn_background(webhooks::send_messages(dispatcher, new_sender()?));
+        }
+        if let Some(exporter) = traces {
+            self.tasks.spawn_background(exporter.run(new_sender()?));
+        }
         Ok(())
     }
 
@@ -283,12 +281,7 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     // Separate tasks, since the background work must outlive the connections, which still queue writes.
     let background_tasks = Tasks::on_runtime(data_runtime);
     let background_work = parts.background_work.start(background_tasks, telemetry.clone());
-    if background_work.late.cancels().are_used() {
-        background_work.send_messages(&parts.upstream)?;
-    }
-    if let Some(exporter) = parts.traces {
-        background_work.export_traces(exporter, &parts.upstream)?;
-    }
+    background_work.start_senders(parts.traces, &parts.upstream)?;
     // The address that was bound, since the guard accepts it as a host name.
     let bound = BoundAddresses {
         data,

@@ -36,11 +36,15 @@ async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &Prepar
     let outcome = match timeout(SEND_TIMEOUT, try_message(sender, message)).await {
         Ok(Ok(answer)) => SendOutcome::Accepted(answer),
         Ok(Err(cause)) => {
-            tracing::info!(message = message.id, cause, "a message was not accepted");
+            tracing::info!(webhook_id = message.id, cause, "a message was not accepted");
             SendOutcome::Failed
         }
         Err(_) => {
-            tracing::info!(message = message.id, cause = "timed out", "a message was not accepted");
+            tracing::info!(
+                webhook_id = message.id,
+                cause = "timed out",
+                "a message was not accepted"
+            );
             SendOutcome::Failed
         }
     };

@@ -111,7 +111,7 @@ impl Dispatcher {
             match load(&late).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds")
+                    tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
                 }
             }
             drop(late);
@@ -219,8 +219,8 @@ async fn note_failure(
         return give_up(late, record, message, now).await;
     }
     let later = OutgoingRecord {
-        tries,
         due_at,
+        tries,
         ..message.clone()
     };
     let steps = vec![outbox::replace_step(record, &later)];

@@ -8,6 +8,7 @@
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
 mod call_label;
+mod call_state;
 mod calls;
 mod cancels;
 mod changes;

@@ -46,6 +46,8 @@ HOSTS = ("https://chatgpt.com/backend-api/codex", "https://cloudcode-pa.googleap
 UPSTREAMS = ["anthropic", "openai", "gemini", "chatgpt"]
 # Programs that some blocks need, and that CI does not install.
 NEEDED = ("jq",)
+# The secret of the services in the documents.
+WEBHOOK_SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
 # Where the documents have the files of [server.tls].
 TLS_FOLDER = "/etc/antiphon/tls"
@@ -211,7 +213,9 @@ def check_toml(sandbox, block):
         code = code.replace(TLS_FOLDER, str(tls_folder(sandbox)))
     for path in re.findall(r'_file = "(.*?)"', code):
         Path(path.replace("${CREDENTIALS_DIRECTORY}", str(sandbox.secrets))).write_text("sk-docs\n")
-    variables = {name: "sk-docs" for name in re.findall(r"\$\{(\w+)", code)} | sandbox.environment
+    names = re.findall(r"\$\{(\w+)", code)
+    variables = {name: WEBHOOK_SECRET if name.endswith("_SECRET") else "sk-docs" for name in names}
+    variables |= sandbox.environment
     file = sandbox.folder / "block.toml"
     file.write_text(code)
     must_succeed(sandbox, ["antiphon", "config", "check", "-c", str(file)], more=variables)

@@ -103,16 +103,15 @@ impl LaneWatch {
         for call in &mut watched.calls {
             match call.pending {
                 Some(LeaveReason::Requested) => {}
-                pending if lacks(call) => {
-                    // Its grace goes on from the first request that lacks the call.
-                    if pending != Some(LeaveReason::WentOn) {
-                        call.pending = Some(LeaveReason::WentOn);
-                        heard.left.push(LeftCall {
-                            key: call.key,
-                            lane: *lane,
-                            reason: LeaveReason::WentOn,
-                        });
-                    }
+                // Its grace goes on from the first request that lacks the call.
+                Some(LeaveReason::WentOn) if lacks(call) => {}
+                _ if lacks(call) => {
+                    call.pending = Some(LeaveReason::WentOn);
+                    heard.left.push(LeftCall {
+                        key: call.key,
+                        lane: *lane,
+                        reason: LeaveReason::WentOn,
+                    });
                 }
                 Some(_) => {
                     call.pending = None;
