@@ -10,12 +10,13 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     LateError, LateStore, LateStoreInner,
     cancels::{self, CancelReply, PreparedCancel},
+    event_kind::{EventKind, EventSubject},
+    events::{self, JudgedEvent},
     outbox::{self, OutgoingRecord, Purpose, pause_after},
 };
 use crate::{
-    auth::Principal,
+    auth::{Principal, WebhookKey},
     clock,
-    digest::digest_of,
     ledger::{CommitOutcome, Moment, Record, RecordKey},
 };
 
@@ -127,7 +128,6 @@ fn far() -> Instant {
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
     for (key, message) in outbox::waiting_messages(late).await? {
-        let Purpose::Cancel { .. } = message.purpose;
         let wait = outbox::time_until(message.due_at, now);
         // The clients of a conversation need time to come back after a restart.
         let wait = cancels::watch_again(late, &key, &message)
@@ -138,7 +138,7 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
     Ok(())
 }
 
-/// Prepares a message. Returns `None` if it is not to be sent any more.
+/// Prepares a message. Returns `None` if it is not to be sent any more, or not yet.
 async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMessage>, LateError> {
     let now = clock::unix_time();
     let Some((record, message)) = read_message(late, key, now).await? else {
@@ -148,41 +148,99 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
         give_up(late, &record, &message, now).await?;
         return Ok(None);
     }
-    let Purpose::Cancel { evidence_at, .. } = &message.purpose;
-    let id = message_id(&key, *evidence_at);
-    let Some(cancel) = cancels::prepare(late, &record, &message, now).await? else {
+    let receiver = match &message.purpose {
+        Purpose::Cancel { .. } => prepare_cancel(late, &record, &message, now).await?,
+        Purpose::Event { webhook, kind, subject } => {
+            let event = (*kind, *subject);
+            prepare_event(late, &record, &message, (webhook.as_str(), event), now).await?
+        }
+    };
+    let Some(Addressed { url, keys, body }) = receiver else {
         return Ok(None);
     };
-    let PreparedCancel { tool, account, body } = cancel;
-    let url = late.0.settings.tool_settings(&tool).cancel_url.clone();
+    let id = message_id(&key, message.made_at);
     let timestamp = now.as_secs().to_string();
-    let signatures = signatures(late, account, &tool, (&id, &timestamp, &body));
-    let (Some(url), false) = (url, signatures.is_empty()) else {
-        tracing::warn!(
-            "a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more"
-        );
-        give_up(late, &record, &message, now).await?;
-        return Ok(None);
-    };
+    let signatures: Vec<String> = keys
+        .iter()
+        .map(|key| key.sign(&id, &timestamp, body.as_bytes()))
+        .collect();
     Ok(Some(PreparedMessage {
         key,
         url,
         id,
         timestamp,
-        signatures,
+        signatures: signatures.join(" "),
         body,
     }))
 }
 
-/// Signs a message with the key of every service that answers for the tool.
-fn signatures(late: &LateStore, account: Principal, tool: &[u8], (id, timestamp, body): (&str, &str, &str)) -> String {
+/// The body of a message, its receiver, and the keys that sign it.
+struct Addressed {
+    url: String,
+    keys: Vec<WebhookKey>,
+    body: String,
+}
+
+/// Prepares a cancel. It is signed with the key of every service that answers for the tool.
+async fn prepare_cancel(
+    late: &LateStore,
+    record: &Record,
+    message: &OutgoingRecord,
+    now: Moment,
+) -> Result<Option<Addressed>, LateError> {
+    let Some(PreparedCancel { tool, account, body }) = cancels::prepare(late, record, message, now).await? else {
+        return Ok(None);
+    };
+    let url = late.0.settings.tool_settings(&tool).cancel_url.clone();
     let services = late
         .services()
         .iter()
-        .filter(|service| service.may_answer(account, tool));
-    let keys = services.filter_map(|service| service.key.as_ref());
-    let signed: Vec<String> = keys.map(|key| key.sign(id, timestamp, body.as_bytes())).collect();
-    signed.join(" ")
+        .filter(|service| service.may_answer(account, &tool));
+    let keys: Vec<WebhookKey> = services.filter_map(|service| service.key.clone()).collect();
+    if let (Some(url), false) = (url, keys.is_empty()) {
+        return Ok(Some(Addressed { url, keys, body }));
+    }
+    tracing::warn!("a cancel cannot be sent: the configuration has no cancel_url or no secret for its tool any more");
+    give_up(late, record, message, now).await?;
+    Ok(None)
+}
+
+/// Prepares an event, if it is true.
+async fn prepare_event(
+    late: &LateStore,
+    record: &Record,
+    message: &OutgoingRecord,
+    (name, event): (&str, (EventKind, EventSubject)),
+    now: Moment,
+) -> Result<Option<Addressed>, LateError> {
+    let Some(webhook) = late.0.webhooks.iter().find(|webhook| webhook.name == name) else {
+        tracing::warn!(webhook = name, "an event cannot be sent: the configuration has no such webhook any more");
+        give_up(late, record, message, now).await?;
+        return Ok(None);
+    };
+    let principal = Principal::from_bytes(record.key.principal);
+    match events::judge(late, principal, webhook, event, (message.made_at, now)).await? {
+        JudgedEvent::True(body) => Ok(Some(Addressed {
+            url: webhook.url.clone(),
+            keys: vec![webhook.key.clone()],
+            body,
+        })),
+        JudgedEvent::Later(due_at) => {
+            let later = OutgoingRecord {
+                due_at,
+                give_up_at: message.give_up_at.saturating_add(due_at.saturating_sub(message.due_at)),
+                ..message.clone()
+            };
+            let steps = vec![outbox::replace_step(record, &later)];
+            late.0.ledger.commit(steps, now).await?;
+            late.0.outbox.schedule(record.key, outbox::time_until(due_at, now));
+            Ok(None)
+        }
+        JudgedEvent::Untrue => {
+            late.0.ledger.commit(vec![outbox::remove_step(record)], now).await?;
+            Ok(None)
+        }
+    }
 }
 
 async fn finish(late: &LateStore, key: RecordKey, outcome: SendOutcome) -> Result<(), LateError> {
@@ -191,12 +249,15 @@ async fn finish(late: &LateStore, key: RecordKey, outcome: SendOutcome) -> Resul
         let Some((record, message)) = read_message(late, key, now).await? else {
             return Ok(());
         };
-        let Purpose::Cancel { call, .. } = message.purpose;
-        let is_done = match &outcome {
-            SendOutcome::Accepted(answer) => {
-                cancels::note_reply(late, &record, call, CancelReply::read(answer), now).await?
+        let is_done = match (&outcome, &message.purpose) {
+            (SendOutcome::Failed, _) => note_failure(late, &record, &message, now).await?,
+            (SendOutcome::Accepted(answer), Purpose::Cancel { call, .. }) => {
+                cancels::note_reply(late, &record, *call, CancelReply::read(answer), now).await?
             }
-            SendOutcome::Failed => note_failure(late, &record, &message, now).await?,
+            (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
+                let steps = vec![outbox::remove_step(&record)];
+                late.0.ledger.commit(steps, now).await? == CommitOutcome::Done
+            }
         };
         if is_done {
             return Ok(());
@@ -259,14 +320,7 @@ async fn read_message(
     }))
 }
 
-/// Returns the id of a message, which is the same for every try and for no other message.
+/// Returns the id of a message: the same for every try, and for no other message.
 fn message_id(key: &RecordKey, made_at: Moment) -> String {
-    let hash = digest_of([
-        &b"message"[..],
-        &key.principal,
-        &key.name,
-        &made_at.as_nanos().to_le_bytes(),
-    ]);
-    let digits = blake3::Hash::from_bytes(hash).to_hex();
-    format!("msg_{}", digits.get(..32).unwrap_or_default())
+    format!("msg_{:032x}_{}", u128::from_be_bytes(outbox::message_index(key)), made_at.as_secs())
 }

@@ -17,6 +17,8 @@ mod compactions;
 mod dispatching;
 mod earlier_runs;
 mod error;
+mod event_kind;
+mod events;
 mod feed;
 mod intents;
 mod job_queue;
@@ -59,6 +61,8 @@ pub use compactions::Compactions;
 pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
 pub use earlier_runs::EarlierRun;
 pub use error::LateError;
+pub use event_kind::{EventKind, EventSubject};
+pub use events::WebhookSettings;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
 pub use job_worker::{LateWorker, QueuedJob};
@@ -469,6 +473,13 @@ impl LateStore {
             .queue_job(job)
             .map_err(|job| worker::note_lost(self, &job))
             .ok()
+    }
+
+    /// Queues events for the background writer.
+    fn queue_messages(&self, notices: events::Notices) {
+        for (key, message) in notices.into_messages() {
+            self.queue_job(LateJob::StoreMessage(key, Box::new(message)));
+        }
     }
 
     /// Builds the step that writes a changed call.

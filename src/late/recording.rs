@@ -3,6 +3,8 @@
 use super::{
     LateStore, QueuedJob,
     calls::ObservedCall,
+    event_kind::{EventKind, EventSubject},
+    events::Notices,
     jobs::{LateJob, NewCall},
     record_names,
     records::{RecordedCall, RecordedCallState},
@@ -73,6 +75,9 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         intent: None,
     };
     late.cancels().watch_call(key, &call);
+    let owner = (caller.principal(), caller.account());
+    let subject = EventSubject::Call(key.name);
+    late.queue_messages(Notices::of_change(late, owner, EventKind::Expired, subject, (call.deadline, now)));
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
     late.0.recorded.insert(observed, ());
     Some(NewCall { key, call, observed })

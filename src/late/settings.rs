@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    events::{Webhook, WebhookSettings},
     json_pointer::JsonPointer,
     matching::{Service, ServiceReach},
 };
@@ -75,6 +76,8 @@ static DEFAULT_TOOL: LazyLock<ToolSettings> = LazyLock::new(ToolSettings::defaul
 pub struct LateSettings {
     /// Tool services. Without any, nothing is recorded.
     pub services: Vec<ServiceSettings>,
+    /// Receivers of events.
+    pub webhooks: Vec<WebhookSettings>,
     /// Settings of tools by name.
     pub tools: BTreeMap<String, ToolSettings>,
     /// Settings that identify callers.
@@ -102,6 +105,7 @@ impl Default for LateSettings {
     fn default() -> Self {
         Self {
             services: Vec::new(),
+            webhooks: Vec::new(),
             tools: BTreeMap::new(),
             principals: PrincipalSettings::default(),
             personal_tokens: BTreeSet::new(),
@@ -125,20 +129,36 @@ impl LateSettings {
         }
     }
 
-    /// Returns the services, with the hashed principals of their accounts.
-    pub(super) fn resolve_services(&self, key: &PrincipalKey) -> Vec<Service> {
-        let reach = |configured: &ServiceSettings| match &configured.principals {
+    /// Returns the accounts of client tokens. `None` means every account.
+    fn resolve_reach(&self, key: &PrincipalKey, tokens: Option<&BTreeSet<String>>) -> ServiceReach {
+        match tokens {
             // Every client shares one principal, so the configured names would match no call.
             _ if self.principals.is_single => ServiceReach::Only(BTreeSet::from([Principal::of_all_clients(key)])),
             None => ServiceReach::Everyone,
             Some(names) => ServiceReach::Only(names.iter().map(|name| Principal::of_token(key, name)).collect()),
+        }
+    }
+
+    /// Returns the webhooks, with the hashed principals of their accounts.
+    pub(super) fn resolve_webhooks(&self, key: &PrincipalKey) -> Vec<Webhook> {
+        let webhook = |configured: &WebhookSettings| Webhook {
+            name: configured.name.clone(),
+            url: configured.url.clone(),
+            key: configured.key.clone(),
+            reach: self.resolve_reach(key, configured.principals.as_ref()),
+            has_content: configured.has_content,
         };
+        self.webhooks.iter().map(webhook).collect()
+    }
+
+    /// Returns the services, with the hashed principals of their accounts.
+    pub(super) fn resolve_services(&self, key: &PrincipalKey) -> Vec<Service> {
         let service = |configured: &ServiceSettings| Service {
             name: configured.name.clone(),
             principal: Principal::of_service(key, &configured.name),
             token: configured.token,
             key: configured.key.clone(),
-            reach: reach(configured),
+            reach: self.resolve_reach(key, configured.principals.as_ref()),
             tools: configured.tools.clone(),
             on_behalf: configured.on_behalf,
         };

@@ -6,6 +6,8 @@
 use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     call_label::call_label,
+    event_kind::{EventKind, EventSubject},
+    events::Notices,
     feed, intents,
     matching::{self, CallMatch, CandidateCall, NamedCall, PostRuling, Service, ServiceReach},
     pending::delivery_value,
@@ -113,6 +115,9 @@ pub(super) async fn settle_named(
                 }));
             }
             PostRuling::Refused(reason) => {
+                if reason == PostRefusal::Conflict {
+                    note_conflict(late, &record, &call, now);
+                }
                 let refused = store_refused(late, principal, named, reason, posted, parked_removal);
                 return refused.await.map(SettleOutcome::Done);
             }
@@ -129,6 +134,17 @@ pub(super) async fn settle_named(
         }
     }
     Err(LateError::Busy)
+}
+
+/// Queues the event that another result was posted for a call.
+fn note_conflict(late: &LateStore, record: &Record, call: &RecordedCall, now: Moment) {
+    let owner = (
+        Principal::from_bytes(record.key.principal),
+        Principal::from_bytes(call.account),
+    );
+    let subject = EventSubject::Call(record.key.name);
+    let notices = Notices::of_change(late, owner, EventKind::Conflict, subject, (now, now));
+    late.queue_messages(notices);
 }
 
 /// Returns `true` if all calls that a service may answer belong to one account.
@@ -188,6 +204,10 @@ pub(super) async fn write_result(
     let steps = [replace_call].into_iter().chain(intent.step).chain(content);
     // A corrected result has its delivery already.
     let steps = steps.chain((is_pushed && !is_correction).then_some(insert_delivery));
+    let owner = (principal, Principal::from_bytes(call.account));
+    let subject = EventSubject::Call(record.key.name);
+    let notices = Notices::of_change(late, owner, EventKind::Settled, subject, (now, now));
+    let steps = steps.chain(notices.steps());
     if late
         .0
         .ledger
@@ -197,6 +217,7 @@ pub(super) async fn write_result(
     {
         return Ok(false);
     }
+    notices.schedule(late, now);
     late.0.watched_lanes.remove_call(&record.key);
     let label = call_label(&call.id, Some(&call.tool));
     if is_correction {

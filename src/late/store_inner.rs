@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{
     cancels::WatchedLanes,
     compactions::{self, NotedCalls},
+    events::Webhook,
     feed::FeedSender,
     job_worker::JobSender,
     matching::Service,
@@ -36,6 +37,8 @@ pub(super) struct LateStoreInner {
     pub(super) telemetry: Telemetry,
     pub(super) settings: LateSettings,
     pub(super) services: Vec<Service>,
+    /// The receivers of events.
+    pub(super) webhooks: Vec<Webhook>,
     /// The accounts that one person uses.
     pub(super) personal: BTreeSet<Principal>,
     pub(super) principals: PrincipalKey,
@@ -82,6 +85,7 @@ impl LateStoreInner {
             callers,
             telemetry,
             services: settings.resolve_services(&principals),
+            webhooks: settings.resolve_webhooks(&principals),
             personal: settings.resolve_personal(&principals),
             settings,
             owners: OwnerKey::from_ledger_secret(&secret),

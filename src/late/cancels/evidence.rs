@@ -183,8 +183,8 @@ pub(super) fn cancel_message(
             call: call.name,
             lane,
             reason,
-            evidence_at: now,
         },
+        made_at: now,
         due_at: now.saturating_add(grace),
         // Replaced by the deadline of the call when it is first sent.
         give_up_at: now.saturating_add(late.0.settings.ttl),

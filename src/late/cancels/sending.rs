@@ -8,6 +8,8 @@ use crate::{
     clock::rfc3339_date,
     late::{
         LateError, LateStore,
+        event_kind::{EventKind, EventSubject},
+        events::Notices,
         intents::{self, records::IntentRecord, storing},
         leave_reason::LeaveReason,
         matching,
@@ -64,11 +66,13 @@ pub(in crate::late) async fn prepare(
         call: name,
         lane,
         reason,
-        evidence_at,
-    } = message.purpose;
+    } = message.purpose
+    else {
+        return Ok(None);
+    };
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, name);
-    let mut judged_until = evidence_at;
+    let mut judged_until = message.made_at;
     if let Some(lane) = lane {
         let watch = late.0.watched_lanes.lock();
         // A request has revoked it: the removal of the record is on its way.
@@ -115,9 +119,13 @@ pub(in crate::late) async fn prepare(
             ..message.clone()
         };
         steps.push(replace_step(record, &message));
+        let owner = (principal, Principal::from_bytes(call.account));
+        let notices = Notices::of_change(late, owner, EventKind::Cancel, EventSubject::Call(name), (now, now));
+        steps.extend(notices.steps());
         if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
             return Err(LateError::Busy);
         }
+        notices.schedule(late, now);
         late.0.telemetry.record_late_event("cancel_requested");
     }
     Ok(Some(PreparedCancel {

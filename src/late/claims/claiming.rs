@@ -6,6 +6,8 @@ use crate::{
     auth::{Caller, Principal},
     late::{
         CHANGE_TRIES_MAX, LateError, LateStore,
+        event_kind::{EventKind, EventSubject},
+        events::Notices,
         intents::{
             self, ClaimSecret, Holder, IntentId, IntentScope, IntentState, IntentSubject, input_digest,
             records::{IntentRecord, IntentRun},
@@ -309,9 +311,18 @@ async fn grant(
         };
         steps.push(late.replace_step(record, &linked));
     }
+    // True only if the holder disappears.
+    let unknown = (intent.tier == Tier::OneWay).then(|| {
+        let owner = (subject.principal, subject.account);
+        let about = EventSubject::Intent(key.name);
+        Notices::of_change(late, owner, EventKind::Unknown, about, (intent.run.lease_until, now))
+    });
+    let unknown = unknown.unwrap_or_default();
+    steps.extend(unknown.steps());
     if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Ok(None);
     }
+    unknown.schedule(late, now);
     Ok(Some(GrantedClaim {
         intent: IntentId::of_record(&key.principal, &key.name),
         claim: secret,

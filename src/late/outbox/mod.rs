@@ -15,7 +15,8 @@ use super::{LateError, LateStore};
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
+    digest::digest_of,
+    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
 };
 
 /// Returns the key of a message. `name` tells the messages of a principal apart.
@@ -30,7 +31,7 @@ pub(super) async fn store_message(late: &LateStore, key: RecordKey, message: &Ou
         let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
         let step = match existing {
             Some(record) => replace_step(&record, message),
-            None => CommitStep::insert_record(key, message.encode(), message.retained_until()),
+            None => insert_step(key, message),
         };
         if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
             late.0.outbox.schedule(key, time_until(message.due_at, now));
@@ -53,6 +54,23 @@ pub(super) async fn remove_message(late: &LateStore, key: RecordKey) -> Result<(
         }
     }
     Err(LateError::Busy)
+}
+
+/// Builds the step that inserts a message.
+pub(super) fn insert_step(key: RecordKey, message: &OutgoingRecord) -> CommitStep {
+    CommitStep::Insert {
+        key,
+        index: Some(message_index(&key)),
+        value: message.encode(),
+        expires_at: message.retained_until(),
+    }
+}
+
+/// Returns the index under which operators find a message.
+pub(super) fn message_index(key: &RecordKey) -> Index {
+    let hash = digest_of([&b"message"[..], &key.principal, &key.name]);
+    let (half, _) = hash.split_at(16);
+    half.try_into().unwrap_or_default()
 }
 
 /// Builds the step that replaces a message.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::{
     late::{
+        event_kind::{EventKind, EventSubject},
         leave_reason::LeaveReason,
         record_bytes::{RecordReader, RecordWriter},
         retention::RETENTION_GRACE,
@@ -16,6 +17,7 @@ const VERSION: u8 = 1;
 /// The kind of record.
 const OUTGOING: u8 = 6;
 const CANCEL: u8 = 0;
+const EVENT: u8 = 1;
 
 /// The content of a message. URLs and keys are those of the configuration when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,15 @@ pub enum Purpose {
         lane: Option<[u8; 32]>,
         /// The reason.
         reason: LeaveReason,
-        /// The time of the evidence: a later sign of life revokes the message.
-        evidence_at: Moment,
+    },
+    /// An event for a webhook.
+    Event {
+        /// The name of the webhook.
+        webhook: String,
+        /// The kind.
+        kind: EventKind,
+        /// The record that it is about.
+        subject: EventSubject,
     },
 }
 
@@ -38,6 +47,8 @@ pub enum Purpose {
 pub struct OutgoingRecord {
     /// The content.
     pub purpose: Purpose,
+    /// The time of the evidence or the event. A later sign of life revokes a cancel.
+    pub made_at: Moment,
     /// The time from which it may be sent.
     pub due_at: Moment,
     /// The time from which it is not tried any more.
@@ -57,22 +68,24 @@ impl OutgoingRecord {
     /// Returns the bytes of the record.
     pub(in crate::late) fn encode(&self) -> Bytes {
         let mut to = RecordWriter::new(VERSION, OUTGOING);
+        to.write_moment(self.made_at);
         to.write_moment(self.due_at);
         to.write_moment(self.give_up_at);
         to.write_number(self.tries.into());
         to.write_flag(self.is_dead);
         match &self.purpose {
-            Purpose::Cancel {
-                call,
-                lane,
-                reason,
-                evidence_at,
-            } => {
+            Purpose::Cancel { call, lane, reason } => {
                 to.write_bytes(&[CANCEL]);
                 to.write_bytes(call);
                 to.write_optional_hash(lane.as_ref());
                 to.write_position(&LeaveReason::ALL, *reason);
-                to.write_moment(*evidence_at);
+            }
+            Purpose::Event { webhook, kind, subject } => {
+                to.write_bytes(&[EVENT]);
+                to.write_text(webhook.as_bytes());
+                to.write_position(&EventKind::ALL, *kind);
+                to.write_flag(matches!(subject, EventSubject::Intent(_)));
+                to.write_bytes(subject.name());
             }
         }
         to.into_bytes()
@@ -81,19 +94,30 @@ impl OutgoingRecord {
     /// Decodes a record.
     pub(in crate::late) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = RecordReader::new(bytes, VERSION, OUTGOING)?;
-        let (due_at, give_up_at) = (from.read_moment()?, from.read_moment()?);
+        let (made_at, due_at, give_up_at) = (from.read_moment()?, from.read_moment()?, from.read_moment()?);
         let tries = u32::try_from(from.read_number()?).ok()?;
         let is_dead = from.read_flag()?;
-        let [CANCEL] = from.read_bytes()? else { return None };
-        let purpose = Purpose::Cancel {
-            call: from.read_bytes()?,
-            lane: from.read_optional_hash()?,
-            reason: from.read_position(&LeaveReason::ALL)?,
-            evidence_at: from.read_moment()?,
+        let purpose = match from.read_bytes()? {
+            [CANCEL] => Purpose::Cancel {
+                call: from.read_bytes()?,
+                lane: from.read_optional_hash()?,
+                reason: from.read_position(&LeaveReason::ALL)?,
+            },
+            [EVENT] => Purpose::Event {
+                webhook: from.read_utf8()?,
+                kind: from.read_position(&EventKind::ALL)?,
+                subject: if from.read_flag()? {
+                    EventSubject::Intent(from.read_bytes()?)
+                } else {
+                    EventSubject::Call(from.read_bytes()?)
+                },
+            },
+            _ => return None,
         };
         from.expect_end()?;
         Some(Self {
             purpose,
+            made_at,
             due_at,
             give_up_at,
             tries,
@@ -110,22 +134,33 @@ mod tests {
 
     #[test]
     fn a_message_is_read_as_it_is_written_or_not_at_all() {
-        let message = OutgoingRecord {
-            purpose: Purpose::Cancel {
+        let event = |subject| Purpose::Event {
+            webhook: "crm".to_owned(),
+            kind: EventKind::Unknown,
+            subject,
+        };
+        for purpose in [
+            Purpose::Cancel {
                 call: [1; 32],
                 lane: Some([2; 32]),
                 reason: LeaveReason::WentOn,
-                evidence_at: Duration::from_secs(7),
             },
-            due_at: Duration::from_millis(1500),
-            give_up_at: Duration::from_secs(9),
-            tries: 3,
-            is_dead: true,
-        };
-        let bytes = message.encode();
-        assert_eq!(OutgoingRecord::decode(&bytes), Some(message));
-        for length in 0..bytes.len() {
-            assert_eq!(OutgoingRecord::decode(&bytes[..length]), None, "{length}");
+            event(EventSubject::Call([3; 32])),
+            event(EventSubject::Intent([4; 32])),
+        ] {
+            let message = OutgoingRecord {
+                purpose,
+                made_at: Duration::from_secs(7),
+                due_at: Duration::from_millis(1500),
+                give_up_at: Duration::from_secs(9),
+                tries: 3,
+                is_dead: true,
+            };
+            let bytes = message.encode();
+            assert_eq!(OutgoingRecord::decode(&bytes), Some(message));
+            for length in 0..bytes.len() {
+                assert_eq!(OutgoingRecord::decode(&bytes[..length]), None, "{length}");
+            }
         }
     }
 }

@@ -1,0 +1,81 @@
+//! Events for the webhooks of callers: which there are, for whom, and what each says.
+//!
+//! An event is stored with the change that it is about, or before the time at which it may become true. When it is due it
+//! is judged once more, so that a receiver never learns of what has not happened.
+
+mod messages;
+mod webhook;
+
+pub use webhook::WebhookSettings;
+
+pub(super) use messages::{JudgedEvent, judge};
+pub(super) use webhook::Webhook;
+
+use super::{
+    LateStore,
+    event_kind::{EventKind, EventSubject},
+    outbox::{self, OutgoingRecord, Purpose},
+};
+use crate::{
+    auth::Principal,
+    digest::digest_of,
+    ledger::{CommitStep, Moment, RecordKey},
+};
+
+/// Events that are stored in one commit with their change, and scheduled after it.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Vec<(RecordKey, OutgoingRecord)>);
+
+impl Notices {
+    /// Returns the events of one change, one for each webhook of the caller. They are due at `due_at`.
+    pub(super) fn of_change(
+        late: &LateStore,
+        (principal, account): (Principal, Principal),
+        kind: EventKind,
+        subject: EventSubject,
+        (due_at, now): (Moment, Moment),
+    ) -> Self {
+        let webhooks = late.0.webhooks.iter().filter(|webhook| webhook.reaches(account));
+        let notice = |webhook: &Webhook| {
+            let parts = [
+                &b"event"[..],
+                webhook.name.as_bytes(),
+                kind.label().as_bytes(),
+                subject.name(),
+                &now.as_nanos().to_le_bytes(),
+            ];
+            let key = outbox::message_key(principal, digest_of(parts));
+            let message = OutgoingRecord {
+                purpose: Purpose::Event {
+                    webhook: webhook.name.clone(),
+                    kind,
+                    subject,
+                },
+                made_at: now,
+                due_at,
+                give_up_at: due_at.saturating_add(webhook::GIVE_UP),
+                tries: 0,
+                is_dead: false,
+            };
+            (key, message)
+        };
+        Self(webhooks.map(notice).collect())
+    }
+
+    /// Returns the steps that store the events.
+    pub(super) fn steps(&self) -> impl Iterator<Item = CommitStep> + '_ {
+        self.0.iter().map(|(key, message)| outbox::insert_step(*key, message))
+    }
+
+    /// Schedules the events, once they are stored.
+    pub(super) fn schedule(&self, late: &LateStore, now: Moment) {
+        for (key, message) in &self.0 {
+            late.0.outbox.schedule(*key, outbox::time_until(message.due_at, now));
+        }
+    }
+
+    /// Returns the events with their keys, for the background writer.
+    pub(super) fn into_messages(self) -> Vec<(RecordKey, OutgoingRecord)> {
+        self.0
+    }
+}
