@@ -36,6 +36,7 @@ use super::{
         status::{self, StatusView},
         usage::{self, UsagePage},
     },
+    webhooks,
 };
 use crate::{late::list_for_operator, session_table::LaneFilter};
 
@@ -87,6 +88,8 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(list_late_results))
         .routes(routes!(intents::list_intents))
         .routes(routes!(intents::resolve_intent))
+        .routes(routes!(webhooks::list_messages))
+        .routes(routes!(webhooks::resend_message))
         .routes(routes!(events::stream_events))
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))

@@ -16,6 +16,7 @@ mod pages;
 mod problem;
 mod token_attempts;
 mod views;
+mod webhooks;
 
 use std::sync::{
     Arc,

@@ -3,6 +3,7 @@
 //! Data goes to stdout, messages to stderr. Exit codes: 0 done or no findings, 1 findings or a failure at run time,
 //! 2 wrong usage, bad configuration or unreadable input, 130 or 143 on a second SIGINT or SIGTERM.
 
+mod admin_list;
 mod api_client;
 pub mod banner;
 mod check;
@@ -37,6 +38,7 @@ mod store_list;
 mod style;
 mod table;
 mod time_format;
+mod webhooks;
 
 use std::{
     ffi::OsString,
@@ -113,6 +115,9 @@ enum CliCommand {
     /// List the side effects that a running proxy knows, and resolve unknown outcomes
     #[command(after_help = intents::AFTER_HELP)]
     Intents(intents::Args),
+    /// List the messages to webhooks that no receiver has accepted yet, and have one sent again
+    #[command(after_help = webhooks::AFTER_HELP)]
+    Webhooks(webhooks::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
     #[command(after_help = healthcheck::AFTER_HELP)]
     Healthcheck(healthcheck::Args),
@@ -161,6 +166,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Store(args) => store::run(&args),
         CliCommand::Result(args) => result::run(&args),
         CliCommand::Intents(args) => intents::run(&args),
+        CliCommand::Webhooks(args) => webhooks::run(&args),
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),
         CliCommand::Man => man::run(command()),

@@ -5,7 +5,7 @@ use toml::Value;
 use super::{Config, LoadedConfig, read::join_key};
 
 /// Keys and tables whose changes take effect only after a restart.
-const RESTART_ONLY: [&str; 18] = [
+const RESTART_ONLY: [&str; 19] = [
     "server.listen",
     "server.admin_listen",
     "server.admin_token",
@@ -20,6 +20,7 @@ const RESTART_ONLY: [&str; 18] = [
     "timeouts.client_stall",
     "ledger",
     "services",
+    "webhooks",
     "tools",
     "principals",
     "log.format",

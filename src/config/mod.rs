@@ -18,6 +18,7 @@ mod problem;
 mod profiles;
 mod read;
 mod secrets;
+mod services;
 mod timeouts;
 mod tls;
 mod traces;
@@ -25,6 +26,7 @@ mod trusted_file;
 mod upstreams;
 mod values;
 mod variables;
+mod webhooks;
 
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 

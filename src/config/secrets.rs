@@ -118,9 +118,10 @@ pub(super) fn is_private(key: &str) -> bool {
         || matches!(last, "credentials" | "url" | "endpoint" | "admin_token")
 }
 
-/// Returns `true` for the secret keys of a service. Its lists of names may be shown.
+/// Returns `true` for the secret keys of a service or a webhook. Their lists of names may be shown.
 fn is_service_secret(key: &str) -> bool {
-    key.starts_with("services.") && [".token", ".secret"].iter().any(|last| key.ends_with(last))
+    let has_secrets = ["services.", "webhooks."].iter().any(|table| key.starts_with(table));
+    has_secrets && [".token", ".secret"].iter().any(|last| key.ends_with(last))
 }
 
 /// Escapes `${` in the values of a file, so that they are read literally.

@@ -158,7 +158,7 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
     let Some(Addressed { url, keys, body }) = receiver else {
         return Ok(None);
     };
-    let id = message_id(&key, message.made_at);
+    let id = outbox::message_id(&key, message.made_at);
     let timestamp = now.as_secs().to_string();
     let signatures: Vec<String> = keys
         .iter()
@@ -214,7 +214,10 @@ async fn prepare_event(
     now: Moment,
 ) -> Result<Option<Addressed>, LateError> {
     let Some(webhook) = late.0.webhooks.iter().find(|webhook| webhook.name == name) else {
-        tracing::warn!(webhook = name, "an event cannot be sent: the configuration has no such webhook any more");
+        tracing::warn!(
+            webhook = name,
+            "an event cannot be sent: the configuration has no such webhook any more"
+        );
         give_up(late, record, message, now).await?;
         return Ok(None);
     };
@@ -318,9 +321,4 @@ async fn read_message(
         let message = OutgoingRecord::decode(&record.value)?;
         (!message.is_dead).then_some((record, message))
     }))
-}
-
-/// Returns the id of a message: the same for every try, and for no other message.
-fn message_id(key: &RecordKey, made_at: Moment) -> String {
-    format!("msg_{:032x}_{}", u128::from_be_bytes(outbox::message_index(key)), made_at.as_secs())
 }

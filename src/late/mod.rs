@@ -27,8 +27,10 @@ mod jobs;
 mod json_pointer;
 mod leave_reason;
 pub mod matching;
+mod message_list;
 mod noted_calls;
 mod operator_list;
+mod operator_pages;
 mod outbox;
 mod parking;
 mod pending;
@@ -69,6 +71,7 @@ pub use job_worker::{LateWorker, QueuedJob};
 pub use jobs::{LateJob, NewCall};
 pub use json_pointer::{JsonPointer, JsonPointerParseError};
 pub use leave_reason::LeaveReason;
+pub use message_list::{ListedMessage, MessagePage, Messages};
 pub use noted_calls::NotedCall;
 pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, list_for_operator};
 pub use outbox::{OutgoingRecord, Purpose};
@@ -145,6 +148,11 @@ impl LateStore {
         self.0.settings.result_bytes_max
     }
 
+    /// Returns `true` if messages may have to be sent: a tool can undo its calls, or there is a webhook.
+    pub fn sends_messages(&self) -> bool {
+        self.0.has_cancels || !self.0.webhooks.is_empty()
+    }
+
     /// Returns `true` if a tool service is configured.
     pub fn is_used(&self) -> bool {
         !self.0.services.is_empty()
@@ -153,6 +161,11 @@ impl LateStore {
     /// Returns access to the intents of side effects.
     pub const fn intents(&self) -> Intents<'_> {
         Intents(self)
+    }
+
+    /// Returns access to the messages that are to be sent.
+    pub const fn messages(&self) -> Messages<'_> {
+        Messages(self)
     }
 
     /// Returns access to the cancels of calls.

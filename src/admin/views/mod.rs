@@ -6,6 +6,7 @@ pub(super) mod failures;
 pub(super) mod intents;
 pub(super) mod late;
 pub(super) mod late_results;
+pub(super) mod messages;
 pub(super) mod profiles;
 pub(super) mod repairs;
 pub(super) mod series;

@@ -1,12 +1,10 @@
 //! Arguments of `antiphon intents`.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
-use std::path::PathBuf;
-
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 
 use crate::{
-    cli::{api_client::AdminFlags, output::OutputFormat},
+    cli::admin_list::{AdminAccess, ListFlags},
     late::{IntentId, IntentState},
 };
 
@@ -48,17 +46,8 @@ pub(super) struct ListArgs {
     /// Only intents in this state [default: all]
     #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(IntentState::ALL.map(IntentState::label)))]
     pub(super) state: Option<String>,
-    /// Rows of a page, 500 at most
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
-    pub(super) limit: u16,
-    /// Cursor behind which to begin: `ls` prints it if there are more rows
-    #[arg(long, value_name = "CURSOR")]
-    pub(super) after: Option<String>,
-    /// Format of the output
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    pub(super) output: OutputFormat,
     #[command(flatten)]
-    pub(super) access: AdminAccess,
+    pub(super) flags: ListFlags,
 }
 
 /// Arguments of `antiphon intents resolve`.
@@ -81,14 +70,4 @@ pub(super) enum Outcome {
     Done,
     /// The tool did not run
     NotRun,
-}
-
-/// Flags of requests to the admin listener.
-#[derive(Debug, clap::Args)]
-pub(super) struct AdminAccess {
-    #[command(flatten)]
-    pub(super) admin: AdminFlags,
-    /// File that contains only the admin token [default: the variable ANTIPHON_ADMIN_TOKEN]
-    #[arg(long, value_name = "FILE")]
-    pub(super) token_file: Option<PathBuf>,
 }

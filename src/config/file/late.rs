@@ -81,6 +81,21 @@ pub enum KeepSeenName {
     Disk,
 }
 
+/// `[webhooks.NAME]`: a receiver of events about the calls of some callers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookSection {
+    /// URL that gets the events. https, or http on this machine. Redirects are not followed.
+    pub url: Option<String>,
+    /// Secret of its Standard Webhooks signatures, written as `${NAME}`.
+    #[schemars(extend("writeOnly" = true))]
+    pub secret: Option<String>,
+    /// Names of the client tokens whose events it gets, or `*` for all.
+    pub principals: Vec<String>,
+    /// Adds the contents of results to the events. Without it they have ids only.
+    pub include_content: bool,
+}
+
 /// `[services.NAME]`: a tool service that may post results of calls. It needs a token, a secret or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

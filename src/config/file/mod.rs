@@ -32,7 +32,9 @@ mod timeouts;
 mod tls;
 mod words;
 
-pub use late::{KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName};
+pub use late::{
+    KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName, WebhookSection,
+};
 pub use profile::{
     CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
     TokenHashText,
@@ -84,6 +86,9 @@ pub struct ConfigFile {
     /// Tool services that may post results of calls, by service name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, ServiceSection>,
+    /// Receivers of events, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub webhooks: BTreeMap<String, WebhookSection>,
 }
 
 section! {

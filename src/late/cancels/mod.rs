@@ -20,11 +20,6 @@ use crate::{auth::Caller, ledger::RecordKey, session::LaneId};
 pub struct Cancels<'l>(pub(super) &'l LateStore);
 
 impl Cancels<'_> {
-    /// Returns `true` if a tool can undo its calls.
-    pub fn are_used(self) -> bool {
-        self.0.0.has_cancels
-    }
-
     /// Returns `true` if the lane has a call that can be cancelled.
     pub fn watches(self, lane: LaneId) -> bool {
         evidence::watches(self.0, lane)

@@ -10,13 +10,11 @@ use crate::{
             rules, storing,
         },
         operator_list::ListCursor,
+        operator_pages::read_page,
     },
-    ledger::{CommitOutcome, Moment, ROWS_MAX, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKind},
     repair::Tier,
 };
-
-/// Principals of which one page of a list reads the intents.
-const PRINCIPALS_MAX: usize = 256;
 
 /// The finding of an operator about an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,53 +111,16 @@ pub(super) async fn list(
     limit: usize,
     now: Moment,
 ) -> Result<IntentPage, LateError> {
-    let ledger = &late.0.ledger;
-    let mut intents = Vec::new();
-    let mut cursor = after;
-    for _ in 0..PRINCIPALS_MAX {
-        let ListCursor { principal, place } = match cursor {
-            Some(cursor) => cursor,
-            None => match ledger.list_principals(RecordKind::Intent, None, 1).await?.first() {
-                Some(first) => ListCursor {
-                    principal: *first,
-                    place: 0,
-                },
-                None => return Ok(IntentPage { intents, next: None }),
-            },
-        };
-        let page = ledger
-            .list_after(RecordKind::Intent, principal, place, ROWS_MAX, now)
-            .await?;
-        let is_last = page.len() < ROWS_MAX;
-        for (place, record) in page {
-            cursor = Some(ListCursor { principal, place });
-            let Some(intent) = IntentRecord::decode(&record.value) else {
-                continue;
-            };
-            let state = rules::state_at(&intent, now);
-            if !states.contains(&state) {
-                continue;
-            }
-            let id = IntentId::of_record(&principal, &record.key.name);
-            intents.push(listed(principal, id, state, intent));
-            if intents.len() >= limit {
-                return Ok(IntentPage { intents, next: cursor });
-            }
-        }
-        if is_last {
-            let next = ledger.list_principals(RecordKind::Intent, Some(principal), 1).await?;
-            match next.first() {
-                Some(next) => {
-                    cursor = Some(ListCursor {
-                        principal: *next,
-                        place: 0,
-                    });
-                }
-                None => return Ok(IntentPage { intents, next: None }),
-            }
-        }
-    }
-    Ok(IntentPage { intents, next: cursor })
+    let pick = |record: &Record| {
+        let intent = IntentRecord::decode(&record.value)?;
+        let state = rules::state_at(&intent, now);
+        let id = IntentId::of_record(&record.key.principal, &record.key.name);
+        states
+            .contains(&state)
+            .then(|| listed(record.key.principal, id, state, intent))
+    };
+    let (intents, next) = read_page(late, RecordKind::Intent, after, limit, now, pick).await?;
+    Ok(IntentPage { intents, next })
 }
 
 fn listed(principal: PrincipalHash, id: IntentId, state: IntentState, intent: IntentRecord) -> ListedIntent {

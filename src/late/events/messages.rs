@@ -77,7 +77,10 @@ pub(in crate::late) async fn judge(
         }
     };
     let timestamp = rfc3339_date(made_at);
-    let body = format!(r#"{{"type":"{}","timestamp":"{timestamp}","data":{data}}}"#, kind.label());
+    let body = format!(
+        r#"{{"type":"{}","timestamp":"{timestamp}","data":{data}}}"#,
+        kind.label()
+    );
     Ok(JudgedEvent::True(body))
 }
 

@@ -66,6 +66,15 @@ pub(super) fn insert_step(key: RecordKey, message: &OutgoingRecord) -> CommitSte
     }
 }
 
+/// Returns the id of a message: the same for every try, and for no other message.
+pub(super) fn message_id(key: &RecordKey, made_at: Moment) -> String {
+    format!(
+        "msg_{:032x}_{}",
+        u128::from_be_bytes(message_index(key)),
+        made_at.as_secs()
+    )
+}
+
 /// Returns the index under which operators find a message.
 pub(super) fn message_index(key: &RecordKey) -> Index {
     let hash = digest_of([&b"message"[..], &key.principal, &key.name]);

@@ -27,3 +27,4 @@ pub(crate) mod refused_results;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;
 pub(crate) mod strict_mode;
+pub(crate) mod webhooks;

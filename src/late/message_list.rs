@@ -1,0 +1,109 @@
+//! The messages that are to be sent, for operators.
+
+use super::{
+    EventKind, LateError, LateStore,
+    operator_list::ListCursor,
+    operator_pages::read_page,
+    outbox::{self, OutgoingRecord, Purpose},
+};
+use crate::ledger::{CommitOutcome, Index, Moment, Record, RecordKind};
+
+/// The prefix of a written id.
+const ID_PREFIX: &str = "msg_";
+
+/// Access to the messages of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'l>(pub(super) &'l LateStore);
+
+/// A message, without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedMessage {
+    /// The id: `webhook-id` of every try.
+    pub id: String,
+    /// The name of the webhook. `None` for a cancel, which goes to the `cancel_url` of its tool.
+    pub webhook: Option<String>,
+    /// The type of the message.
+    pub event: &'static str,
+    /// The time of its event.
+    pub made_at: Moment,
+    /// The time of the next try.
+    pub due_at: Moment,
+    /// The number of failed tries.
+    pub tries: u32,
+    /// `true` if it was given up.
+    pub is_dead: bool,
+}
+
+/// One page of messages.
+#[derive(Clone, Debug)]
+pub struct MessagePage {
+    /// The messages.
+    pub messages: Vec<ListedMessage>,
+    /// The cursor of the next page. `None` if this is the last.
+    pub next: Option<ListCursor>,
+}
+
+impl Messages<'_> {
+    /// Returns one page of the messages of every caller.
+    pub async fn list(self, after: Option<ListCursor>, limit: usize, now: Moment) -> Result<MessagePage, LateError> {
+        let (messages, next) = read_page(self.0, RecordKind::Outgoing, after, limit, now, listed).await?;
+        Ok(MessagePage { messages, next })
+    }
+
+    /// Has a message sent at once, also one that was given up. Returns `false` if there is none with this id.
+    pub async fn resend(self, id: &str, now: Moment) -> Result<bool, LateError> {
+        let Some(index) = read_index(id) else { return Ok(false) };
+        for _ in 0..super::CHANGE_TRIES_MAX {
+            let found = self
+                .0
+                .0
+                .ledger
+                .find_by_index(RecordKind::Outgoing, index, 1, now)
+                .await?;
+            let found = found.into_iter().find_map(|record| {
+                let message = OutgoingRecord::decode(&record.value)?;
+                Some((record, message))
+            });
+            let Some((record, message)) = found else {
+                return Ok(false);
+            };
+            let again = OutgoingRecord {
+                due_at: now,
+                give_up_at: message.give_up_at.max(now.saturating_add(outbox::pause_after(1))),
+                is_dead: false,
+                ..message
+            };
+            let steps = vec![outbox::replace_step(&record, &again)];
+            if self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+                self.0.0.outbox.schedule(record.key, std::time::Duration::ZERO);
+                return Ok(true);
+            }
+        }
+        Err(LateError::Busy)
+    }
+}
+
+fn listed(record: &Record) -> Option<ListedMessage> {
+    let message = OutgoingRecord::decode(&record.value)?;
+    let (webhook, event) = match message.purpose {
+        Purpose::Cancel { .. } => (None, EventKind::Cancel),
+        Purpose::Event { webhook, kind, .. } => (Some(webhook), kind),
+    };
+    Some(ListedMessage {
+        id: outbox::message_id(&record.key, message.made_at),
+        webhook,
+        event: event.label(),
+        made_at: message.made_at,
+        due_at: message.due_at,
+        tries: message.tries,
+        is_dead: message.is_dead,
+    })
+}
+
+/// Reads the index in an id.
+fn read_index(id: &str) -> Option<Index> {
+    let (digits, _) = id.strip_prefix(ID_PREFIX)?.split_once('_')?;
+    let is_hex = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u128::from_str_radix(digits, 16).ok().filter(|_| is_hex)?;
+    Some(number.to_be_bytes())
+}
