@@ -36,7 +36,7 @@
 //! | `credentials` | tasks that keep profiles' credentials fresh: programs, endpoints, files |
 //! | `ledger_api` | `/ledger/v1`: tool services post results and claim intents, their owners read them |
 //! | `proxy` | the life of one exchange, top to bottom |
-//! | `webhooks` | the sender of signed messages to tool services |
+//! | `webhooks` | the sender of signed messages to tool services and webhooks |
 //! | `local_token` | the token file for commands of the proxy's own user |
 //! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
 //! | `config` | file, variables and flags → settings of the rooms above |

@@ -1,4 +1,4 @@
-//! The sender of messages to tool services: each is signed (Standard Webhooks), and sent until its receiver has it.
+//! The sender of messages to tool services and webhooks: each is signed (Standard Webhooks), and sent until its receiver has it.
 //!
 //! `late` decides what is sent and when. This room owns the connections: no redirect is followed, an answer is read up to
 //! a limit, and one receiver that hangs delays no other for longer than its own timeout.

@@ -15,7 +15,7 @@ pub(super) fn lower_webhooks(lowering: &mut Lowering) -> Vec<WebhookSettings> {
         };
         let secret = lower_secret(lowering, &key);
         let principals = lower_callers(lowering, &key, &section.principals);
-        if let (Some(_), Some(url), Some(signing_key)) = (named, url, secret) {
+        if let (Some(()), Some(url), Some(signing_key)) = (named, url, secret) {
             webhooks.push(WebhookSettings {
                 name,
                 url,

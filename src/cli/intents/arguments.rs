@@ -1,5 +1,4 @@
 //! Arguments of `antiphon intents`.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use clap::{Subcommand, ValueEnum, builder::PossibleValuesParser};
 

@@ -62,77 +62,124 @@ pub(in crate::late) async fn prepare(
     message: &OutgoingRecord,
     now: Moment,
 ) -> Result<Option<PreparedCancel>, LateError> {
-    let Purpose::Cancel {
-        call: name,
-        lane,
-        reason,
-    } = message.purpose
-    else {
+    let Purpose::Cancel { call, lane, reason } = message.purpose else {
         return Ok(None);
     };
     let principal = Principal::from_bytes(record.key.principal);
-    let call_key = RecordKey::new(RecordKind::Call, principal, name);
-    let mut judged_until = message.made_at;
-    if let Some(lane) = lane {
-        let watch = late.0.watched_lanes.lock();
-        // A request has revoked it: the removal of the record is on its way.
-        let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
-        if is_revoked {
+    let call_key = RecordKey::new(RecordKind::Call, principal, call);
+    let evidence_at = (reason != LeaveReason::Requested).then_some(message.made_at);
+    let found = match find_left_call(late, call_key, lane, evidence_at, now).await? {
+        LeftCall::Found(found) => found,
+        LeftCall::Revoked => return Ok(None),
+        LeftCall::Ended => {
+            late.0.ledger.commit(vec![remove_step(record)], now).await?;
             return Ok(None);
         }
-        judged_until = judged_until.max(watch.own_sign(&lane));
+        LeftCall::Alive => {
+            late.0.ledger.commit(vec![remove_step(record)], now).await?;
+            late.0.telemetry.record_late_event("cancel_revoked");
+            return Ok(None);
+        }
+    };
+    let intent = read_intent(late, principal, call, &found.1, now).await?;
+    let prepared = PreparedCancel {
+        account: Principal::from_bytes(found.1.account),
+        tool: found.1.tool.clone(),
+        body: message_body(late, principal, &found.1, intent.as_ref(), (reason, message.made_at)),
+    };
+    if found.1.state != RecordedCallState::CancelRequested {
+        note_requested(late, (record, message), *found, intent, now).await?;
     }
-    let sign_key = lane.map(|lane| RecordKey::new(RecordKind::LaneSign, principal, lane));
+    Ok(Some(prepared))
+}
+
+/// The call of a cancel that is due.
+enum LeftCall {
+    /// It still waits for a result, and its lane was left.
+    Found(Box<(Record, RecordedCall)>),
+    /// A request has revoked the cancel: the removal of the message is on its way.
+    Revoked,
+    /// Another process has seen a request of its lane.
+    Alive,
+    /// It has a result, or its tool refuses to undo it.
+    Ended,
+}
+
+/// Finds the call of a cancel. Signs of life after `evidence_at` keep it, unless that is `None`.
+async fn find_left_call(
+    late: &LateStore,
+    call_key: RecordKey,
+    lane: Option<[u8; 32]>,
+    evidence_at: Option<Moment>,
+    now: Moment,
+) -> Result<LeftCall, LateError> {
+    let mut judged_until = evidence_at;
+    if let Some(lane) = lane {
+        let watch = late.0.watched_lanes.lock();
+        if watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none() {
+            return Ok(LeftCall::Revoked);
+        }
+        judged_until = judged_until.map(|at| at.max(watch.own_sign(&lane)));
+    }
+    let sign_key = lane.map(|lane| RecordKey {
+        kind: RecordKind::LaneSign,
+        name: lane,
+        ..call_key
+    });
     let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
     let mut records = late.0.ledger.read(keys, now).await?.into_iter();
     let (found, sign) = (records.next().flatten(), records.next().flatten());
     let heard_at = sign.and_then(|sign| read_sign(&sign.value));
-    let is_alive = reason != LeaveReason::Requested && heard_at.is_some_and(|at| at > judged_until);
+    if judged_until.zip(heard_at).is_some_and(|(judged, heard)| heard > judged) {
+        return Ok(LeftCall::Alive);
+    }
     let found = found.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
         Some((record, call))
     });
-    let Some((call_record, mut call)) = found.filter(|(_, call)| matching::is_running(call) && !is_alive) else {
-        late.0.ledger.commit(vec![remove_step(record)], now).await?;
-        late.0.telemetry.record_late_event("cancel_revoked");
-        return Ok(None);
-    };
-    if call.state == RecordedCallState::CancelRefused {
-        late.0.ledger.commit(vec![remove_step(record)], now).await?;
-        return Ok(None);
-    }
-    let intent = read_intent(late, principal, name, &call, now).await?;
-    let body = message_body(late, principal, &call, intent.as_ref(), reason, now);
-    let is_first = call.state != RecordedCallState::CancelRequested;
-    if is_first {
-        call.state = RecordedCallState::CancelRequested;
-        let mut steps = vec![late.replace_step(&call_record, &call)];
-        if let Some(intent) = intent.filter(|intent| intent.intent.state == intents::IntentState::Claimed) {
-            let asked = IntentRecord {
-                state: intents::IntentState::CancelRequested,
-                ..intent.intent.clone()
-            };
-            steps.push(intent.replace_step(&asked));
-        }
-        let message = OutgoingRecord {
-            give_up_at: call.deadline.max(now),
-            ..message.clone()
+    let is_open = |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
+    Ok(match found.filter(|(_, call)| is_open(call)) {
+        Some(found) => LeftCall::Found(Box::new(found)),
+        None => LeftCall::Ended,
+    })
+}
+
+/// Notes that a cancel was requested, before it is sent: from now on no request revokes it.
+async fn note_requested(
+    late: &LateStore,
+    (record, message): (&Record, &OutgoingRecord),
+    (call_record, mut call): (Record, RecordedCall),
+    intent: Option<storing::StoredIntent>,
+    now: Moment,
+) -> Result<(), LateError> {
+    call.state = RecordedCallState::CancelRequested;
+    let mut steps = vec![late.replace_step(&call_record, &call)];
+    if let Some(intent) = intent.filter(|intent| intent.intent.state == intents::IntentState::Claimed) {
+        let asked = IntentRecord {
+            state: intents::IntentState::CancelRequested,
+            ..intent.intent.clone()
         };
-        steps.push(replace_step(record, &message));
-        let owner = (principal, Principal::from_bytes(call.account));
-        let notices = Notices::of_change(late, owner, EventKind::Cancel, EventSubject::Call(name), (now, now));
-        steps.extend(notices.steps());
-        if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
-            return Err(LateError::Busy);
-        }
-        notices.schedule(late, now);
-        late.0.telemetry.record_late_event("cancel_requested");
+        steps.push(intent.replace_step(&asked));
     }
-    Ok(Some(PreparedCancel {
-        account: Principal::from_bytes(call.account),
-        tool: call.tool,
-        body,
-    }))
+    let message = OutgoingRecord {
+        give_up_at: call.deadline.max(now),
+        ..message.clone()
+    };
+    steps.push(replace_step(record, &message));
+    let owner = (
+        Principal::from_bytes(record.key.principal),
+        Principal::from_bytes(call.account),
+    );
+    let subject = EventSubject::Call(call_record.key.name);
+    let notices = Notices::of_change(late, owner, EventKind::Cancel, subject, (now, now));
+    steps.extend(notices.steps());
+    if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
+        return Err(LateError::Busy);
+    }
+    late.0.watched_lanes.lock().request(&call_record.key);
+    notices.schedule(late, now);
+    late.0.telemetry.record_late_event("cancel_requested");
+    Ok(())
 }
 
 /// Notes the answer of a service, and removes the message.
@@ -229,13 +276,12 @@ fn message_body(
     principal: Principal,
     call: &RecordedCall,
     intent: Option<&storing::StoredIntent>,
-    reason: LeaveReason,
-    now: Moment,
+    (reason, made_at): (LeaveReason, Moment),
 ) -> String {
     let owner: Owner = late.owner_of(Caller::of_account(principal));
     json!({
         "type": EVENT,
-        "timestamp": rfc3339_date(now),
+        "timestamp": rfc3339_date(made_at),
         "data": {
             "call_id": String::from_utf8_lossy(&call.id),
             "owner": owner.to_string(),
