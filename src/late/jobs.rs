@@ -42,6 +42,8 @@ pub enum LateJob {
     Settle(Index),
     /// Marks a result as acknowledged.
     Acked(Principal, RecordName),
+    /// Stores the time at which a caller read its results.
+    Read(Principal, Moment),
     /// Stores a message that is to be sent.
     StoreMessage(RecordKey, Box<OutgoingRecord>),
     /// Removes a message.
@@ -64,6 +66,7 @@ impl LateJob {
                 let names = names.iter().copied();
                 names.chain([index_subject(call_index(&call.id))]).collect()
             }
+            Self::Read(principal, _) => vec![*principal.as_bytes()],
             Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
             Self::Settle(index) => vec![index_subject(*index)],
             Self::Compacted(_, lane, _) | Self::LaneSign(_, lane, _) => vec![*lane.as_bytes()],
@@ -90,14 +93,15 @@ impl LateJob {
             | Self::Acked(..)
             | Self::StoreMessage(..)
             | Self::RemoveMessage(_)
-            | Self::LaneSign(..) => JOB_BYTES,
+            | Self::LaneSign(..)
+            | Self::Read(..) => JOB_BYTES,
         }
     }
 
     /// Returns `true` if a later request of the conversation leads to the same job again.
     pub(super) const fn is_repeated(&self) -> bool {
         match self {
-            Self::Answered(..) | Self::Delivered(..) | Self::Acked(..) | Self::LaneSign(..) => true,
+            Self::Answered(..) | Self::Delivered(..) | Self::Acked(..) | Self::LaneSign(..) | Self::Read(..) => true,
             Self::Record(_)
             | Self::Withheld(..)
             | Self::Settle(_)
@@ -125,6 +129,7 @@ impl LateJob {
             Self::Compacted(..) => (RecordKind::CompactedCalls, 1),
             Self::StoreMessage(..) | Self::RemoveMessage(_) => (RecordKind::Outgoing, 1),
             Self::LaneSign(..) => (RecordKind::LaneSign, 1),
+            Self::Read(..) => (RecordKind::Reader, 1),
         }
     }
 }

@@ -44,6 +44,11 @@ pub struct MessagePage {
 }
 
 impl Messages<'_> {
+    /// Returns `true` if there may be some: a tool can undo its calls, or there is a webhook.
+    pub fn are_used(self) -> bool {
+        self.0.0.has_cancels || !self.0.0.webhooks.is_empty()
+    }
+
     /// Returns one page of the messages of every caller.
     pub async fn list(self, after: Option<ListCursor>, limit: usize, now: Moment) -> Result<MessagePage, LateError> {
         let (messages, next) = read_page(self.0, RecordKind::Outgoing, after, limit, now, listed).await?;

@@ -46,7 +46,9 @@ mod settings;
 mod settle_queue;
 mod settling;
 mod store_inner;
+mod surfaces;
 mod wait_reason;
+mod webhook;
 mod worker;
 
 use std::{fmt, sync::Arc};
@@ -64,7 +66,6 @@ pub use dispatching::{Dispatcher, PreparedMessage, SendOutcome};
 pub use earlier_runs::EarlierRun;
 pub use error::LateError;
 pub use event_kind::{EventKind, EventSubject};
-pub use events::WebhookSettings;
 pub use feed::{FeedEvent, ResultFeed, SettledEvent};
 pub use intents::{CHOSEN_KEY_BYTES_MAX, ClaimSecret, Holder, IntentId, IntentIdParseError, IntentScope, IntentState};
 pub use job_worker::{LateWorker, QueuedJob};
@@ -81,6 +82,7 @@ pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use wait_reason::WaitReason;
+pub use webhook::WebhookSettings;
 
 use crate::{
     auth::{Caller, Owner, PrincipalKey},
@@ -146,11 +148,6 @@ impl LateStore {
     /// Returns the limit of a posted result in a request, in bytes.
     pub fn result_bytes_max(&self) -> usize {
         self.0.settings.result_bytes_max
-    }
-
-    /// Returns `true` if messages may have to be sent: a tool can undo its calls, or there is a webhook.
-    pub fn sends_messages(&self) -> bool {
-        self.0.has_cancels || !self.0.webhooks.is_empty()
     }
 
     /// Returns `true` if a tool service is configured.
@@ -276,6 +273,11 @@ impl LateStore {
     /// Notes that the client left a lane: its calls no longer wait in an open turn.
     pub fn note_lane_left(&self, lane: LaneId) {
         self.0.left_at.insert(*lane.as_bytes(), clock::unix_time());
+    }
+
+    /// Notes that a caller reads its feed or its outstanding results: it learns of them without a conversation.
+    pub fn note_read(&self, caller: Caller) {
+        surfaces::note_read(self, caller);
     }
 
     /// Subscribes to the caller's results that are posted from now on.
@@ -486,13 +488,6 @@ impl LateStore {
             .queue_job(job)
             .map_err(|job| worker::note_lost(self, &job))
             .ok()
-    }
-
-    /// Queues events for the background writer.
-    fn queue_messages(&self, notices: events::Notices) {
-        for (key, message) in notices.into_messages() {
-            self.queue_job(LateJob::StoreMessage(key, Box::new(message)));
-        }
     }
 
     /// Builds the step that writes a changed call.

@@ -77,13 +77,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
     late.cancels().watch_call(key, &call);
     let owner = (caller.principal(), caller.account());
     let subject = EventSubject::Call(key.name);
-    late.queue_messages(Notices::of_change(
-        late,
-        owner,
-        EventKind::Expired,
-        subject,
-        (call.deadline, now),
-    ));
+    Notices::of_change(late, owner, EventKind::Expired, subject, (call.deadline, now)).queue(late);
     // A queued call counts as recorded. The worker removes the entry if it cannot write the record.
     late.0.recorded.insert(observed, ());
     Some(NewCall { key, call, observed })

@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{
-    events::{Webhook, WebhookSettings},
     json_pointer::JsonPointer,
     matching::{Service, ServiceReach},
+    webhook::{Webhook, WebhookSettings},
 };
 use crate::{
     auth::{Principal, PrincipalKey, PrincipalSettings, TokenHash, WebhookKey},

@@ -144,7 +144,7 @@ fn note_conflict(late: &LateStore, record: &Record, call: &RecordedCall, now: Mo
     );
     let subject = EventSubject::Call(record.key.name);
     let notices = Notices::of_change(late, owner, EventKind::Conflict, subject, (now, now));
-    late.queue_messages(notices);
+    notices.queue(late);
 }
 
 /// Returns `true` if all calls that a service may answer belong to one account.

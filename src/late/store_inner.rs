@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{
     cancels::WatchedLanes,
     compactions::{self, NotedCalls},
-    events::Webhook,
     feed::FeedSender,
     job_worker::JobSender,
     matching::Service,
@@ -16,6 +15,7 @@ use super::{
     pending::PostedResults,
     settings::LateSettings,
     settle_queue::SettleQueue,
+    webhook::Webhook,
 };
 use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
@@ -53,6 +53,8 @@ pub(super) struct LateStoreInner {
     pub(super) feed: FeedSender,
     /// The end of each caller's cooldown after a failed read of its posted results.
     pub(super) load_cooldowns: Cache<Principal, Instant>,
+    /// The last reads of callers that are stored, or on their way to the ledger.
+    pub(super) readers: Cache<Principal, Moment>,
     /// Calls whose posted results were put into a request.
     pub(super) in_requests: Cache<RecordKey, ()>,
     /// Calls that compactions may have removed from the history of their lane.
@@ -96,6 +98,7 @@ impl LateStoreInner {
             record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
             feed: FeedSender::default(),
             load_cooldowns: bounded_cache(),
+            readers: bounded_cache(),
             in_requests: bounded_cache(),
             compacted: compactions::new_cache(),
             settle_queue: Arc::default(),

@@ -8,6 +8,7 @@ use super::{
     matching, outbox, parking, record_names,
     records::RecordedCall,
     retention::retained_until,
+    surfaces,
 };
 use crate::{
     clock,
@@ -38,6 +39,7 @@ impl LateWriter {
             LateJob::Delivered(principal, name) => changes::mark_delivered(&late, *principal, *name).await,
             LateJob::Withheld(principal, name) => changes::mark_withheld(&late, *principal, *name).await,
             LateJob::Settle(index) => parking::settle_parked(&late, *index).await,
+            LateJob::Read(principal, at) => surfaces::store_read(&late, *principal, *at).await,
             LateJob::StoreMessage(key, message) => outbox::store_message(&late, *key, message).await,
             LateJob::RemoveMessage(key) => outbox::remove_message(&late, *key).await,
             LateJob::LaneSign(principal, lane, at) => cancels::store_sign(&late, *principal, *lane, *at).await,

@@ -36,11 +36,13 @@ pub enum RecordKind {
     Outgoing = 15,
     /// The last request of a lane with calls that can be cancelled.
     LaneSign = 16,
+    /// The last read of a caller's feed or list of results.
+    Reader = 17,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -57,6 +59,7 @@ impl RecordKind {
         Self::Intent,
         Self::Outgoing,
         Self::LaneSign,
+        Self::Reader,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -78,6 +81,7 @@ impl RecordKind {
             Self::Intent => "intent",
             Self::Outgoing => "outgoing",
             Self::LaneSign => "lane_sign",
+            Self::Reader => "reader",
         }
     }
 }

@@ -180,6 +180,7 @@ fn answer_claim(outcome: ClaimOutcome, now: Moment) -> Result<Response<LedgerBod
             Err(Box::new(problem.about(&intent.to_string(), since)))
         }
         ClaimOutcome::PayloadMismatch => Err(IntentProblem::PayloadMismatch.into()),
+        ClaimOutcome::TierForbids => Err(IntentProblem::TierForbids.into()),
         ClaimOutcome::NotFound => Err(IntentProblem::NotFound.into()),
         ClaimOutcome::AmbiguousCall => Err(ApiRefusal::from_code(ApiErrorCode::AmbiguousCall).into()),
         ClaimOutcome::InputUnknown => {

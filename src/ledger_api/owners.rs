@@ -105,6 +105,7 @@ async fn list_outstanding(
     owner: Caller,
     query: &ListQuery,
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
+    api.late.note_read(owner);
     let session = query.session.as_deref();
     let filter = CallFilter {
         is_open: query.state == ListedState::Open,
@@ -140,6 +141,7 @@ async fn follow_feed(
     owner: Caller,
     last: Option<RecordName>,
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
+    api.late.note_read(owner);
     feed::open_feed(api, owner, last).await
 }
 

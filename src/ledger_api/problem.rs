@@ -33,6 +33,8 @@ pub(super) enum IntentProblem {
     OutcomeUnknown,
     /// The key was used for another input.
     PayloadMismatch,
+    /// The effect cannot be undone, and only a session could take the result.
+    TierForbids,
     /// The claim is not the latest one.
     StaleClaim,
     /// There is no such intent or call, or the credential does not reach it.
@@ -43,10 +45,11 @@ pub(super) enum IntentProblem {
 
 impl IntentProblem {
     /// Every problem.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::InFlight,
         Self::OutcomeUnknown,
         Self::PayloadMismatch,
+        Self::TierForbids,
         Self::StaleClaim,
         Self::NotFound,
         Self::NoDurableLedger,
@@ -58,6 +61,7 @@ impl IntentProblem {
             Self::InFlight => "urn:antiphon:intent:in-flight",
             Self::OutcomeUnknown => "urn:antiphon:intent:outcome-unknown",
             Self::PayloadMismatch => "urn:antiphon:intent:payload-mismatch",
+            Self::TierForbids => "urn:antiphon:intent:tier-forbids",
             Self::StaleClaim => "urn:antiphon:intent:stale-claim",
             Self::NotFound => "urn:antiphon:intent:not-found",
             Self::NoDurableLedger => "urn:antiphon:intent:no-durable-ledger",
@@ -69,6 +73,7 @@ impl IntentProblem {
         match self {
             Self::InFlight | Self::OutcomeUnknown | Self::StaleClaim => StatusCode::CONFLICT,
             Self::PayloadMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TierForbids => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::NoDurableLedger => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -80,6 +85,7 @@ impl IntentProblem {
             Self::InFlight => "the tool is running",
             Self::OutcomeUnknown => "the tool may have run",
             Self::PayloadMismatch => "the key was used for another input",
+            Self::TierForbids => "the effect cannot be undone, and only a session waits for it",
             Self::StaleClaim => "the claim is not the latest one",
             Self::NotFound => "not found, or not available with this credential",
             Self::NoDurableLedger => "no ledger that survives a restart answers",
@@ -98,6 +104,10 @@ impl IntentProblem {
             }
             Self::PayloadMismatch => {
                 "do not run the tool: send another Idempotency-Key for another input, and the recorded input of a call"
+            }
+            Self::TierForbids => {
+                "do not run the tool: its caller must learn of the result without its conversation. Configure a webhook for \
+                 the caller, or let it read /ledger/v1/outstanding or /ledger/v1/feed once a week"
             }
             Self::StaleClaim => "another claim holds this intent, or it was resolved: stop, and report nothing for it",
             Self::NotFound => "check the id, the owner, and the token of the service",

@@ -94,6 +94,7 @@ impl IntoResponses for IntentRefusals {
                 IntentProblem::InFlight,
                 IntentProblem::OutcomeUnknown,
                 IntentProblem::PayloadMismatch,
+                IntentProblem::TierForbids,
                 IntentProblem::NotFound,
                 IntentProblem::NoDurableLedger,
             ],

@@ -18,7 +18,7 @@ use crate::{
         jobs::LateJob,
         leave_reason::LeaveReason,
         outbox::{OutgoingRecord, Purpose, message_key},
-        records::RecordedCall,
+        records::{RecordedCall, RecordedCallState},
     },
     ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
     repair::{Tier, id_letters, is_strong},
@@ -145,11 +145,13 @@ pub(in crate::late) async fn watch_again(
     let call = record.into_iter().flatten().next();
     if let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) {
         let now = clock::now();
+        // One that was sent before is not revoked any more.
+        let was_sent = call.state == RecordedCallState::CancelRequested;
         let watched = WatchedCall {
             key: call_key,
             id: call.id,
             alive_at: now,
-            pending: Some(reason),
+            pending: Some(if was_sent { LeaveReason::Requested } else { reason }),
         };
         late.0.watched_lanes.lock().add_call(lane, call.session, watched, now);
     }

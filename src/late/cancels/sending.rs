@@ -68,14 +68,14 @@ pub(in crate::late) async fn prepare(
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, call);
     let evidence_at = (reason != LeaveReason::Requested).then_some(message.made_at);
-    let found = match find_left_call(late, call_key, lane, evidence_at, now).await? {
-        LeftCall::Found(found) => found,
-        LeftCall::Revoked => return Ok(None),
-        LeftCall::Ended => {
+    let found = match find_due_call(late, call_key, lane, evidence_at, now).await? {
+        DueCall::Found(found) => found,
+        DueCall::Revoked => return Ok(None),
+        DueCall::Ended => {
             late.0.ledger.commit(vec![remove_step(record)], now).await?;
             return Ok(None);
         }
-        LeftCall::Alive => {
+        DueCall::Alive => {
             late.0.ledger.commit(vec![remove_step(record)], now).await?;
             late.0.telemetry.record_late_event("cancel_revoked");
             return Ok(None);
@@ -94,7 +94,7 @@ pub(in crate::late) async fn prepare(
 }
 
 /// The call of a cancel that is due.
-enum LeftCall {
+enum DueCall {
     /// It still waits for a result, and its lane was left.
     Found(Box<(Record, RecordedCall)>),
     /// A request has revoked the cancel: the removal of the message is on its way.
@@ -106,18 +106,18 @@ enum LeftCall {
 }
 
 /// Finds the call of a cancel. Signs of life after `evidence_at` keep it, unless that is `None`.
-async fn find_left_call(
+async fn find_due_call(
     late: &LateStore,
     call_key: RecordKey,
     lane: Option<[u8; 32]>,
     evidence_at: Option<Moment>,
     now: Moment,
-) -> Result<LeftCall, LateError> {
+) -> Result<DueCall, LateError> {
     let mut judged_until = evidence_at;
     if let Some(lane) = lane {
         let watch = late.0.watched_lanes.lock();
         if watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none() {
-            return Ok(LeftCall::Revoked);
+            return Ok(DueCall::Revoked);
         }
         judged_until = judged_until.map(|at| at.max(watch.own_sign(&lane)));
     }
@@ -131,7 +131,7 @@ async fn find_left_call(
     let (found, sign) = (records.next().flatten(), records.next().flatten());
     let heard_at = sign.and_then(|sign| read_sign(&sign.value));
     if judged_until.zip(heard_at).is_some_and(|(judged, heard)| heard > judged) {
-        return Ok(LeftCall::Alive);
+        return Ok(DueCall::Alive);
     }
     let found = found.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
@@ -139,8 +139,8 @@ async fn find_left_call(
     });
     let is_open = |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
     Ok(match found.filter(|(_, call)| is_open(call)) {
-        Some(found) => LeftCall::Found(Box::new(found)),
-        None => LeftCall::Ended,
+        Some(found) => DueCall::Found(Box::new(found)),
+        None => DueCall::Ended,
     })
 }
 

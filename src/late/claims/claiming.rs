@@ -19,6 +19,7 @@ use crate::{
         queries,
         records::RecordedCall,
         settling::{self, MatchedCall},
+        surfaces,
     },
     ledger::{CommitOutcome, Moment, Record, RecordKey},
     repair::Tier,
@@ -115,6 +116,8 @@ pub enum ClaimOutcome {
     },
     /// The key was used for another input, or the sent input is not that of the recorded call.
     PayloadMismatch,
+    /// The effect cannot be undone, and no surface but the session could take its result.
+    TierForbids,
     /// No such call is recorded, or the service may not run the tool.
     NotFound,
     /// The id does not identify one call.
@@ -208,6 +211,9 @@ pub(super) async fn claim_intent(
         let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
         match (ruling, &existing) {
             (ClaimRuling::Granted(started_at), _) => {
+                if !may_run(late, &subject, now).await? {
+                    return Ok(ClaimOutcome::TierForbids);
+                }
                 // On a conflict another claim was first: the next round judges this one anew.
                 if let Some(granted) =
                     grant(late, claim, &subject, (key, started_at, window), existing.as_ref(), now).await?
@@ -275,6 +281,15 @@ impl ResolvedSubject {
             result: None,
         }
     }
+}
+
+/// Returns `false` if the tool of a call must not run: its effect cannot be undone, and only a session waits for it.
+async fn may_run(late: &LateStore, subject: &ResolvedSubject, now: Moment) -> Result<bool, LateError> {
+    // The users of a service, and the user of a command, wait at a surface of their own.
+    if subject.tier != Tier::OneWay || subject.call.is_none() {
+        return Ok(true);
+    }
+    surfaces::has_surface(late, (subject.principal, subject.account), now).await
 }
 
 /// Grants a claim. Returns `None` if another writer changed the intent or its call first.

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::Webhook;
 use crate::{
     auth::{Caller, Principal},
     clock::rfc3339_date,
@@ -12,6 +11,7 @@ use crate::{
         intents::{IntentId, IntentState, rules, storing},
         matching, queries,
         records::RecordedCall,
+        webhook::Webhook,
     },
     ledger::{Moment, Record, RecordKey, RecordKind},
 };

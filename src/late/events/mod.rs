@@ -4,17 +4,15 @@
 //! is judged once more, so that a receiver never learns of what has not happened.
 
 mod messages;
-mod webhook;
-
-pub use webhook::WebhookSettings;
 
 pub(super) use messages::{JudgedEvent, judge};
-pub(super) use webhook::Webhook;
 
 use super::{
     LateStore,
     event_kind::{EventKind, EventSubject},
+    jobs::LateJob,
     outbox::{self, OutgoingRecord, Purpose},
+    webhook::{GIVE_UP, Webhook},
 };
 use crate::{
     auth::Principal,
@@ -53,7 +51,7 @@ impl Notices {
                 },
                 made_at: now,
                 due_at,
-                give_up_at: due_at.saturating_add(webhook::GIVE_UP),
+                give_up_at: due_at.saturating_add(GIVE_UP),
                 tries: 0,
                 is_dead: false,
             };
@@ -74,8 +72,10 @@ impl Notices {
         }
     }
 
-    /// Returns the events with their keys, for the background writer.
-    pub(super) fn into_messages(self) -> Vec<(RecordKey, OutgoingRecord)> {
-        self.0
+    /// Queues the events for the background writer.
+    pub(super) fn queue(self, late: &LateStore) {
+        for (key, message) in self.0 {
+            late.queue_job(LateJob::StoreMessage(key, Box::new(message)));
+        }
     }
 }

@@ -27,7 +27,7 @@ pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
 /// Kinds of records, as the ledger names them.
-pub const LEDGER_KINDS: [&str; 16] = [
+pub const LEDGER_KINDS: [&str; 17] = [
     "principal",
     "call",
     "frozen",
@@ -44,6 +44,7 @@ pub const LEDGER_KINDS: [&str; 16] = [
     "intent",
     "outgoing",
     "lane_sign",
+    "reader",
 ];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [

@@ -1083,7 +1083,7 @@ fn the_example_contains_every_key_and_valid_commented_tables() {
     ];
     let mut variables = variables.map(|name| (name, "value")).to_vec();
     variables.push(("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"));
-    variables.push(("RUNNER_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
+    variables.extend(["RUNNER_SECRET", "CRM_SECRET"].map(|name| (name, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")));
     let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
     assert!(loaded.config.literal_secrets.is_empty());
     let table: toml::Table = live.parse().unwrap();
@@ -1166,7 +1166,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 7 + 11 + 5 + 3,
+        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 7 + 11 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -241,6 +241,7 @@ fn said(row: &Row) -> String {
             let (id, why) = (value.text(), value.byte());
             format!("id={id} why={why} posted: {}", value.posted(version, row.made_at))
         }
+        17 => "read".to_owned(),
         8 | 11 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
         other => panic!("kind {other}"),
     };

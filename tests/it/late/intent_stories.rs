@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::stories::settles;
 use crate::support::{
-    app::post_with,
+    app::{get_with, post_with},
     binary::{Install, Process},
     provider::{Provider, Reply, ToolCall},
     state,
@@ -187,6 +187,59 @@ async fn a_result_that_the_client_has_brought_comes_before_that_of_an_earlier_ru
     let answer = sends(&process, "ann", "two", &[], &log).await;
     assert_eq!(answer.header("x-antiphon-repair"), Some("restored=1"));
     assert_eq!(result_of(&provider, SIXTH), "\"the second film\"");
+}
+
+/// R9, R10: a mail is not sent for a session alone, but for a caller that reads its results elsewhere, also after a restart.
+#[tokio::test]
+async fn an_effect_that_cannot_be_undone_needs_a_surface_of_its_caller() {
+    let provider = Provider::start().await;
+    let install = install(&provider);
+    let process = install.start().await;
+    let log = [json!({"role": "user", "content": "mail it"})];
+    provider.reply(Reply::Text("hello".to_owned()));
+    let answer = sends(&process, "ann", "one", &[], &log).await;
+    let owner = answer.header("x-antiphon-owner").unwrap().to_owned();
+    let mail = ToolCall::new(FIRST, "mail", json!({"to": "ben"}));
+    provider.reply(Reply::Calls(vec![mail]));
+    sends(&process, "ann", "one", &[], &log).await;
+    let claim = json!({"call_id": FIRST, "owner": owner});
+    let refused = loop {
+        let answer = claims(&process, &claim).await;
+        // A busy machine records calls a moment after their answer.
+        if answer.status() != 404 {
+            break answer;
+        }
+    };
+    assert_eq!(
+        (refused.status(), refused.json()["type"].as_str()),
+        (403, Some("urn:antiphon:intent:tier-forbids")),
+        "{}",
+        refused.text()
+    );
+    // The list of another caller is no surface.
+    for (who, status) in [("ben", 403), ("ann", 201)] {
+        provider.reply(Reply::Text("hello".to_owned()));
+        sends(&process, who, "two", &[], &log).await;
+        let fields = [("x-api-key", "sk-one"), ("x-antiphon-client-token", who)];
+        let listed = process.ask(get_with("/ledger/v1/outstanding", &fields)).await;
+        assert_eq!(listed.status(), 200, "{}", listed.text());
+        let answer = claims(&process, &claim).await;
+        assert_eq!(answer.status(), status, "{who} {}", answer.text());
+    }
+    process.stop().await;
+
+    let process = install.start().await;
+    let mail = ToolCall::new(SECOND, "mail", json!({"to": "cat"}));
+    provider.reply(Reply::Calls(vec![mail]));
+    sends(&process, "ann", "three", &[], &log).await;
+    let claim = json!({"call_id": SECOND, "owner": owner});
+    let granted = loop {
+        let answer = claims(&process, &claim).await;
+        if answer.status() != 404 {
+            break answer;
+        }
+    };
+    assert_eq!(granted.status(), 201, "{}", granted.text());
 }
 
 /// R2, R3: the machine dies while a mail is sent. No claim is granted again until an operator has looked.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Time after which an event is not sent any more: 24 hours.
-pub(super) const GIVE_UP: Duration = Duration::from_secs(24 * 60 * 60);
+pub(in crate::late) const GIVE_UP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A webhook as the operator configures it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,78 @@
+//! Surfaces: the ways by which a caller learns of a result when no conversation waits for it any more.
+//!
+//! An effect that cannot be undone must not happen for a session alone. The surfaces are a webhook of the caller, and a feed
+//! or a list of outstanding results that the caller has read in the last 7 days.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{CHANGE_TRIES_MAX, LateError, LateStore, jobs::LateJob};
+use crate::{
+    auth::{Caller, Principal},
+    clock,
+    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
+};
+
+/// Time for which a read counts: 7 days.
+const READ_COUNTS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Time between two notes of the same reader, so that a poll costs no write.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// The name of the record: a caller has one.
+const NAME: RecordName = [0; 32];
+
+/// Notes that a caller reads its feed, or the list of its outstanding results. Does not wait.
+pub(super) fn note_read(late: &LateStore, caller: Caller) {
+    let (principal, now) = (caller.principal(), clock::unix_time());
+    let noted = late.0.readers.get(&principal);
+    if noted.is_some_and(|at| now.saturating_sub(at) < NOTE_INTERVAL) {
+        return;
+    }
+    late.0.readers.insert(principal, now);
+    late.queue_job(LateJob::Read(principal, now));
+}
+
+/// Stores the time of a caller's last read.
+pub(super) async fn store_read(late: &LateStore, principal: Principal, at: Moment) -> Result<(), LateError> {
+    let key = reader_key(principal);
+    let expires_at = at.saturating_add(READ_COUNTS);
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+        let step = match existing {
+            Some(record) if record.expires_at >= expires_at => return Ok(()),
+            Some(record) => CommitStep::Replace {
+                key,
+                version: record.version,
+                value: Bytes::new(),
+                expires_at,
+            },
+            None => CommitStep::insert_record(key, Bytes::new(), expires_at),
+        };
+        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
+            return Ok(());
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Returns `true` if a result reaches the caller without its conversation.
+pub(super) async fn has_surface(
+    late: &LateStore,
+    (principal, account): (Principal, Principal),
+    now: Moment,
+) -> Result<bool, LateError> {
+    if late.0.webhooks.iter().any(|webhook| webhook.reaches(account)) {
+        return Ok(true);
+    }
+    let noted = late.0.readers.get(&principal);
+    if noted.is_some_and(|at| now < at.saturating_add(READ_COUNTS)) {
+        return Ok(true);
+    }
+    let record = late.0.ledger.read(vec![reader_key(principal)], now).await?;
+    Ok(record.into_iter().flatten().next().is_some())
+}
+
+const fn reader_key(principal: Principal) -> RecordKey {
+    RecordKey::new(RecordKind::Reader, principal, NAME)
+}
