@@ -173,6 +173,7 @@ fn body_memory(configured: Option<u64>, inspect_bytes_max: usize) -> BodyMemory 
 fn new_session_table(late: &LateSettings) -> SessionTable {
     SessionTable::new(SessionSettings {
         calls: late.call_limits(),
+        idle: late.session_idle,
         ..SessionSettings::default()
     })
 }

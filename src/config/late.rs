@@ -17,7 +17,6 @@ use crate::{
     late::{INTENT_WINDOW_MAX, JsonPointer, JsonPointerParseError, LateSettings, ToolSettings},
     ledger::LedgerSettings,
     server::ServerSettings,
-    session_table::SessionSettings,
 };
 
 /// Settings of the ledger, and its place.
@@ -91,7 +90,10 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
 pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings) -> LateSettings {
     let section = lowering.file.ledger.clone();
     let ttl = lowering.value_or_report("ledger.ttl", values::parse_long_duration(&section.ttl, TIMEOUT_MIN));
+    let idle = values::parse_long_duration(&section.session_idle, TIMEOUT_MIN);
+    let session_idle = lowering.value_or_report("ledger.session_idle", idle);
     LateSettings {
+        session_idle: session_idle.unwrap_or_default(),
         ttl: ttl.unwrap_or_default(),
         delivers_in_loops: section.deliver_in_loops,
         result_bytes_max: lowering
@@ -100,7 +102,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
         detach_after: lowering.duration_or_report("ledger.detach_after", &section.detach_after, TIMEOUT_MIN),
         cancel_grace: lowering.duration_or_report("ledger.cancel_grace", &section.cancel_grace, TIMEOUT_MIN),
         // A time to live with a problem is `None`, so that tools are not compared with a stand-in.
-        tools: lower_tools(lowering, ttl),
+        tools: lower_tools(lowering, session_idle, ttl),
         services: lower_services(lowering),
         webhooks: lower_webhooks(lowering),
         personal_tokens: clients::lower_personal_tokens(lowering),
@@ -110,8 +112,11 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
 }
 
 /// Builds the properties of tools. Reports a tool that may run longer than its session or its call is remembered.
-fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<String, ToolSettings> {
-    let session = SessionSettings::default().idle;
+fn lower_tools(
+    lowering: &mut Lowering,
+    session_idle: Option<Duration>,
+    ttl: Option<Duration>,
+) -> BTreeMap<String, ToolSettings> {
     let mut tools = BTreeMap::new();
     for (name, section) in lowering.file.tools.clone() {
         let key = read::join_key(&read::join_key("tools", &name), "max_duration");
@@ -120,13 +125,15 @@ fn lower_tools(lowering: &mut Lowering, ttl: Option<Duration>) -> BTreeMap<Strin
             text.and_then(|text| lowering.value_or_report(&key, values::parse_long_duration(text, TIMEOUT_MIN)));
         let shown = |duration| humantime::format_duration(duration).to_string();
         let longer = |than: Option<Duration>| max_duration.zip(than).filter(|(max, than)| max > than);
-        // The session is checked first: it has no key, so only a shorter `max_duration` helps.
-        if let Some((_, than)) = longer(Some(session)) {
+        if let Some((max, than)) = longer(session_idle) {
             let flaw = Problem::of_value(format!(
                 "{name:?} may take longer than a session is remembered, which is {}",
                 shown(than)
             ));
-            lowering.report_problem(&key, flaw.with_hint(format!("write at most {:?}", shown(than))));
+            lowering.report_problem(
+                &key,
+                flaw.with_hint(format!("set ledger.session_idle to {:?} or more", shown(max))),
+            );
         } else if let Some((max, than)) = longer(ttl) {
             let flaw = Problem::of_value(format!(
                 "{name:?} may take longer than its call is kept, which is {}",

@@ -93,6 +93,8 @@ pub struct LateSettings {
     pub result_bytes_max: usize,
     /// Silence after which the turn of a call counts as left. The default is 5 minutes.
     pub detach_after: Duration,
+    /// Time after which an unused session is forgotten. The default is 24 hours.
+    pub session_idle: Duration,
     /// Time between the evidence that a conversation was left and the cancel of its calls. A request in between revokes the
     /// cancel. The default is 60 seconds.
     pub cancel_grace: Duration,
@@ -113,6 +115,7 @@ impl Default for LateSettings {
             delivers_in_loops: false,
             result_bytes_max: 256 * 1024,
             detach_after: Duration::from_secs(5 * 60),
+            session_idle: Duration::from_secs(24 * 60 * 60),
             cancel_grace: Duration::from_secs(60),
             settling: Duration::from_secs(10),
         }

@@ -224,6 +224,10 @@ pub(super) async fn write_result(
         late.0.telemetry.record_late_event_of("corrected", label);
         return Ok(true);
     }
+    let limit = late.0.settings.tool_settings(&call.tool).max_duration;
+    let is_overrun = limit.is_some_and(|limit| now > call.opened_at.saturating_add(limit));
+    let tool = String::from_utf8_lossy(&call.tool);
+    late.0.telemetry.record_late_call(&tool, !attached, is_overrun);
     let kind = if attached { "attached" } else { "detached" };
     late.0.telemetry.record_late_event_of(kind, label);
     if is_pushed {

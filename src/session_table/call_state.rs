@@ -51,6 +51,8 @@ pub struct SettledCall {
     pub open_for: Duration,
     /// `true` if the lane still waited for the call.
     pub attached: bool,
+    /// `true` if the call took longer than the time limit of its tool.
+    pub is_overrun: bool,
 }
 
 /// The calls that a request closed.

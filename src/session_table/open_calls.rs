@@ -141,6 +141,7 @@ impl OpenCall {
             tool: self.tool.clone(),
             open_for: now.saturating_duration_since(self.opened_at),
             attached: self.detached.is_none(),
+            is_overrun: self.is_overdue(now),
         }
     }
 }

@@ -199,6 +199,11 @@ impl Telemetry {
         }
     }
 
+    /// Records a posted result that came when no conversation waited any more, or after the time limit of its tool.
+    pub fn record_late_call(&self, tool: &str, is_detached: bool, is_overrun: bool) {
+        self.metrics.sessions.record_late_call(tool, is_detached, is_overrun);
+    }
+
     /// Records a tool call that repeats one whose result was lost.
     pub fn record_repeated_call(&self, call: RepeatedCall) {
         let RepeatedCall { first, tier } = call;

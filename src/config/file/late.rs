@@ -39,6 +39,8 @@ section! {
         pub ttl: String = "7d".into(),
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
         pub detach_after: String = "5m".into(),
+        /// Time after which an unused session is forgotten: no shorter than `max_duration` of any tool.
+        pub session_idle: String = "24h".into(),
         /// Time between the evidence that a conversation was left and the request to undo its calls.
         pub cancel_grace: String = "60s".into(),
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.

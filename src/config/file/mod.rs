@@ -201,7 +201,7 @@ pub struct UpstreamSection {
 pub struct ToolSection {
     /// Degree to which its effect can be undone. It selects the placeholder text for a missing result.
     pub tier: TierName,
-    /// Longest time that a call of the tool takes. At most one day and at most `ledger.ttl`.
+    /// Longest time that a call of the tool takes. At most `ledger.session_idle` and at most `ledger.ttl`.
     pub max_duration: Option<String>,
     /// The answers that clients give to its calls are not final, such as "job started": the calls go on waiting.
     pub provisional: bool,

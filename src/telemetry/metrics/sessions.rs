@@ -18,6 +18,8 @@ use crate::{
     session_table::{DetachReason, EnteredLane, LossKind, SettledCall},
 };
 
+/// The ways in which a result is late.
+const LATE_KINDS: [&str; 2] = ["detached", "overrun"];
 /// Ways in which a tool call is closed.
 const CLOSE_KINDS: [&str; 3] = ["settled", "placeholder", "abandoned"];
 const YES_NO: [&str; 2] = ["yes", "no"];
@@ -52,6 +54,12 @@ metric_table! {
             "long_calls",
             "Settled tool calls that took more than 10 seconds; detached is yes if no conversation waited any more",
             LabelSpace::closed([("detached", &YES_NO)]),
+        );
+        late_tool_calls: CounterFamily<2> = page.counters(
+            "late_tool_calls",
+            "Tool calls whose result came when no conversation waited any more (detached), or after the max_duration of \
+             their tool (overrun)",
+            LabelSpace::open(["tool", "how"], (ToolNames::MAX + 1) * LATE_KINDS.len()),
         );
         calls_detached: CounterFamily<1> = page.counters(
             "calls_detached",
@@ -99,7 +107,20 @@ impl SessionMetrics {
         self.session_forks.inc_by(entered.forks as u64);
     }
 
+    /// Counts a result that came late: when no conversation waited any more, or after the time limit of its tool.
+    pub(in crate::telemetry) fn record_late_call(&self, tool: &str, is_detached: bool, is_overrun: bool) {
+        let [detached, overrun] = LATE_KINDS;
+        for (how, _) in [(detached, is_detached), (overrun, is_overrun)]
+            .into_iter()
+            .filter(|(_, is)| *is)
+        {
+            self.late_tool_calls
+                .count([self.tool_names.tool_label(tool), LabelValue::Borrowed(how)]);
+        }
+    }
+
     fn record_settled_call(&self, call: &SettledCall) {
+        self.record_late_call(&call.tool, !call.attached, call.is_overrun);
         self.settles.count([yes_or_no(call.attached)]);
         if call.open_for > LONG_CALL {
             self.long_calls.count([yes_or_no(!call.attached)]);

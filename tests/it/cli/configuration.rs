@@ -142,7 +142,7 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[repair]\nleast = \"losless\"", 2, "repair.least", "expected one of lossy", "did you mean `lossless`?"),
     ("[repair]\nhygiene = 1", 2, "repair.hygiene", "expected a boolean, found a whole number", ""),
     ("[tools.t]\ntier = \"readonly\"", 2, "tools.t.tier", "expected one of read, revertible, durable, one_way", ""),
-    ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "write at most \"1day\""),
+    ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "set ledger.session_idle to \"2days\" or more"),
     ("[ledger]\nttl = \"1h\"\n[tools.t]\nmax_duration = \"2h\"", 4, "tools.t.max_duration", "\"t\" may take longer than its call is kept, which is 1h", "set ledger.ttl to \"2h\" or more"),
     ("[ledger]\nttl = \"400days\"", 2, "ledger.ttl", "expected a duration from 1ms to 1year", ""),
     ("[ledger]\nstore = \"postgres\"", 2, "ledger.store", "expected one of sqlite, memory", ""),
@@ -1166,7 +1166,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 7 + 11 + 5 + 4 + 3,
+        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 7 + 12 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -123,6 +123,7 @@ fn calls(telemetry: &Telemetry) {
         tool: "t".into(),
         open_for: Duration::from_secs(60),
         attached,
+        is_overrun: !attached,
     };
     telemetry.record_lane_request(&EnteredLane {
         closed: ClosedCalls {

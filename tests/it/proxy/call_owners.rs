@@ -128,6 +128,7 @@ fn settled(open: u64, attached: bool) -> Vec<SettledCall> {
         tool: "Bash".into(),
         open_for: second(open),
         attached,
+        is_overrun: open > 90,
     }]
 }
 
@@ -298,6 +299,7 @@ fn call_ends_are_counted() {
         tool: tool.into(),
         open_for: second(open),
         attached,
+        is_overrun: false,
     };
     let telemetry = Telemetry::default();
     let closed = ClosedCalls {
@@ -341,6 +343,7 @@ fn tool_names_in_labels_are_bounded() {
             tool: tool.into(),
             open_for: second(1),
             attached: true,
+            is_overrun: false,
         };
         let closed = ClosedCalls {
             settled: vec![settled],

@@ -489,6 +489,7 @@ fn settled(tools: &[(&str, u64)], abandoned: usize) -> ClosedCalls {
         tool: (*tool).into(),
         open_for: second(*open),
         attached: true,
+        is_overrun: false,
     };
     ClosedCalls {
         settled: tools.iter().map(settled).collect(),

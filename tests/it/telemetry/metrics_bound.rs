@@ -140,6 +140,7 @@ fn hostile(telemetry: &Telemetry) {
             ..ended()
         });
         let settled = |tool: String| SettledCall {
+            is_overrun: true,
             tool: tool.into(),
             attached: n % 2 == 0,
             open_for: Duration::from_secs(n),
