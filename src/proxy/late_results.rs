@@ -11,7 +11,7 @@ use crate::{
     late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall, QueuedJob},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
-    repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong},
+    repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong, is_working_task},
     session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
 };
@@ -114,7 +114,10 @@ impl LateResults {
             let input = details.input.map_or(&b""[..], |span| json.bytes(span));
             let answer = outline.last_results.iter().find(|answer| answer.id == call.id);
             // A text that only says that the result was lost leaves the call open, and so does one that is not final.
-            if answer.is_some_and(|answer| !answer.lost) && !self.is_provisional(&call.id, &tool) {
+            let is_recorded = self.late.is_recorded(self.caller, &tool);
+            let is_task = is_recorded && answer.is_some_and(|answer| names_working_task(answer.at.of(body)));
+            let is_final = !is_task && !self.is_provisional(&call.id, &tool);
+            if answer.is_some_and(|answer| !answer.lost) && is_final {
                 let wanted = CallQuery {
                     id: call.id.to_vec(),
                     tool: tool.to_vec(),
@@ -127,7 +130,7 @@ impl LateResults {
                 let block = block.and_then(|answer| std::str::from_utf8(answer.at.of(body)).ok());
                 let content = block.and_then(block_content).map(str::to_owned);
                 self.late.note_client_result(self.caller, lane, wanted, content);
-            } else if self.late.is_recorded(self.caller, &tool) {
+            } else if is_recorded {
                 open.push(self.describe_opened(&call.id, &tool, Some(input), false));
             }
         }
@@ -247,4 +250,10 @@ impl LateResults {
             session: self.session,
         }
     }
+}
+
+/// Returns `true` if a result block only names a task that goes on.
+fn names_working_task(block: &[u8]) -> bool {
+    let block = std::str::from_utf8(block).ok();
+    block.and_then(block_content).is_some_and(is_working_task)
 }

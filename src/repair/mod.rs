@@ -47,6 +47,7 @@ mod remote_calls;
 mod result_block;
 mod salvage;
 mod same_result;
+mod task_status;
 mod texts;
 mod thinking_marks;
 
@@ -76,6 +77,7 @@ pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, T
 pub use refusal_constraints::RefusalReading;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use same_result::block_content;
+pub use task_status::is_working_task;
 pub use texts::{LateCall, Placeholder};
 pub use thinking_marks::ThinkingHash;
 

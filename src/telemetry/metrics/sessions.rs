@@ -59,7 +59,8 @@ metric_table! {
             "late_tool_calls",
             "Tool calls whose result came when no conversation waited any more (detached), or after the max_duration of \
              their tool (overrun)",
-            LabelSpace::open(["tool", "how"], (ToolNames::MAX + 1) * LATE_KINDS.len()),
+            LabelSpace::open(["tool", "how"], (ToolNames::MAX + 1) * LATE_KINDS.len())
+                .starting_with(LATE_KINDS.map(|how| [OTHER, how]).to_vec()),
         );
         calls_detached: CounterFamily<1> = page.counters(
             "calls_detached",

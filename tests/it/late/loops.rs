@@ -83,6 +83,37 @@ async fn a_loop_without_words_of_a_user_gets_its_result_if_asked_for() {
     }
 }
 
+/// An answer that only names a running task, of MCP or of A2A, leaves its call open without any setting. Its result ends it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_a_running_task_is_provisional() {
+    let mcp = |status: &str| json!({"task": {"taskId": "786512e2", "status": status, "ttl": 60000}});
+    let a2a = |state: &str| json!({"kind": "task", "id": "363422be", "contextId": "c1", "status": {"state": state}});
+    for (answer, is_open) in [
+        (mcp("working"), true),
+        (mcp("completed"), false),
+        (a2a("submitted"), true),
+        (a2a("completed"), false),
+    ] {
+        let world = world(|_| {});
+        let mut log = vec![says("go")];
+        ask_by_path(&world, MESSAGES, &[], &log).await;
+        let [call, started] = turn(false, ID, &answer.to_string());
+        log.push(call);
+        ask_by_path(&world, MESSAGES, &[], &log).await;
+        log.push(started);
+        ask_by_path(&world, MESSAGES, &[], &log).await;
+        let open = get(&world, "outstanding?state=open").await.json()["outstanding"].clone();
+        assert_eq!(open[0]["state"].as_str() == Some("open"), is_open, "{answer}: {open}");
+        if is_open {
+            let mut lines = log.clone();
+            assert_eq!(post(&world, ID, &json!(FILM)).await.status(), 200);
+            lines.push(says("and now?"));
+            ask_by_path(&world, MESSAGES, &[], &lines).await;
+            assert_eq!(copies(&world, FILM), 1, "{answer}");
+        }
+    }
+}
+
 /// H1: a client or the operator marks an answer as provisional: the call goes on waiting, and is listed.
 #[tokio::test(start_paused = true)]
 async fn a_provisional_answer_leaves_its_call_open() {

@@ -143,6 +143,7 @@ const OURS: [&str; 58] = [
     "antiphon_tool_calls_closed",
     "antiphon_settles",
     "antiphon_long_calls",
+    "antiphon_late_tool_calls",
     "antiphon_calls_detached",
     "antiphon_calls_repeated",
     "antiphon_tool_round_trip_seconds",
