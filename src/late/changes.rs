@@ -4,6 +4,7 @@ use super::{
     CHANGE_TRIES_MAX, LateError, LateStore,
     call_label::call_label,
     calls::CallQuery,
+    events::Notices,
     matching,
     pending::delivery_value,
     queries,
@@ -63,6 +64,7 @@ pub(super) async fn mark_answered(
         late.0
             .watched_lanes
             .remove_call(&RecordKey::new(RecordKind::Call, principal, *name));
+        Notices::forget_deadline(late, (principal, Principal::from_bytes(call.account)), *name);
         if let Some(content) = content.filter(|_| call.state == RecordedCallState::Settled)
             && queries::posted_content(late, principal, *name, clock::unix_time())
                 .await?

@@ -66,6 +66,11 @@ impl Dispatcher {
     pub async fn next_batch(&self) -> Option<Vec<PreparedMessage>> {
         loop {
             let late = LateStore(self.0.upgrade()?);
+            if late.0.outbox.wants_reload()
+                && let Err(error) = load(&late).await
+            {
+                tracing::warn!(%error, "failed to read the messages to be sent: some wait for a restart");
+            }
             let next_silence = cancels::note_silence(&late);
             let mut batch = Vec::new();
             for key in late.0.outbox.take_due(BATCH_MAX) {
@@ -128,6 +133,9 @@ fn far() -> Instant {
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
     for (key, message) in outbox::waiting_messages(late).await? {
+        if late.0.outbox.contains(&key) {
+            continue;
+        }
         let wait = outbox::time_until(message.due_at, now);
         // The clients of a conversation need time to come back after a restart.
         let wait = cancels::watch_again(late, &key, &message)
@@ -135,6 +143,7 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
             .map_or(wait, |grace| wait.max(grace));
         late.0.outbox.schedule(key, wait);
     }
+    late.0.watched_lanes.end_start();
     Ok(())
 }
 

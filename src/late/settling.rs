@@ -218,6 +218,7 @@ pub(super) async fn write_result(
         return Ok(false);
     }
     notices.schedule(late, now);
+    Notices::forget_deadline(late, owner, record.key.name);
     late.0.watched_lanes.remove_call(&record.key);
     let label = call_label(&call.id, Some(&call.tool));
     if is_correction {

@@ -1,9 +1,12 @@
 //! Bodies and headers of requests about intents. Inputs and results are never parsed into values here.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use http::HeaderMap;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
+};
 
 use super::{
     request_body::{ID_BYTES_MAX, OBJECT, read_object},
@@ -26,15 +29,35 @@ pub const REPEAT: &str = "new";
 const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// A claim, of a recorded call, on behalf of a user of the service, or of a caller for itself; unknown members are
-/// ignored.
-#[derive(ToSchema)]
-#[schema(as = Claim)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "`read_claim_body` reads the bytes; this is their schema")]
-pub(super) enum ClaimBody {
-    OfCall(CallClaimBody),
-    OnBehalf(OnBehalfClaimBody),
-    Own(OwnClaimBody),
+/// ignored. The credential decides which of them a request may be.
+pub(super) struct ClaimBody;
+
+impl PartialSchema for ClaimBody {
+    fn schema() -> RefOr<Schema> {
+        // A body may match several, which the derived `oneOf` forbids.
+        AnyOfBuilder::new()
+            .item(Ref::from_schema_name(CallClaimBody::name()))
+            .item(Ref::from_schema_name(OnBehalfClaimBody::name()))
+            .item(Ref::from_schema_name(OwnClaimBody::name()))
+            .description(Some(
+                "A service claims a recorded call, or on behalf of a user; a caller claims for itself.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for ClaimBody {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Claim")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.extend([
+            (CallClaimBody::name().into_owned(), CallClaimBody::schema()),
+            (OnBehalfClaimBody::name().into_owned(), OnBehalfClaimBody::schema()),
+            (OwnClaimBody::name().into_owned(), OwnClaimBody::schema()),
+        ]);
+    }
 }
 
 /// A claim of a recorded call.

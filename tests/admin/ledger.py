@@ -51,7 +51,7 @@ def schemathesis(python, base, tag, *more):
         "--request-timeout", "10", *more,
     ]  # fmt: skip
     # The folder of the hooks is not that of the run, which keeps its own files.
-    given = {"SCHEMATHESIS_HOOKS": "ledger_hooks", "PYTHONPATH": str(HERE), "LEDGER_CALLS": " ".join(CALLS)}
+    given = {"SCHEMATHESIS_HOOKS": "ledger_hooks", "PYTHONPATH": str(HERE), "LEDGER_CALLS": " ".join(CALLS), "LEDGER_TAG": tag}
     return subprocess.run(command, cwd=TARGET, env=os.environ | given, check=False).returncode == 0
 
 

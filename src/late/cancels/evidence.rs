@@ -39,6 +39,11 @@ impl WatchedLanes {
         self.lock().remove_call(key);
     }
 
+    /// Notes that the cancels of earlier processes are watched.
+    pub(in crate::late) fn end_start(&self) {
+        self.lock().end_start();
+    }
+
     /// Notes a heartbeat of a tool.
     pub(in crate::late) fn note_heartbeat(&self, key: &RecordKey) {
         self.lock().note_heartbeat(key, clock::now());
@@ -84,8 +89,7 @@ pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body:
         .lock()
         .hear(lane.as_bytes(), lacks, (clock::now(), now));
     for key in heard.revoked {
-        late.queue_job(LateJob::RemoveMessage(cancel_key(&key)));
-        late.0.telemetry.record_late_event("cancel_revoked");
+        revoke(late, &key);
     }
     store_left(late, heard.left);
     // Another process may be about to send a cancel.
@@ -147,15 +151,31 @@ pub(in crate::late) async fn watch_again(
         let now = clock::now();
         // One that was sent before is not revoked any more.
         let was_sent = call.state == RecordedCallState::CancelRequested;
+        let mut watch = late.0.watched_lanes.lock();
+        let is_revoked = !was_sent && watch.is_heard_early(&lane);
         let watched = WatchedCall {
             key: call_key,
             id: call.id,
             alive_at: now,
-            pending: Some(if was_sent { LeaveReason::Requested } else { reason }),
+            pending: match (was_sent, is_revoked) {
+                (true, _) => Some(LeaveReason::Requested),
+                (false, true) => None,
+                (false, false) => Some(reason),
+            },
         };
-        late.0.watched_lanes.lock().add_call(lane, call.session, watched, now);
+        watch.add_call(lane, call.session, watched, now);
+        drop(watch);
+        if is_revoked {
+            revoke(late, &call_key);
+        }
     }
     Ok(Some(late.0.settings.cancel_grace))
+}
+
+/// Queues the removal of a call's cancel: its lane is alive.
+fn revoke(late: &LateStore, call: &RecordKey) {
+    late.queue_job(LateJob::RemoveMessage(cancel_key(call)));
+    late.0.telemetry.record_late_event("cancel_revoked");
 }
 
 /// Queues the cancels of calls whose lane was left.

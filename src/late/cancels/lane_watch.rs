@@ -3,7 +3,10 @@
 //! A lane is left by evidence only: a dropped stream, a request that lacks the call, a closed session. Silence counts from
 //! the last sign that this process has seen itself.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -57,16 +60,38 @@ struct WatchedLane {
 }
 
 /// The watched lanes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LaneWatch {
     lanes: HashMap<[u8; 32], WatchedLane>,
     lane_of: HashMap<RecordKey, [u8; 32]>,
+    /// The lanes with requests since the start. `None` once the cancels of earlier processes are watched.
+    heard_early: Option<HashSet<[u8; 32]>>,
+}
+
+impl Default for LaneWatch {
+    fn default() -> Self {
+        Self {
+            lanes: HashMap::new(),
+            lane_of: HashMap::new(),
+            heard_early: Some(HashSet::new()),
+        }
+    }
 }
 
 impl LaneWatch {
-    /// Returns `true` if the lane has a watched call.
+    /// Returns `true` if the lane has a watched call, or may have one of an earlier process.
     pub(super) fn contains(&self, lane: &[u8; 32]) -> bool {
-        self.lanes.contains_key(lane)
+        self.heard_early.is_some() || self.lanes.contains_key(lane)
+    }
+
+    /// Notes that the cancels of earlier processes are watched.
+    pub(super) fn end_start(&mut self) {
+        self.heard_early = None;
+    }
+
+    /// Returns `true` if a request of the lane came before the cancels of earlier processes were watched.
+    pub(super) fn is_heard_early(&self, lane: &[u8; 32]) -> bool {
+        self.heard_early.as_ref().is_some_and(|heard| heard.contains(lane))
     }
 
     /// Watches a call, unless it is watched already.
@@ -96,6 +121,9 @@ impl LaneWatch {
         (now, signed_at): (Instant, Moment),
     ) -> HeardLane {
         let mut heard = HeardLane::default();
+        if let Some(early) = self.heard_early.as_mut().filter(|early| early.len() < LANES_MAX) {
+            early.insert(*lane);
+        }
         let Some(watched) = self.lanes.get_mut(lane) else {
             return heard;
         };
@@ -245,6 +273,7 @@ mod tests {
             };
             watch.add_call(LANE, Some([9; 32]), call, now);
         }
+        watch.end_start();
         watch
     }
 
@@ -271,6 +300,16 @@ mod tests {
             HeardLane::default()
         );
         assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)).revoked, [key(2)]);
+    }
+
+    #[tokio::test]
+    async fn requests_are_remembered_until_the_cancels_of_earlier_processes_are_watched() {
+        let mut watch = LaneWatch::default();
+        assert!(watch.contains(&LANE) && !watch.is_heard_early(&LANE));
+        watch.hear(&LANE, |_| false, (crate::clock::now(), Moment::ZERO));
+        assert!(watch.is_heard_early(&LANE) && !watch.is_heard_early(&[2; 32]));
+        watch.end_start();
+        assert!(!watch.contains(&LANE) && !watch.is_heard_early(&LANE));
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     auth::Principal,
     digest::digest_of,
-    ledger::{CommitStep, Moment, RecordKey},
+    ledger::{CommitStep, Moment, RecordKey, RecordName},
 };
 
 /// Events that are stored in one commit with their change, and scheduled after it.
@@ -35,14 +35,7 @@ impl Notices {
     ) -> Self {
         let webhooks = late.0.webhooks.iter().filter(|webhook| webhook.reaches(account));
         let notice = |webhook: &Webhook| {
-            let parts = [
-                &b"event"[..],
-                webhook.name.as_bytes(),
-                kind.label().as_bytes(),
-                subject.name(),
-                &now.as_nanos().to_le_bytes(),
-            ];
-            let key = outbox::message_key(principal, digest_of(parts));
+            let key = event_key(principal, webhook, (kind, subject), now);
             let message = OutgoingRecord {
                 purpose: Purpose::Event {
                     webhook: webhook.name.clone(),
@@ -58,6 +51,15 @@ impl Notices {
             (key, message)
         };
         Self(webhooks.map(notice).collect())
+    }
+
+    /// Queues the removal of events that a call has no more: it has ended in time.
+    pub(super) fn forget_deadline(late: &LateStore, (principal, account): (Principal, Principal), call: RecordName) {
+        for webhook in late.0.webhooks.iter().filter(|webhook| webhook.reaches(account)) {
+            let event = (EventKind::Expired, EventSubject::Call(call));
+            let key = event_key(principal, webhook, event, Moment::ZERO);
+            late.queue_job(LateJob::RemoveMessage(key));
+        }
     }
 
     /// Returns the steps that store the events.
@@ -78,4 +80,26 @@ impl Notices {
             late.queue_job(LateJob::StoreMessage(key, Box::new(message)));
         }
     }
+}
+
+/// Returns the key of an event. A call has one deadline, and any number of other events.
+fn event_key(
+    principal: Principal,
+    webhook: &Webhook,
+    (kind, subject): (EventKind, EventSubject),
+    made_at: Moment,
+) -> RecordKey {
+    let made_at = if kind == EventKind::Expired {
+        Moment::ZERO
+    } else {
+        made_at
+    };
+    let parts = [
+        &b"event"[..],
+        webhook.name.as_bytes(),
+        kind.label().as_bytes(),
+        subject.name(),
+        &made_at.as_nanos().to_le_bytes(),
+    ];
+    outbox::message_key(principal, digest_of(parts))
 }

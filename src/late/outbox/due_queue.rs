@@ -12,7 +12,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{clock, ledger::RecordKey};
 
-/// The most messages in memory. Further ones are sent once the process starts again.
+/// The most messages in memory. Of more, those that are due last are read again once there is room.
 const MESSAGES_MAX: usize = 100_000;
 
 /// The messages by the time at which each is due.
@@ -26,6 +26,8 @@ pub(in crate::late) struct DueQueue {
 struct Entries {
     by_time: BTreeSet<(Instant, RecordKey)>,
     by_key: HashMap<RecordKey, Instant>,
+    /// `true` if a message had no room.
+    has_left_out: bool,
 }
 
 impl DueQueue {
@@ -33,17 +35,30 @@ impl DueQueue {
     pub(in crate::late) fn schedule(&self, key: RecordKey, after: Duration) {
         let due = clock::now() + after;
         let mut entries = self.lock_entries();
-        let earlier = entries.by_key.get(&key).copied();
-        if earlier.is_none() && entries.by_key.len() >= MESSAGES_MAX {
-            return;
-        }
-        if let Some(earlier) = earlier {
+        if let Some(earlier) = entries.by_key.insert(key, due) {
             entries.by_time.remove(&(earlier, key));
         }
-        entries.by_key.insert(key, due);
         entries.by_time.insert((due, key));
+        if entries.by_time.len() > MESSAGES_MAX
+            && let Some((_, last)) = entries.by_time.pop_last()
+        {
+            entries.by_key.remove(&last);
+            entries.has_left_out = true;
+        }
         drop(entries);
         self.changed.notify_one();
+    }
+
+    /// Returns `true` if a message is scheduled.
+    pub(in crate::late) fn contains(&self, key: &RecordKey) -> bool {
+        self.lock_entries().by_key.contains_key(key)
+    }
+
+    /// Returns `true`, once, if messages were left out and there is room for them now.
+    pub(in crate::late) fn wants_reload(&self) -> bool {
+        let mut entries = self.lock_entries();
+        let has_room = entries.by_time.len() <= MESSAGES_MAX / 2;
+        has_room && std::mem::take(&mut entries.has_left_out)
     }
 
     /// Removes a message.
@@ -87,5 +102,44 @@ impl DueQueue {
 
     fn lock_entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{auth::Principal, ledger::RecordKind};
+
+    fn key(number: usize) -> RecordKey {
+        let mut name = [0; 32];
+        name[..8].copy_from_slice(&number.to_le_bytes());
+        RecordKey::new(RecordKind::Outgoing, Principal::NONE, name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_leaves_out_what_is_due_last() {
+        let queue = DueQueue::default();
+        for number in 0..MESSAGES_MAX {
+            queue.schedule(key(number), Duration::from_secs(60));
+        }
+        assert!(!queue.wants_reload());
+        queue.schedule(key(MESSAGES_MAX), Duration::ZERO);
+        assert_eq!(queue.take_due(9), [key(MESSAGES_MAX)]);
+        assert!(!queue.wants_reload(), "there is no room");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(queue.take_due(MESSAGES_MAX).len(), MESSAGES_MAX - 1);
+        assert!(queue.wants_reload());
+        assert!(!queue.wants_reload());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_has_one_time() {
+        let queue = DueQueue::default();
+        queue.schedule(key(1), Duration::ZERO);
+        queue.schedule(key(1), Duration::from_secs(5));
+        assert!(queue.take_due(9).is_empty());
+        assert!(queue.contains(&key(1)));
+        queue.remove(&key(1));
+        assert_eq!(queue.first_due(), None);
     }
 }

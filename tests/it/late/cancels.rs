@@ -170,7 +170,7 @@ async fn a_conversation_that_comes_back_is_not_cancelled() {
 /// R7: a cancel survives `kill -9`, and so does its revocation by a request.
 #[tokio::test]
 async fn a_cancel_is_sent_after_a_restart() {
-    let mut stage = Stage::start("cancel_grace = \"3s\"").await;
+    let mut stage = Stage::start("cancel_grace = \"6s\"").await;
     let mut log = stage.calls("one", FIRST, "hold").await;
     stage.calls("two", SECOND, "hold").await;
     stage.closes("one").await;

@@ -84,6 +84,21 @@ impl Stage {
             .await
     }
 
+    /// Runs `antiphon webhooks`. Returns its exit code and its output.
+    fn webhooks(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+        let url = format!("http://{}", self.process.admin);
+        let output = state::apart(&mut command)
+            .env_remove("ANTIPHON_ADMIN_TOKEN")
+            .arg("webhooks")
+            .args(arguments)
+            .args(["--url", &url])
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
     /// Posts a result until its call is recorded and has it.
     async fn settles(&self, id: &str, content: &Value) {
         let path = format!("calls/{id}/result");
@@ -151,6 +166,10 @@ async fn the_webhooks_of_a_caller_learn_of_its_results() {
         text.contains(r#""content":[{"type":"text","text":"1.50é"}]"#) || text.contains("\\u00e9"),
         "{text}"
     );
+    // Received messages are removed, and the deadlines of settled calls, too.
+    while stage.webhooks(&["ls"]) != (Some(0), "no message waits\n".to_owned()) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// R11: the end of a call's time, and the disappearance of a holder, are told when they are true.
@@ -208,21 +227,8 @@ async fn an_operator_lists_and_resends_messages() {
     stage.calls("ann", FIRST, "render").await;
     stage.settles(FIRST, &json!("canary")).await;
     let id = stage.of_ann.wait_for(1).await[0].id.clone();
-    let webhooks = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-        let url = format!("http://{}", stage.process.admin);
-        let output = state::apart(&mut command)
-            .env_remove("ANTIPHON_ADMIN_TOKEN")
-            .arg("webhooks")
-            .args(arguments)
-            .args(["--url", &url])
-            .output()
-            .unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8(text).unwrap())
-    };
     let listed = loop {
-        let (code, text) = webhooks(&["ls"]);
+        let (code, text) = stage.webhooks(&["ls"]);
         assert_eq!(code, Some(0), "{text}");
         // The failure is noted after the answer.
         if text.contains(&id) && text.contains(" 1 ") {
@@ -234,9 +240,9 @@ async fn an_operator_lists_and_resends_messages() {
         listed.contains("ledger.result.settled") && !listed.contains("canary"),
         "{listed}"
     );
-    let (code, text) = webhooks(&["resend", &id]);
+    let (code, text) = stage.webhooks(&["resend", &id]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(stage.of_ann.wait_for(2).await[1].id, id);
-    let (code, text) = webhooks(&["resend", "msg_00000000000000000000000000000000_1"]);
+    let (code, text) = stage.webhooks(&["resend", "msg_00000000000000000000000000000000_1"]);
     assert_eq!(code, Some(1), "{text}");
 }
