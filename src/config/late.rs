@@ -151,6 +151,7 @@ fn lower_tools(
             intent: section.intent.into(),
             window: lower_window(lowering, &name, &section),
             ignore_input: lower_ignored(lowering, &name, &section),
+            carries_over: section.carry_over,
             cancel_url: lower_cancel_url(lowering, &name, &section),
         };
         tools.insert(name, settings);

@@ -26,6 +26,8 @@ pub struct ObservedCall {
     pub input: Option<[u8; 32]>,
     /// The digest of the input by which its intent is named. `None` if the input is not known yet.
     pub intent_input: Option<[u8; 32]>,
+    /// The hash of the upstream and the client program. `None` if no result is carried over.
+    pub origin: Option<[u8; 32]>,
     /// `true` if an answer emitted the call, `false` if a request showed it. Only an emitted call is sure to be new.
     pub is_emitted: bool,
 }

@@ -11,6 +11,7 @@ mod call_label;
 mod call_state;
 mod calls;
 mod cancels;
+mod carry_over;
 mod changes;
 mod claims;
 mod compactions;
@@ -57,6 +58,7 @@ use tokio::time::Instant;
 
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use cancels::{CancelAnswer, Cancels};
+pub use carry_over::CarryOver;
 pub use claims::{
     ClaimOutcome, ClaimSubject, GrantedClaim, HeldIntent, HolderOutcome, IntentClaim, IntentPage, IntentView, Intents,
     ListedIntent, ReplayedResult, Resolution, ResolveOutcome,

@@ -156,6 +156,19 @@ impl PostedResults {
         })
     }
 
+    /// Returns at most `limit` waiting results, those that expire last first.
+    pub(super) fn newest_waiting(&self, principal: Principal, limit: usize) -> Vec<RecordName> {
+        let Some(known) = self.0.get(&principal) else {
+            return Vec::new();
+        };
+        let known = lock_known(&known);
+        let waiting = known.results.iter().filter(|(_, result)| result.is_waiting);
+        let mut waiting: Vec<(Moment, RecordName)> = waiting.map(|(name, result)| (result.until, *name)).collect();
+        drop(known);
+        waiting.sort_unstable_by(|one, other| other.cmp(one));
+        waiting.into_iter().take(limit).map(|(_, name)| name).collect()
+    }
+
     /// Returns `true` if the principal has a result that has not expired, whether received or not.
     pub(super) fn has_any(&self, principal: Principal, now: Moment) -> bool {
         let Some(known) = self.0.get(&principal) else {

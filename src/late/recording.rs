@@ -73,6 +73,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         is_withheld: false,
         intent_input: opened.intent_input,
         intent: None,
+        origin: opened.origin.filter(|_| tool.carries_over),
     };
     late.cancels().watch_call(key, &call);
     let owner = (caller.principal(), caller.account());

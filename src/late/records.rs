@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The format version of calls. Version 1 had every content in its record, and nothing of a call behind it. Version 2 had
-/// nothing of intents.
+/// nothing of intents and of carry-over.
 const CALL_VERSION: u8 = 3;
 /// The format version of parked and refused results. Version 1 had every content in its record.
 const VERSION: u8 = 2;
@@ -214,6 +214,8 @@ pub struct RecordedCall {
     pub intent_input: Option<[u8; 32]>,
     /// The name of the intent that a service has claimed for the call.
     pub intent: Option<RecordName>,
+    /// The hash of the upstream and the client program of its conversation. `None` if the result is not carried over.
+    pub origin: Option<[u8; 32]>,
 }
 
 impl RecordedCall {
@@ -246,6 +248,7 @@ impl RecordedCall {
         }
         to.write_optional_hash(self.intent_input.as_ref());
         to.write_optional_hash(self.intent.as_ref());
+        to.write_optional_hash(self.origin.as_ref());
         to.into_bytes()
     }
 
@@ -282,6 +285,7 @@ impl RecordedCall {
             is_withheld: is_current && from.read_flag()?,
             intent_input: None,
             intent: None,
+            origin: None,
         };
         if is_current && from.read_flag()? {
             call.session_label = Some(from.read_utf8()?.into());
@@ -289,6 +293,7 @@ impl RecordedCall {
         if from.version() > 2 {
             call.intent_input = from.read_optional_hash()?;
             call.intent = from.read_optional_hash()?;
+            call.origin = from.read_optional_hash()?;
         }
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;

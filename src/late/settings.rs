@@ -61,6 +61,8 @@ pub struct ToolSettings {
     pub window: Option<Duration>,
     /// The values of the input that make no difference for the intent, such as a request id.
     pub ignore_input: Vec<JsonPointer>,
+    /// `true` if a result goes into the next conversation of its user, once its own one was left.
+    pub carries_over: bool,
     /// The URL of requests to undo a call. `None` if nobody can be asked.
     pub cancel_url: Option<String>,
 }

@@ -303,9 +303,14 @@ pub(super) async fn find_call(
 
 /// Returns `true` if the turn of a call is still the last of its lane, as far as this process knows.
 fn is_attached(late: &LateStore, call: &RecordedCall, now: Moment) -> bool {
+    let is_heard = now < call.heartbeat_at + late.0.settings.detach_after;
+    call.state == RecordedCallState::Open && is_heard && !was_left(late, call)
+}
+
+/// Returns `true` if this process knows that the lane or the session of a call was left.
+pub(super) fn was_left(late: &LateStore, call: &RecordedCall) -> bool {
     let left_since = |name: &[u8; 32]| late.0.left_at.get(name).is_some_and(|at| at >= call.opened_at);
-    let was_left = call.lane.iter().chain(&call.session).any(left_since);
-    call.state == RecordedCallState::Open && !was_left && now < call.heartbeat_at + late.0.settings.detach_after
+    call.lane.iter().chain(&call.session).any(left_since)
 }
 
 /// Stores a refused result for operators, and removes the parked one. Returns the refusal.

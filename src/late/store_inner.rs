@@ -63,6 +63,8 @@ pub(super) struct LateStoreInner {
     pub(super) settle_queue: Arc<SettleQueue>,
     /// `true` if a tool has a URL for cancels.
     pub(super) has_cancels: bool,
+    /// `true` if results of a tool are carried over.
+    pub(super) has_carry_over: bool,
     /// Lanes whose calls can be cancelled.
     pub(super) watched_lanes: WatchedLanes,
     /// Messages that are to be sent.
@@ -82,6 +84,7 @@ impl LateStoreInner {
         let secret = ledger.secret();
         let principals = PrincipalKey::from_ledger_secret(&secret);
         let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
+        let has_carry_over = settings.tools.values().any(|tool| tool.carries_over);
         Self {
             ledger,
             callers,
@@ -103,6 +106,7 @@ impl LateStoreInner {
             compacted: compactions::new_cache(),
             settle_queue: Arc::default(),
             has_cancels,
+            has_carry_over,
             watched_lanes: WatchedLanes::default(),
             outbox: Arc::default(),
             jobs,

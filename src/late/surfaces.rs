@@ -1,13 +1,13 @@
 //! Surfaces: the ways by which a caller learns of a result when no conversation waits for it any more.
 //!
-//! An effect that cannot be undone must not happen for a session alone. The surfaces are a webhook of the caller, and a feed
-//! or a list of outstanding results that the caller has read in the last 7 days.
+//! An effect that cannot be undone must not happen for a session alone. The surfaces are a webhook of the caller, a feed or a
+//! list of outstanding results that the caller has read in the last 7 days, and the next conversation of the same person.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CHANGE_TRIES_MAX, LateError, LateStore, jobs::LateJob};
+use super::{CHANGE_TRIES_MAX, LateError, LateStore, carry_over, jobs::LateJob, records::RecordedCall};
 use crate::{
     auth::{Caller, Principal},
     clock,
@@ -56,12 +56,17 @@ pub(super) async fn store_read(late: &LateStore, principal: Principal, at: Momen
     Err(LateError::Busy)
 }
 
-/// Returns `true` if a result reaches the caller without its conversation.
+/// Returns `true` if the result of a call reaches the caller without its conversation.
 pub(super) async fn has_surface(
     late: &LateStore,
-    (principal, account): (Principal, Principal),
+    principal: Principal,
+    call: &RecordedCall,
     now: Moment,
 ) -> Result<bool, LateError> {
+    let account = Principal::from_bytes(call.account);
+    if carry_over::reaches(late, principal, call) {
+        return Ok(true);
+    }
     if late.0.webhooks.iter().any(|webhook| webhook.reaches(account)) {
         return Ok(true);
     }

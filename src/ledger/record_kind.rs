@@ -38,11 +38,13 @@ pub enum RecordKind {
     LaneSign = 16,
     /// The last read of a caller's feed or list of results.
     Reader = 17,
+    /// The new conversation that takes a result of one that was left.
+    Reservation = 18,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -60,6 +62,7 @@ impl RecordKind {
         Self::Outgoing,
         Self::LaneSign,
         Self::Reader,
+        Self::Reservation,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -82,6 +85,7 @@ impl RecordKind {
             Self::Outgoing => "outgoing",
             Self::LaneSign => "lane_sign",
             Self::Reader => "reader",
+            Self::Reservation => "reservation",
         }
     }
 }

@@ -40,6 +40,8 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::ResultContent,
     RecordKind::Delivery,
     RecordKind::Call,
+    // Never queued: a result is reserved before it is sent.
+    RecordKind::Reservation,
     // A tool that cannot be undone does not run, until its caller reads its results once more.
     RecordKind::Reader,
     // A tool service is not asked to undo an effect, or is asked by another process although its conversation goes on.

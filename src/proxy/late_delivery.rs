@@ -8,10 +8,12 @@ use std::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{catch_core_panic::catch_core_panic, lacking_results::BodyCalls, late_results::LateResults};
+use super::{
+    carried_results, catch_core_panic::catch_core_panic, fitting_results::choose_that_fit, lacking_results::BodyCalls,
+    late_results::LateResults,
+};
 use crate::{
     conversation::{BodyField, Outline},
-    late::NamedResult,
     ledger::{RecordName, Unread},
     recall::AppendedText,
     repair::{
@@ -205,7 +207,7 @@ impl LateDelivery<'_> {
             .filter(has_none);
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.waiting_texts(&calls, &texts.calls, deadline).await
+            && let Some(appended) = self.texts_to_add(paired, &calls, &texts.calls).await
         {
             let is_in_body = appended.calls.iter().all(|call| calls.find(call).is_some());
             let anchor = in_lane(place).filter(|_| !is_in_body).unwrap_or(place.anchor);
@@ -258,6 +260,22 @@ impl LateDelivery<'_> {
         Ok(texts)
     }
 
+    /// Collects the results to append now. Only the beginning of a conversation gets those of an earlier one.
+    async fn texts_to_add(
+        &self,
+        paired: &Paired<'_>,
+        calls: &BodyCalls<'_>,
+        inserted: &HashSet<RecordName>,
+    ) -> Option<AppendedText> {
+        let deadline = self.wait.deadline;
+        let own = self.waiting_texts(calls, inserted, deadline).await;
+        if own.is_some() || !self.results.begins_conversation || paired.has_assistant_turn() {
+            return own;
+        }
+        // Boxed, because it is rare.
+        Box::pin(carried_results::carried_texts(self.results, deadline)).await
+    }
+
     /// Collects the results to append now: of calls whose answer in this body does not contain the result, and of calls
     /// that a compaction has removed.
     ///
@@ -276,7 +294,7 @@ impl LateDelivery<'_> {
         }
         let (late, caller) = (&self.results.late, self.results.caller);
         let found = late.read_posted(caller, &names, deadline).await.ok()?;
-        let chosen = choose_that_fit(found, late.result_bytes_max());
+        let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
         let contents = late.read_contents(caller, &chosen, deadline).await.ok()?;
         let (mut texts, mut media, mut given) = (Vec::new(), Vec::new(), Vec::new());
         for (result, content) in chosen.iter().zip(contents) {
@@ -326,24 +344,4 @@ impl LateDelivery<'_> {
         };
         Ok(!calls.is_empty() && calls.iter().all(is_same))
     }
-}
-
-/// Returns the first of these results that fit into one message. The others wait for the next message.
-fn choose_that_fit(results: Vec<NamedResult>, result_bytes_max: usize) -> Vec<NamedResult> {
-    let mut chosen = Vec::new();
-    let mut room = APPENDED_BYTES_MAX as u64;
-    for result in results {
-        let posted = result.1.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
-        let length = posted.min(result_bytes_max as u64);
-        // A provider that has refused the result would refuse it again.
-        if result.1.is_withheld {
-            continue;
-        }
-        // A result above the limit is sent alone: it would otherwise wait for ever.
-        if chosen.is_empty() || length <= room {
-            room = room.saturating_sub(length);
-            chosen.push(result);
-        }
-    }
-    chosen
 }

@@ -37,6 +37,10 @@ pub(super) struct LateResults {
     pub(super) provisional: Option<Box<HeaderValue>>,
     /// `true` if no call may get the result of an earlier run: `x-antiphon-intent: new`.
     pub(super) wants_new_runs: bool,
+    /// `true` if the request begins a conversation of the main agent, by a history of its own.
+    pub(super) begins_conversation: bool,
+    /// Hash of the upstream and the client program. `None` if no tool's results are carried over.
+    pub(super) origin: Option<[u8; 32]>,
 }
 
 impl LateResults {
@@ -204,6 +208,7 @@ impl LateResults {
             tool: tool.to_vec(),
             input: input.map(input_hash),
             intent_input: input.map(|input| self.late.intent_input(tool, input)),
+            origin: self.origin,
             is_emitted,
         }
     }

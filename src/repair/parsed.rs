@@ -365,6 +365,12 @@ impl<'b> Paired<'b> {
         self.histories.iter().flat_map(PairedHistory::answered_calls).collect()
     }
 
+    /// Returns `true` if the only history has a turn of the assistant.
+    pub fn has_assistant_turn(&self) -> bool {
+        let messages = self.only_conversation().map(|conversation| &conversation.messages);
+        messages.is_some_and(|messages| messages.iter().any(|message| message.role == Role::Assistant))
+    }
+
     /// Returns `true` if the only history contains a compaction by the provider.
     pub fn has_compaction(&self) -> bool {
         self.only_conversation()

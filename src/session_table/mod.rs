@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Caller,
-    conversation::{CallChain, Outline},
+    conversation::{BodyField, CallChain, Outline},
     digest::DigestHashBuilder,
     policy::stream_timeouts::RunningTool,
     session::{Lane, LaneId},
@@ -110,6 +110,8 @@ struct LaneState {
     last_idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     is_compacted: bool,
+    /// `true` once a request of the lane has declared tools behind words of the user.
+    has_begun: bool,
 }
 
 /// A lane in the map.
@@ -155,6 +157,8 @@ pub struct EnteredLane {
     pub idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     pub is_compacted: bool,
+    /// `true` for the first request of the lane that declares tools and ends with words of the user.
+    pub begins: bool,
     /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -175,6 +179,7 @@ impl LaneState {
             last_seen: now,
             last_idle: Duration::ZERO,
             is_compacted: false,
+            has_begun: false,
         }
     }
 
@@ -288,6 +293,10 @@ impl SessionTable {
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
             let is_compacted = session.is_compacted;
+            // Clients ask for titles before, which need no tools.
+            let is_turn = goes_on && outline.ends_with_user_text && outline.field(BodyField::Tools).is_some();
+            let begins = is_turn && !session.has_begun;
+            session.has_begun |= is_turn;
             // The conversation goes on: its last answer is not the present one any more.
             if goes_on {
                 session.stall = None;
@@ -300,6 +309,7 @@ impl SessionTable {
                 closed,
                 pin: session.pin.clone(),
                 has_open_calls: !session.calls.list.is_empty(),
+                begins,
                 forks,
                 unattended: session.calls.unattended_ids(),
             }

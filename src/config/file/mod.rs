@@ -212,6 +212,8 @@ pub struct ToolSection {
     pub window: Option<String>,
     /// Values of the input that make no difference, as JSON pointers, such as `/request_id`.
     pub ignore_input: Vec<String>,
+    /// Results of conversations that were left go into the next one of the same user, once.
+    pub carry_over: bool,
     /// URL of its service that undoes a call, for the tier `revertible`. https, or http on this machine.
     pub cancel_url: Option<String>,
 }

@@ -286,10 +286,12 @@ impl ResolvedSubject {
 /// Returns `false` if the tool of a call must not run: its effect cannot be undone, and only a session waits for it.
 async fn may_run(late: &LateStore, subject: &ResolvedSubject, now: Moment) -> Result<bool, LateError> {
     // The users of a service, and the user of a command, wait at a surface of their own.
-    if subject.tier != Tier::OneWay || subject.call.is_none() {
-        return Ok(true);
+    match &subject.call {
+        Some(found) if subject.tier == Tier::OneWay => {
+            surfaces::has_surface(late, subject.principal, &found.1, now).await
+        }
+        _ => Ok(true),
     }
-    surfaces::has_surface(late, (subject.principal, subject.account), now).await
 }
 
 /// Grants a claim. Returns `None` if another writer changed the intent or its call first.

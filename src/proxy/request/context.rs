@@ -13,10 +13,12 @@ use crate::{
     budget::BudgetClient,
     clock,
     conversation::{BodyField, Outline},
+    late::CarryOver,
     ledger_api,
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
+        client_origin::client_origin,
         continuity::{ContinuityContext, RequestContinuity},
         data_path::DataPath,
         exchange_log::ExchangeLog,
@@ -74,6 +76,10 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) provisional: Option<Box<HeaderValue>>,
     /// `true` if no call may get the result of an earlier run: `x-antiphon-intent: new`.
     pub(in crate::proxy) wants_new_runs: bool,
+    /// `true` if the request begins a conversation of the main agent, by a history of its own.
+    pub(in crate::proxy) begins_conversation: bool,
+    /// Hash of the upstream and the client program. `None` if no tool's results are carried over.
+    pub(in crate::proxy) origin: Option<[u8; 32]>,
     /// `true` if calls of the lane became detached since its last request.
     pub(in crate::proxy) has_detached_calls: bool,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -104,6 +110,13 @@ pub(super) fn named_model(route: &Route<'_>, body: &[u8], outline: &Outline) -> 
     model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX)
 }
 
+/// Returns `true` if the request goes on from a history at the provider.
+fn continues_by_id(outline: &Outline) -> bool {
+    [BodyField::PreviousResponse, BodyField::Thread, BodyField::Conversation]
+        .into_iter()
+        .any(|field| outline.field(field).is_some())
+}
+
 impl RequestContext {
     /// Returns the late-result context of this request.
     pub(super) fn late_results(&self, path: &DataPath, format: Format) -> LateResults {
@@ -117,6 +130,8 @@ impl RequestContext {
             session_label: self.session_label.clone(),
             provisional: self.provisional.clone(),
             wants_new_runs: self.wants_new_runs,
+            begins_conversation: self.begins_conversation,
+            origin: self.origin,
         }
     }
 
@@ -197,6 +212,7 @@ impl ContextBuilder<'_> {
                 .cancels()
                 .note_request(self.caller, lane.id, body, went_on);
         }
+        let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
         let session = self.named_session(evidence);
         // The label of another upstream's profile means nothing here.
         let pin = entered.pin.filter(|pin| *pin.upstream == *self.route.upstream.name);
@@ -231,6 +247,10 @@ impl ContextBuilder<'_> {
                 .headers
                 .get(headers::INTENT)
                 .is_some_and(|value| value == ledger_api::REPEAT),
+            begins_conversation: entered.begins && is_main && !continues_by_id(outline),
+            origin: CarryOver::of_store(&self.path.late)
+                .is_used()
+                .then(|| client_origin(&self.route.upstream.name, self.headers)),
             has_detached_calls: !entered.closed.detached.is_empty(),
             unattended_calls: entered.unattended,
             lane_idle: (!entered.is_compacted && !hints.is_compacted).then_some(entered.idle),

@@ -141,6 +141,7 @@ fn recorded(posted: Option<PostedResult>) -> RecordedCall {
         is_withheld: false,
         intent_input: None,
         intent: None,
+        origin: None,
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         tool: b"bash".to_vec(),
         input: Some([1; 32]),
         intent_input: None,
+        origin: None,
         is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
@@ -526,6 +527,7 @@ async fn a_closed_session_or_a_long_time_detaches() {
         tool: b"bash".to_vec(),
         input: None,
         intent_input: None,
+        origin: None,
         is_emitted: false,
     };
     app.late.record_calls(Caller::of_account(ann), [call(STRONG)]);

@@ -33,9 +33,9 @@ prop_compose! {
         state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
         [is_emitted, has_twin, is_withheld] in any::<[bool; 3]>(),
-        (session_label, intent_input, intent) in (option::of("\\PC{0,20}"), option::of(hashes()), option::of(hashes())),
+        (session_label, intent_input, intent, origin) in (option::of("\\PC{0,20}"), option::of(hashes()), option::of(hashes()), option::of(hashes())),
     ) -> RecordedCall {
-        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld, intent_input, intent }
+        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld, intent_input, intent, origin }
     }
 }
 

@@ -55,6 +55,7 @@ fn observed(number: u64) -> ObservedCall {
         tool,
         input: Some([1; 32]),
         intent_input: None,
+        origin: None,
         is_emitted: false,
     }
 }

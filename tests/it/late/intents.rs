@@ -89,6 +89,7 @@ async fn record(late: &LateStore, name: &str, session: &str, id: &str, tool: &st
         tool: tool.as_bytes().to_vec(),
         input: Some(antiphon::repair::input_hash(input.as_bytes())),
         intent_input: Some(late.intent_input(tool.as_bytes(), input.as_bytes())),
+        origin: None,
         is_emitted: true,
     };
     late.record_calls(caller, [call]);

@@ -329,6 +329,7 @@ impl World {
             tool: wanted.tool,
             input: Some(wanted.input_hash),
             intent_input: None,
+            origin: None,
             is_emitted: false,
         };
         self.late.record_calls(self.who(call.who), [opened]);

@@ -53,6 +53,7 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         is_withheld: false,
         intent_input: None,
         intent: None,
+        origin: None,
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod api;
 pub(crate) mod branches;
 pub(crate) mod cancels;
+pub(crate) mod carry_over;
 pub(crate) mod compactions;
 pub(crate) mod content_table;
 pub(crate) mod contents;
