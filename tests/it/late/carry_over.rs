@@ -30,7 +30,7 @@ impl Stage {
         let provider = Provider::start().await;
         let hash = |token: &str| TokenHash::hash_token(token.as_bytes());
         let install = Install::new(&format!(
-            "[upstreams.anthropic]\nurl = \"{0}\"\n[upstreams.other]\nurl = \"{0}\"\nprotocol = \"anthropic\"\n\
+            "[upstreams.anthropic]\nurl = \"{0}\"\n[upstreams.other]\nurl = \"{0}\"\nkind = \"anthropic\"\n\
              [ledger]\ndetach_after = \"5s\"\n\
              [client_tokens]\nann = {{ token = \"{1}\", personal = true }}\nben = {{ token = \"{2}\", personal = true }}\n\
              team = \"{3}\"\n\
