@@ -17,7 +17,7 @@ use crate::{
     budget::{self, BodyMemory, Budgets},
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
-    late::{Dispatcher, LateSettings, LateStore, LateWorker},
+    late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
     ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
     profiles::Profiles,
     provider::Routes,
@@ -116,7 +116,7 @@ impl RunningBackgroundWork {
     /// closes no connection of a message, and the last spans are sent after the data path has been drained.
     fn start_senders(&self, traces: Option<TraceExporter>, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
         let new_sender = || Sender::new(upstream, self.tasks.pool_tasks());
-        if self.late.messages().are_used() {
+        if Messages::of_store(&self.late).are_used() {
             let dispatcher = Dispatcher::of_store(&self.late);
             self.tasks
                 .spawn_background(webhooks::send_messages(dispatcher, new_sender()?));

@@ -36,7 +36,7 @@ use super::{
         status::{self, StatusView},
         usage::{self, UsagePage},
     },
-    webhooks,
+    task_links, webhooks,
 };
 use crate::{late::list_for_operator, session_table::LaneFilter};
 
@@ -90,6 +90,8 @@ pub(super) fn api_routes() -> (axum::Router<AdminState>, utoipa::openapi::OpenAp
         .routes(routes!(intents::resolve_intent))
         .routes(routes!(webhooks::list_messages))
         .routes(routes!(webhooks::resend_message))
+        .routes(routes!(task_links::make_task_link))
+        .routes(routes!(task_links::revoke_task_link))
         .routes(routes!(events::stream_events))
         .routes(routes!(show_config))
         .routes(routes!(show_log_level, set_log_level))

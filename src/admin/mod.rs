@@ -14,6 +14,7 @@ mod metrics_page;
 mod page;
 mod pages;
 mod problem;
+mod task_links;
 mod token_attempts;
 mod views;
 mod webhooks;

@@ -18,7 +18,7 @@ use super::{
         messages::{MessagesPage, messages_page},
     },
 };
-use crate::clock;
+use crate::{clock, late::Messages};
 
 /// The query of `/admin/v1/webhooks`.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -47,7 +47,7 @@ pub(super) async fn list_messages(
     let limit = check_limit(query.limit, ROWS_DEFAULT)?;
     let cursor = |text: &str| parse_cursor(text).ok_or_else(|| bad_query(BAD_CURSOR));
     let after = query.after.as_deref().map(cursor).transpose()?;
-    let list = parts.late.messages().list(after, limit, clock::unix_time());
+    let list = Messages::of_store(&parts.late).list(after, limit, clock::unix_time());
     let page = read_ledger("list messages", list).await?;
     Ok(Json(messages_page(page)))
 }
@@ -73,7 +73,7 @@ pub(super) async fn resend_message(
     State(parts): State<AdminState>,
     Path(message): Path<String>,
 ) -> Result<Json<ResentView>, AdminProblem> {
-    let resending = parts.late.messages().resend(&message, clock::unix_time());
+    let resending = Messages::of_store(&parts.late).resend(&message, clock::unix_time());
     if read_ledger("resend a message", resending).await? {
         Ok(Json(ResentView { message }))
     } else {

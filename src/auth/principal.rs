@@ -54,6 +54,15 @@ impl Caller {
         }
     }
 
+    /// Restores the caller with this principal, which is a user within the account or the account itself.
+    pub const fn of_user(principal: Principal, account: Principal) -> Self {
+        Self {
+            principal,
+            account,
+            is_shared: false,
+        }
+    }
+
     /// Returns the same caller, whose credential many clients send if `is_shared` is set.
     #[must_use]
     pub const fn with_shared_credential(self, is_shared: bool) -> Self {
@@ -150,6 +159,11 @@ impl Principal {
     /// Returns the principal of the token that the proxy writes for commands of its own user.
     pub fn of_local_token(key: &PrincipalKey) -> Self {
         Self::hash_parts(key, b"local token", std::iter::empty())
+    }
+
+    /// Returns the principal of the links to the task page.
+    pub fn of_task_links(key: &PrincipalKey) -> Self {
+        Self::hash_parts(key, b"task links", std::iter::empty())
     }
 
     /// Returns the principal that all clients share.

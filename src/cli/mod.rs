@@ -37,6 +37,7 @@ mod store;
 mod store_list;
 mod style;
 mod table;
+mod tasks;
 mod time_format;
 mod webhooks;
 
@@ -118,6 +119,9 @@ enum CliCommand {
     /// List the messages to webhooks that no receiver has accepted yet, and have one sent again
     #[command(after_help = webhooks::AFTER_HELP)]
     Webhooks(webhooks::Args),
+    /// Make and revoke links to the task page of one person
+    #[command(after_help = tasks::AFTER_HELP)]
+    Tasks(tasks::Args),
     /// Ask a running proxy whether it is alive: exit 0 if so, else 1
     #[command(after_help = healthcheck::AFTER_HELP)]
     Healthcheck(healthcheck::Args),
@@ -167,6 +171,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Result(args) => result::run(&args),
         CliCommand::Intents(args) => intents::run(&args),
         CliCommand::Webhooks(args) => webhooks::run(&args),
+        CliCommand::Tasks(args) => tasks::run(&args),
         CliCommand::Healthcheck(args) => healthcheck::run(&args),
         CliCommand::Completions(args) => completions::run(&args, command()),
         CliCommand::Man => man::run(command()),

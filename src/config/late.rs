@@ -96,6 +96,7 @@ pub(super) fn lower_late(lowering: &mut Lowering, principals: PrincipalSettings)
         session_idle: session_idle.unwrap_or_default(),
         ttl: ttl.unwrap_or_default(),
         delivers_in_loops: section.deliver_in_loops,
+        has_task_page: section.task_page,
         result_bytes_max: lowering
             .value_or_report("ledger.result_bytes_max", values::parse_size(&section.result_bytes_max))
             .unwrap_or_default(),

@@ -13,7 +13,7 @@ const ID_PREFIX: &str = "msg_";
 
 /// Access to the messages of a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Messages<'l>(pub(super) &'l LateStore);
+pub struct Messages<'l>(&'l LateStore);
 
 /// A message, without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,12 @@ pub struct MessagePage {
     pub next: Option<ListCursor>,
 }
 
-impl Messages<'_> {
+impl<'l> Messages<'l> {
+    /// Returns the messages of a store.
+    pub const fn of_store(late: &'l LateStore) -> Self {
+        Self(late)
+    }
+
     /// Returns `true` if there may be some: a tool can undo its calls, or there is a webhook.
     pub fn are_used(self) -> bool {
         self.0.0.has_cancels || !self.0.0.webhooks.is_empty()

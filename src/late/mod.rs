@@ -48,6 +48,7 @@ mod settle_queue;
 mod settling;
 mod store_inner;
 mod surfaces;
+mod tasks;
 mod wait_reason;
 mod webhook;
 mod worker;
@@ -83,6 +84,7 @@ pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult}
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
+pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskPage, TaskSecret, TaskState, Tasks};
 pub use wait_reason::WaitReason;
 pub use webhook::WebhookSettings;
 
@@ -137,6 +139,11 @@ impl LateStore {
         &self.0.services
     }
 
+    /// Returns `true` if the task page is served.
+    pub fn has_task_page(&self) -> bool {
+        self.0.settings.has_task_page
+    }
+
     /// Returns `true` if the answers that clients give to this tool's calls are not final.
     pub fn is_provisional(&self, tool: &[u8]) -> bool {
         self.0.settings.tool_settings(tool).is_provisional
@@ -160,11 +167,6 @@ impl LateStore {
     /// Returns access to the intents of side effects.
     pub const fn intents(&self) -> Intents<'_> {
         Intents(self)
-    }
-
-    /// Returns access to the messages that are to be sent.
-    pub const fn messages(&self) -> Messages<'_> {
-        Messages(self)
     }
 
     /// Returns access to the cancels of calls.

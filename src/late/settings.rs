@@ -90,6 +90,8 @@ pub struct LateSettings {
     pub ttl: Duration,
     /// `true` if late results are also appended behind tool results, without words of the user.
     pub delivers_in_loops: bool,
+    /// `true` if the task page is served.
+    pub has_task_page: bool,
     /// Bytes of a posted result in a request. Of a longer one the beginning and the end are inserted. The default is
     /// 256 KiB.
     pub result_bytes_max: usize,
@@ -115,6 +117,7 @@ impl Default for LateSettings {
             personal_tokens: BTreeSet::new(),
             ttl: Duration::from_secs(7 * 24 * 60 * 60),
             delivers_in_loops: false,
+            has_task_page: false,
             result_bytes_max: 256 * 1024,
             detach_after: Duration::from_secs(5 * 60),
             session_idle: Duration::from_secs(24 * 60 * 60),

@@ -40,11 +40,13 @@ pub enum RecordKind {
     Reader = 17,
     /// The new conversation that takes a result of one that was left.
     Reservation = 18,
+    /// A link to the task page of one person.
+    TaskLink = 19,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -63,6 +65,7 @@ impl RecordKind {
         Self::LaneSign,
         Self::Reader,
         Self::Reservation,
+        Self::TaskLink,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -86,6 +89,7 @@ impl RecordKind {
             Self::LaneSign => "lane_sign",
             Self::Reader => "reader",
             Self::Reservation => "reservation",
+            Self::TaskLink => "task_link",
         }
     }
 }

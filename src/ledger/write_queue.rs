@@ -42,6 +42,8 @@ const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     RecordKind::Call,
     // Never queued: a result is reserved before it is sent.
     RecordKind::Reservation,
+    // Never queued: a link is stored before anybody gets it.
+    RecordKind::TaskLink,
     // A tool that cannot be undone does not run, until its caller reads its results once more.
     RecordKind::Reader,
     // A tool service is not asked to undo an effect, or is asked by another process although its conversation goes on.

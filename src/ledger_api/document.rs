@@ -19,7 +19,7 @@ use utoipa::{
 use super::{
     LedgerBody, answers, cancels, intents, owners, problem,
     refusals::{DocumentRefusals, HeadRefusal},
-    response, services,
+    response, services, tasks,
 };
 
 /// Caches may store the document for five minutes: it changes only with the version of the proxy.
@@ -54,12 +54,19 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
         intents::send_intent_heartbeat,
         intents::post_intent_result,
         intents::cancel_intent,
+        tasks::links::make_task_link,
+        tasks::links::revoke_task_link,
+        tasks::list::list_tasks,
+        tasks::list::ack_task,
+        tasks::list::resolve_task,
     ),
     components(schemas(response::RefusalView<'_>, HeadRefusal, answers::SettledNotice<'_>, problem::ProblemView)),
     tags(
         (name = "services", description = "Requests of tool services"),
         (name = "callers", description = "Requests of callers about their own calls"),
         (name = "intents", description = "Claims of side effects, before a tool runs"),
+        (name = "tasks", description = "The task page: its links, and the requests that it sends with the secret of a \
+            link. Without `ledger.task_page` these paths are 404"),
         (name = "document", description = "This document")
     )
 )]
@@ -85,6 +92,10 @@ impl Modify for LedgerCredentials {
             (
                 "service_token",
                 bearer("The token of a tool service: `services.NAME.token`"),
+            ),
+            (
+                "task_link",
+                bearer("The secret of a link to the task page: `task_` and 64 hexadecimal digits"),
             ),
             (
                 "webhook_id",
@@ -146,7 +157,7 @@ impl Modify for OptionalBodies {
         let operations = document.paths.paths.values_mut().filter_map(|path| path.post.as_mut());
         let bodies = operations.filter(|operation| {
             let id = operation.operation_id.as_deref();
-            matches!(id, Some("heartbeat" | "withdraw"))
+            matches!(id, Some("heartbeat" | "withdraw" | "make_task_link"))
         });
         for body in bodies.filter_map(|operation| operation.request_body.as_mut()) {
             if let RefOr::T(body) = body {

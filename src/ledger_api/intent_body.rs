@@ -9,7 +9,7 @@ use utoipa::{
 };
 
 use super::{
-    request_body::{ID_BYTES_MAX, OBJECT, read_object},
+    request_body::{ID_BYTES_MAX, OBJECT, read_duration, read_object, read_text},
     response::ApiRefusal,
 };
 use crate::{
@@ -314,39 +314,10 @@ fn members_of(json: &Json<'_>) -> Result<Vec<(Vec<u8>, Span)>, ApiRefusal> {
     Ok(members)
 }
 
-fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, ApiRefusal> {
-    let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
-    let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
-    text.ok_or_else(|| ApiRefusal::malformed(flaw))
-}
-
 fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, ApiRefusal> {
     match json.bytes(span) {
         b"true" => Ok(true),
         b"false" => Ok(false),
         _ => Err(ApiRefusal::malformed(flaw)),
     }
-}
-
-fn read_duration(
-    json: &Json<'_>,
-    span: Span,
-    (min, max): (Duration, Duration),
-    flaw: &'static str,
-) -> Result<Duration, ApiRefusal> {
-    let text = read_text(json, span, ID_BYTES_MAX, flaw)?;
-    let duration = std::str::from_utf8(&text).ok().and_then(parse_duration);
-    duration
-        .filter(|duration| (min..=max).contains(duration))
-        .ok_or_else(|| ApiRefusal::malformed(flaw))
-}
-
-/// Parses a duration of one number and one unit: `90s`, `15m`, `24h` or `7d`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let unit = text.chars().last()?;
-    let digits = text.strip_suffix(unit)?;
-    let is_one_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // The library also reads other units, fractions and sums.
-    let is_plain = is_one_number && matches!(unit, 's' | 'm' | 'h' | 'd');
-    humantime::parse_duration(text).ok().filter(|_| is_plain)
 }

@@ -20,6 +20,8 @@ mod request_body;
 mod response;
 mod routes;
 mod services;
+mod task_cursor;
+mod tasks;
 mod unverified_bytes;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -32,6 +34,7 @@ use moka::sync::Cache;
 pub use intent_body::{REPEAT, REPEAT_HEADER};
 pub use response::ApiErrorCode;
 pub use routes::RESULT_BODY_BYTES_MAX;
+pub use tasks::is_task_path;
 
 use crate::{
     auth::Caller,
@@ -135,6 +138,9 @@ impl LedgerApi {
         body: BoxedBody,
         reader: LedgerReader,
     ) -> Result<Response<LedgerBody>, ApiRefusal> {
+        if is_task_path(head.uri.path()) {
+            return Box::pin(tasks::answer_request(self, head, body, reader)).await;
+        }
         let ask = LedgerOperation::from_request(head)?;
         // Without a service there are no late results. Callers have intents of their own all the same.
         if !self.late.is_used() && !ask.is_of_intents() {

@@ -46,7 +46,12 @@ pub(super) async fn answer_owner(
         | LedgerOperation::Intent(_)
         | LedgerOperation::IntentHeartbeat(_)
         | LedgerOperation::IntentResult(_)
-        | LedgerOperation::IntentCancel(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
+        | LedgerOperation::IntentCancel(_)
+        | LedgerOperation::MakeTaskLink
+        | LedgerOperation::RevokeTaskLink(_)
+        | LedgerOperation::ListTasks(_)
+        | LedgerOperation::AckTask(_)
+        | LedgerOperation::ResolveTask(_) => Err(ApiRefusal::from_code(ApiErrorCode::NotFound)),
     }
 }
 

@@ -186,6 +186,57 @@ impl IntoResponses for ReaderRefusals {
     }
 }
 
+/// The refusals of a request for a link to the task page.
+pub(super) struct TaskLinkRefusals;
+
+impl IntoResponses for TaskLinkRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::SharedKey,
+            ApiErrorCode::SeveralPeople,
+            ApiErrorCode::NeedsEncryption,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// The refusals of a request that the task page sends.
+pub(super) struct TaskRefusals;
+
+impl IntoResponses for TaskRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::NeedsEncryption,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
+/// The refusals of the report of an outcome.
+pub(super) struct TaskResolveRefusals;
+
+impl IntoResponses for TaskResolveRefusals {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusal_responses(&[
+            ApiErrorCode::NotFound,
+            ApiErrorCode::NeedsEncryption,
+            ApiErrorCode::ReadOnlyLink,
+            ApiErrorCode::Conflict,
+            ApiErrorCode::TooLarge,
+            ApiErrorCode::Malformed,
+            ApiErrorCode::Full,
+            ApiErrorCode::Unavailable,
+        ])
+    }
+}
+
 /// The refusals of a request about a cancel.
 pub(super) struct CancelRefusals;
 

@@ -1,11 +1,14 @@
 //! Request bodies. Content is never parsed into values, so that its bytes stay as they were posted.
 
+use std::time::Duration;
+
 use utoipa::ToSchema;
 
 use super::response::ApiRefusal;
 use crate::{
     auth::Owner,
     repair::input_hash,
+    splice::Span,
     wire::json::{Json, JsonKind, validate},
 };
 
@@ -195,6 +198,37 @@ pub(super) fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
     let json = Json::new(body);
     let is_object = json.root_span().is_ok_and(|root| json.kind(root) == JsonKind::Object);
     is_object.then_some(json).ok_or(ApiRefusal::malformed(OBJECT))
+}
+
+/// Reads a string of at most `bytes_max` bytes, but not an empty one.
+pub(super) fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, ApiRefusal> {
+    let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
+    let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
+    text.ok_or_else(|| ApiRefusal::malformed(flaw))
+}
+
+/// Reads a duration.
+pub(super) fn read_duration(
+    json: &Json<'_>,
+    span: Span,
+    (min, max): (Duration, Duration),
+    flaw: &'static str,
+) -> Result<Duration, ApiRefusal> {
+    let text = read_text(json, span, ID_BYTES_MAX, flaw)?;
+    let duration = std::str::from_utf8(&text).ok().and_then(parse_duration);
+    duration
+        .filter(|duration| (min..=max).contains(duration))
+        .ok_or_else(|| ApiRefusal::malformed(flaw))
+}
+
+/// Parses a duration of one number and one unit: `90s`, `15m`, `24h` or `7d`.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let digits = text.strip_suffix(unit)?;
+    let is_one_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // The library also reads other units, fractions and sums.
+    let is_plain = is_one_number && matches!(unit, 's' | 'm' | 'h' | 'd');
+    humantime::parse_duration(text).ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]

@@ -27,6 +27,10 @@ pub enum ApiErrorCode {
     NotOnBehalf,
     /// Several people may have the credential of the caller, so that nobody can claim with it.
     SeveralPeople,
+    /// Others could read the connection.
+    NeedsEncryption,
+    /// The link to the task page may not report outcomes.
+    ReadOnlyLink,
     /// The effect of the call cannot be undone.
     NotUndoable,
     /// The call has a different result, or no longer waits for one.
@@ -53,11 +57,13 @@ pub enum ApiErrorCode {
 
 impl ApiErrorCode {
     /// Every code.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::NotFound,
         Self::SharedKey,
         Self::NotOnBehalf,
         Self::SeveralPeople,
+        Self::NeedsEncryption,
+        Self::ReadOnlyLink,
         Self::NotUndoable,
         Self::Conflict,
         Self::AmbiguousCall,
@@ -78,6 +84,8 @@ impl ApiErrorCode {
             Self::SharedKey => "shared_key",
             Self::NotOnBehalf => "not_on_behalf",
             Self::SeveralPeople => "several_people",
+            Self::NeedsEncryption => "needs_encryption",
+            Self::ReadOnlyLink => "read_only_link",
             Self::NotUndoable => "not_undoable",
             Self::Conflict => "conflict",
             Self::AmbiguousCall => "ambiguous_call",
@@ -96,7 +104,11 @@ impl ApiErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::SharedKey | Self::NotOnBehalf | Self::SeveralPeople => StatusCode::FORBIDDEN,
+            Self::SharedKey
+            | Self::NotOnBehalf
+            | Self::SeveralPeople
+            | Self::NeedsEncryption
+            | Self::ReadOnlyLink => StatusCode::FORBIDDEN,
             Self::NotUndoable | Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -120,6 +132,12 @@ impl ApiErrorCode {
             Self::SeveralPeople => {
                 "several people may have this credential, and one must not get the result of another: the operator can \
                  set client_tokens.NAME.personal for a token that one person uses"
+            }
+            Self::NeedsEncryption => {
+                "the task page is served over TLS, or to this machine: the operator can set server.tls"
+            }
+            Self::ReadOnlyLink => {
+                "this link reads and acknowledges only: an operator can make one with `antiphon tasks link`"
             }
             Self::NotUndoable => {
                 "the effect of this tool cannot be undone: tools.NAME needs tier = \"revertible\", and cancel_url for \

@@ -5,9 +5,10 @@ use http::{Method, request::Parts};
 use super::{
     delivery_id::parse_delivery_id,
     list_query::ListQuery,
+    task_cursor::read_cursor,
     response::{ApiErrorCode, ApiRefusal},
 };
-use crate::{auth::principal::decode_segment, ledger::RecordName};
+use crate::{auth::principal::decode_segment, late::TaskCursor, ledger::RecordName};
 
 /// The prefix of every path of this API.
 pub(super) const PATH_PREFIX: &str = "/ledger/v1/";
@@ -42,6 +43,12 @@ pub(super) enum LedgerOperation {
     IntentHeartbeat(Vec<u8>),
     IntentResult(Vec<u8>),
     IntentCancel(Vec<u8>),
+    /// A new link to the task page.
+    MakeTaskLink,
+    RevokeTaskLink(Vec<u8>),
+    ListTasks(TaskCursor),
+    AckTask(Vec<u8>),
+    ResolveTask(Vec<u8>),
 }
 
 /// A method and a path of the API.
@@ -54,7 +61,7 @@ pub(super) struct LedgerRoute {
 }
 
 /// Every route. The `OpenAPI` document describes exactly these.
-pub(super) static ROUTES: [LedgerRoute; 16] = [
+pub(super) static ROUTES: [LedgerRoute; 21] = [
     LedgerRoute {
         method: Method::GET,
         path: "openapi.json",
@@ -134,6 +141,31 @@ pub(super) static ROUTES: [LedgerRoute; 16] = [
         method: Method::POST,
         path: "intents/{intent}/cancel",
         read: |id, _| Ok(LedgerOperation::IntentCancel(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "tasks/links",
+        read: |_, _| Ok(LedgerOperation::MakeTaskLink),
+    },
+    LedgerRoute {
+        method: Method::DELETE,
+        path: "tasks/links/{link}",
+        read: |id, _| Ok(LedgerOperation::RevokeTaskLink(id)),
+    },
+    LedgerRoute {
+        method: Method::GET,
+        path: "tasks/list",
+        read: |_, head| read_cursor(head.uri.query()).map(LedgerOperation::ListTasks),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "tasks/{task}/ack",
+        read: |id, _| Ok(LedgerOperation::AckTask(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "tasks/{task}/resolve",
+        read: |id, _| Ok(LedgerOperation::ResolveTask(id)),
     },
 ];
 

@@ -342,6 +342,8 @@ const fn post_label(code: ApiErrorCode) -> &'static str {
         | ApiErrorCode::SharedKey
         | ApiErrorCode::NotOnBehalf
         | ApiErrorCode::SeveralPeople
+        | ApiErrorCode::NeedsEncryption
+        | ApiErrorCode::ReadOnlyLink
         | ApiErrorCode::NotUndoable
         | ApiErrorCode::WrongMethod => "unknown",
         ApiErrorCode::Malformed | ApiErrorCode::TooLarge => "malformed",

@@ -10,6 +10,7 @@ use http::{
 
 use super::data_path::DataPath;
 use crate::{
+    ledger_api::is_task_path,
     labels::labelled_enum,
     server::{ClientConnection, framing::RequestFraming},
 };
@@ -114,8 +115,11 @@ pub(super) fn admit_any_method<B>(path: &DataPath, request: &Request<B>) -> Resu
     }
     check_target(request.uri(), http2)?;
     check_host(path, request.uri(), request.headers(), http2)?;
-    let preflight =
-        check_origin(&path.settings.allow_origins, request.headers())? && request.method() == Method::OPTIONS;
+    // The page asks the server that it came from, which was checked as the host.
+    let is_own = is_task_path(request.uri().path()) && is_same_origin(request.uri(), request.headers());
+    let preflight = !is_own
+        && check_origin(&path.settings.allow_origins, request.headers())?
+        && request.method() == Method::OPTIONS;
     if wants_websocket(request.headers()) {
         return Err(RequestRefusal::Upgrade);
     }
@@ -141,6 +145,21 @@ fn check_origin(known: &[String], headers: &HeaderMap) -> Result<bool, RequestRe
     } else {
         Err(RequestRefusal::Origin)
     }
+}
+
+/// Returns `true` if the only origin that a request names is its own host.
+fn is_same_origin(uri: &Uri, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else {
+        return false;
+    };
+    let origin = origin.as_bytes();
+    let authority = origin
+        .strip_prefix(b"https://")
+        .or_else(|| origin.strip_prefix(b"http://"));
+    let host = headers.get(HOST).map(HeaderValue::as_bytes);
+    let host = host.or_else(|| uri.authority().map(|authority| authority.as_str().as_bytes()));
+    authority.is_some() && authority == host
 }
 
 /// Checks that the host is a name of this proxy.

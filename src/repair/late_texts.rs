@@ -338,7 +338,7 @@ pub fn contains_result(answer: &str, result: &str) -> bool {
 }
 
 /// Returns a content as text: a string as it is, the texts of text blocks, and anything else as JSON.
-pub(super) fn readable_text(content: &str) -> String {
+pub fn readable_text(content: &str) -> String {
     let json = Json::new(content.as_bytes());
     match json.root_span() {
         Ok(root) if json.kind(root) == JsonKind::String => {

@@ -67,7 +67,7 @@ pub use known_answers::{
 };
 pub use late_texts::{
     Anchor, LatePlace, LateText, PlaceOptions, append_texts, contains_result, late_media, late_places, late_text,
-    text_contains,
+    readable_text, text_contains,
 };
 pub use learned_rules::{DisputedShape, LearnedRules};
 pub use long_results::shorten_result;

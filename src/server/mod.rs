@@ -118,6 +118,8 @@ pub struct ClientAddress(pub IpAddr);
 pub struct ClientConnection {
     /// The client's address, if the connection has one.
     pub address: Option<ClientAddress>,
+    /// `true` for TLS.
+    pub is_encrypted: bool,
     /// The flag that is set while the client reads nothing.
     pub stall: ClientStall,
     /// The framing of the request, and the heads of its connection. `None` for HTTP/2.
@@ -233,6 +235,7 @@ pub async fn serve_connection<T, S, B>(
         heads,
         stall: stream.stall_flag(),
         peer,
+        is_encrypted: settings.tls.is_some(),
         service,
     };
     let builder = connection_builder(tasks.clone());
@@ -281,6 +284,7 @@ struct FramingService<S> {
     heads: RequestHeads,
     stall: ClientStall,
     peer: Option<ClientAddress>,
+    is_encrypted: bool,
     service: S,
 }
 
@@ -299,6 +303,7 @@ where
         // One extension: each costs two allocations.
         request.extensions_mut().insert(ClientConnection {
             address: self.peer,
+            is_encrypted: self.is_encrypted,
             stall: self.stall.clone(),
             framing: next.map(|(framing, _)| (framing, self.heads.clone())),
         });

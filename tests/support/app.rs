@@ -256,6 +256,11 @@ pub fn post(path: &str, body: &str) -> String {
 
 /// Returns a POST with these headers.
 pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    request_with("POST", path, fields, body)
+}
+
+/// Returns a request with a JSON body and these headers.
+pub fn request_with(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let fields: Vec<String> = fields
         .iter()
@@ -263,7 +268,7 @@ pub fn post_with(path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         .collect();
     let fields = fields.concat();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{fields}\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{fields}\r\n"
     );
     [head.as_bytes(), body].concat()
 }

@@ -86,6 +86,12 @@ impl ApiClient {
         self.exchange(Method::POST, path, body, HeaderMap::new()).await
     }
 
+    /// Sends a DELETE request.
+    pub(in crate::cli) async fn delete(&self, path: &str) -> Result<ApiReply, ClientError> {
+        self.exchange(Method::DELETE, path, String::new(), HeaderMap::new())
+            .await
+    }
+
     /// Sends a POST request with more headers.
     pub(in crate::cli) async fn post_with(
         &self,

@@ -47,6 +47,8 @@ section! {
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
         /// Appends late results behind tool results too, for agents whose users never write.
         pub deliver_in_loops: bool = false,
+        /// Serves the task page, over TLS or to this machine, to whoever has a link.
+        pub task_page: bool = false,
         /// Maximum size of a posted result in a request. Of a longer one the beginning and the end are inserted.
         pub result_bytes_max: String = "256KiB".into(),
         /// Reaction to a ledger that does not answer, for a history with a call that it may have answered before.

@@ -1,0 +1,159 @@
+//! `/admin/v1/tasks/links`: operators make and revoke links to the task page of one person.
+
+use std::{net::SocketAddr, time::Duration};
+
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    AdminState,
+    pages::{not_found, read_ledger},
+    problem::{AdminProblem, read_body},
+};
+use crate::{
+    auth::{Caller, Principal, principal::USER_BYTES_MAX},
+    clock,
+    late::{LINK_TTL_MAX, TaskLink, Tasks},
+};
+
+/// The person whose tasks a link opens. Without a client it is the only caller of `principals.mode = "single"`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskLinkRequest {
+    /// The name of a client token
+    client: Option<String>,
+    /// The user within the client, as its requests name it
+    #[schema(min_length = 1, max_length = 256)]
+    user: Option<String>,
+    /// The lifetime of the link in minutes; 60 by default
+    #[schema(minimum = 1, maximum = 60)]
+    minutes: Option<u64>,
+}
+
+/// A new link.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TaskLinkView {
+    /// The id by which it is revoked
+    link: String,
+    /// The address of the page, with the secret of the link behind `#`
+    url: String,
+    /// The time from which it opens nothing, in seconds since 1970
+    expires_at: u64,
+}
+
+/// Makes a link to the task page of one person
+///
+/// It may report the outcome of calls that nobody knows, which the links of API keys may not.
+#[utoipa::path(post, path = "/admin/v1/tasks/links", tag = "operate", request_body = TaskLinkRequest, responses(
+    (status = 201, description = "the link", body = TaskLinkView),
+    (status = 400, description = "the body cannot be read, or the lifetime is not 1 to 60 minutes", body = AdminProblem),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 404, description = "the task page is off, or there is no such client", body = AdminProblem),
+    (status = 409, description = "the client may be several people, or there are too many links", body = AdminProblem),
+    (status = 413, description = "the body is too large", body = AdminProblem),
+    (status = 415, description = "the content type is not JSON", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+))]
+pub(super) async fn make_task_link(
+    State(parts): State<AdminState>,
+    body: Result<Json<TaskLinkRequest>, JsonRejection>,
+) -> Result<(StatusCode, Json<TaskLinkView>), AdminProblem> {
+    let request = read_body(body)?;
+    if !parts.late.has_task_page() {
+        return Err(not_found("the task page is off: set ledger.task_page = true"));
+    }
+    let minutes = request.minutes.unwrap_or(LINK_TTL_MAX.as_secs() / 60);
+    let ttl = Duration::from_secs(minutes.saturating_mul(60));
+    if minutes == 0 || ttl > LINK_TTL_MAX {
+        let text = "minutes must be a number from 1 to 60";
+        return Err(AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text));
+    }
+    let owner = find_owner(&parts, &request)?;
+    let tasks = Tasks::of_store(&parts.late);
+    if !tasks.may_have_link(owner) {
+        let text = "several people may use this client: set client_tokens.NAME.personal, or name the user";
+        return Err(AdminProblem::new(StatusCode::CONFLICT, "several_people", text));
+    }
+    let link = TaskLink {
+        owner,
+        may_resolve: true,
+        expires_at: clock::unix_time() + ttl,
+    };
+    let made = read_ledger("make a link to the task page", tasks.make_link(link)).await?;
+    let made = made.ok_or_else(|| {
+        let text = "there are too many links: wait until some of them expire";
+        AdminProblem::new(StatusCode::CONFLICT, "too_many_links", text)
+    })?;
+    let scheme = if parts.control.has_tls() { "https" } else { "http" };
+    let host = parts.control.listen_address().map_or_else(String::new, reachable_host);
+    let view = TaskLinkView {
+        link: blake3::Hash::from_bytes(made.link).to_hex().to_string(),
+        url: format!("{scheme}://{host}/ledger/v1/tasks#{}", made.secret.reveal()),
+        expires_at: link.expires_at.as_secs(),
+    };
+    Ok((StatusCode::CREATED, Json(view)))
+}
+
+/// A revoked link.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RevokedLinkView {
+    /// The id
+    link: String,
+}
+
+/// Revokes a link to the task page, whoever made it
+#[utoipa::path(delete, path = "/admin/v1/tasks/links/{link}", tag = "operate",
+    params(("link" = String, Path, description = "the id of the link", pattern = "^[0-9a-f]{64}$")), responses(
+    (status = 200, description = "the link opens nothing any more", body = RevokedLinkView),
+    (status = 401, description = "the token is missing or wrong", body = AdminProblem),
+    (status = 404, description = "no such link: it has expired, or was revoked", body = AdminProblem),
+    (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
+    (status = 503, description = "the ledger failed, or did not answer within 3 s", body = AdminProblem),
+))]
+pub(super) async fn revoke_task_link(
+    State(parts): State<AdminState>,
+    Path(link): Path<String>,
+) -> Result<Json<RevokedLinkView>, AdminProblem> {
+    let unknown = || not_found("no such link: it has expired, or was revoked");
+    let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;
+    let revoking = Tasks::of_store(&parts.late).revoke_link(None, *name.as_bytes());
+    if read_ledger("revoke a link to the task page", revoking).await? {
+        Ok(Json(RevokedLinkView { link }))
+    } else {
+        Err(unknown())
+    }
+}
+
+/// Returns a listener's address as a browser of this machine reaches it.
+fn reachable_host(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("localhost:{}", address.port())
+    } else {
+        address.to_string()
+    }
+}
+
+/// Returns the person of a request.
+fn find_owner(parts: &AdminState, request: &TaskLinkRequest) -> Result<Caller, AdminProblem> {
+    let key = parts.late.principal_key();
+    let account = match &request.client {
+        None => Principal::of_all_clients(key),
+        Some(name) if parts.control.active_config().clients.contains(name) => Principal::of_token(key, name),
+        Some(_) => return Err(not_found("there is no such client: see [client_tokens]")),
+    };
+    let caller = Caller::of_account(account);
+    match &request.user {
+        None => Ok(caller),
+        Some(user) if (1..=USER_BYTES_MAX).contains(&user.len()) => Ok(caller.with_user(key, user.as_bytes())),
+        Some(_) => {
+            let text = "user must have 1 to 256 bytes";
+            Err(AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text))
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Lists of tasks: the calls of one person that run, have a result that waits, or were cancelled, and its own intents.
+
+use std::collections::HashMap;
+
+use crate::{
+    auth::Caller,
+    clock,
+    late::{
+        LateError, LateStore,
+        intents::{
+            IntentId, IntentState,
+            records::IntentRecord,
+            rules,
+            storing::{StoredIntent, intent_key},
+        },
+        matching,
+        pending::delivery_value,
+        queries::whole_content,
+        records::{RecordedCall, RecordedCallState},
+    },
+    ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
+};
+
+/// The most records that one page reads.
+const PAGE_ROWS: usize = 100;
+/// The longest result that a list contains, in bytes.
+const RESULT_BYTES_MAX: u64 = 64 * 1024;
+
+/// The place behind which a page begins. Calls come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskCursor {
+    /// Behind this place among the calls. 0 begins.
+    Calls(u64),
+    /// Behind this place among the intents.
+    Intents(u64),
+}
+
+/// The name of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskId {
+    /// A recorded call.
+    Call(RecordName),
+    /// An intent: one of the person itself, or one whose outcome is unknown.
+    Intent(IntentId),
+}
+
+/// The state of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskState {
+    /// The tool runs.
+    Running,
+    /// The tool has succeeded.
+    Done,
+    /// The tool has reported an error.
+    Failed,
+    /// Its service was asked to undo it.
+    CancelRequested,
+    /// It was undone.
+    Cancelled,
+    /// Its service will not undo it, and goes on.
+    CancelRefused,
+    /// Nobody knows if it ran.
+    Unknown,
+    /// No result came in time.
+    Expired,
+}
+
+impl TaskState {
+    /// Every state.
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::CancelRequested,
+        Self::Cancelled,
+        Self::CancelRefused,
+        Self::Unknown,
+        Self::Expired,
+    ];
+
+    /// Returns the name in answers.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::CancelRequested => "cancel_requested",
+            Self::Cancelled => "cancelled",
+            Self::CancelRefused => "cancel_refused",
+            Self::Unknown => "unknown",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// Returns the state of the task of an intent.
+    pub const fn of_intent(state: IntentState) -> Self {
+        match state {
+            IntentState::Claimed => Self::Running,
+            IntentState::Settled => Self::Done,
+            IntentState::Failed => Self::Failed,
+            IntentState::CancelRequested => Self::CancelRequested,
+            IntentState::Cancelled => Self::Cancelled,
+            IntentState::CancelRefused => Self::CancelRefused,
+            IntentState::Unknown => Self::Unknown,
+            IntentState::Expired => Self::Expired,
+        }
+    }
+}
+
+/// A task in a list.
+#[derive(Clone)]
+pub struct ListedTask {
+    /// The name.
+    pub id: TaskId,
+    /// The tool.
+    pub tool: Vec<u8>,
+    /// The name of the session. `None` if there is none.
+    pub session: Option<Box<str>>,
+    /// The state.
+    pub state: TaskState,
+    /// The time at which it began.
+    pub started_at: Moment,
+    /// The time of its result. `None` if there is none.
+    pub ended_at: Option<Moment>,
+    /// The result as JSON. `None` if there is none, or it is longer than 64 KiB.
+    pub content: Option<String>,
+    /// `true` if a result is too long for the list.
+    pub is_too_long: bool,
+    /// `true` if the result waits for its owner.
+    pub is_waiting: bool,
+}
+
+impl std::fmt::Debug for ListedTask {
+    // The content belongs to a conversation, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ListedTask({:?}, {:?})", self.id, self.state)
+    }
+}
+
+/// One page of tasks.
+#[derive(Debug)]
+pub struct TaskPage {
+    /// The tasks, in the order of their recording.
+    pub tasks: Vec<ListedTask>,
+    /// The cursor of the next page. `None` if this is the last.
+    pub next: Option<TaskCursor>,
+}
+
+/// Returns one page of the tasks of a person.
+pub(super) async fn list(late: &LateStore, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
+    let now = clock::unix_time();
+    let (kind, place) = match after {
+        TaskCursor::Calls(place) => (RecordKind::Call, place),
+        TaskCursor::Intents(place) => (RecordKind::Intent, place),
+    };
+    let principal = *owner.principal().as_bytes();
+    let page = late.0.ledger.list_after(kind, principal, place, PAGE_ROWS, now).await?;
+    let last = page.last().map(|(place, _)| *place).filter(|_| page.len() == PAGE_ROWS);
+    Ok(match after {
+        TaskCursor::Calls(_) => TaskPage {
+            tasks: tasks_of_calls(late, owner, page, now).await?,
+            next: Some(last.map_or(TaskCursor::Intents(0), TaskCursor::Calls)),
+        },
+        TaskCursor::Intents(_) => TaskPage {
+            tasks: page.into_iter().filter_map(|(_, record)| task_of_intent(record, now)).collect(),
+            next: last.map(TaskCursor::Intents),
+        },
+    })
+}
+
+async fn tasks_of_calls(
+    late: &LateStore,
+    owner: Caller,
+    page: Vec<PlacedRecord>,
+    now: Moment,
+) -> Result<Vec<ListedTask>, LateError> {
+    let decode = |(_, record): PlacedRecord| Some((record.key, RecordedCall::decode(&record.value)?));
+    let calls: Vec<(RecordKey, RecordedCall)> = page.into_iter().filter_map(decode).collect();
+    let unknown = unknown_intents(late, &calls, now).await?;
+    let waiting = waiting_results(late, owner, &calls, now).await?;
+    let contents = contents_of(late, &calls, &waiting, now).await?;
+    let mut tasks = Vec::new();
+    for (key, call) in calls {
+        // It is listed as an intent, which can be resolved.
+        if call.intent.is_some_and(|intent| unknown.contains_key(&intent)) {
+            continue;
+        }
+        let is_waiting = waiting.contains(&key.name);
+        let Some(state) = state_of_call(&call, is_waiting, now) else {
+            continue;
+        };
+        let posted = call.posted.as_ref();
+        tasks.push(ListedTask {
+            id: TaskId::Call(key.name),
+            state,
+            started_at: call.opened_at,
+            ended_at: posted.map(|posted| posted.posted_at),
+            is_too_long: posted.is_some_and(|posted| posted.content.byte_len() > RESULT_BYTES_MAX),
+            content: contents.get(&key.name).cloned(),
+            is_waiting,
+            tool: call.tool,
+            session: call.session_label,
+        });
+    }
+    Ok(tasks)
+}
+
+/// Returns the state of a call. `None` if its conversation has its answer.
+fn state_of_call(call: &RecordedCall, is_waiting: bool, now: Moment) -> Option<TaskState> {
+    match call.state {
+        RecordedCallState::Cancelled => Some(TaskState::Cancelled),
+        RecordedCallState::CancelRequested => Some(TaskState::CancelRequested),
+        RecordedCallState::CancelRefused => Some(TaskState::CancelRefused),
+        _ if matching::is_running(call) && now < call.deadline => Some(TaskState::Running),
+        _ if matching::is_running(call) => Some(TaskState::Expired),
+        _ if !is_waiting => None,
+        _ if call.posted.as_ref().is_some_and(|posted| posted.failed) => Some(TaskState::Failed),
+        _ => Some(TaskState::Done),
+    }
+}
+
+/// Returns the intents of these calls whose outcome is unknown.
+async fn unknown_intents(
+    late: &LateStore,
+    calls: &[(RecordKey, RecordedCall)],
+    now: Moment,
+) -> Result<HashMap<RecordName, ()>, LateError> {
+    let key = |(key, call): &(RecordKey, RecordedCall)| Some(intent_key(key.principal, call.intent?));
+    let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
+    let records = read_all(&*late.0.ledger, keys, now).await?;
+    let is_unknown = |record: &Record| {
+        IntentRecord::decode(&record.value)
+            .is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
+    };
+    let unknown = records.into_iter().flatten().filter(is_unknown);
+    Ok(unknown.map(|record| (record.key.name, ())).collect())
+}
+
+/// Returns the names of those calls whose result waits for its owner.
+async fn waiting_results(
+    late: &LateStore,
+    owner: Caller,
+    calls: &[(RecordKey, RecordedCall)],
+    now: Moment,
+) -> Result<Vec<RecordName>, LateError> {
+    let posted = calls.iter().filter(|(_, call)| call.posted.is_some());
+    let keys = posted.map(|(key, _)| RecordKey::new(RecordKind::Delivery, owner.principal(), key.name));
+    let records = read_all(&*late.0.ledger, keys.collect(), now).await?;
+    let waiting = records
+        .into_iter()
+        .flatten()
+        .filter(|record| record.value != delivery_value::RECEIVED);
+    Ok(waiting.map(|record| record.key.name).collect())
+}
+
+/// Reads the contents of the results that wait and are not too long.
+async fn contents_of(
+    late: &LateStore,
+    calls: &[(RecordKey, RecordedCall)],
+    waiting: &[RecordName],
+    now: Moment,
+) -> Result<HashMap<RecordName, String>, LateError> {
+    let shown = calls.iter().filter_map(|(key, call)| {
+        let posted = call.posted.as_ref()?;
+        let is_shown = waiting.contains(&key.name) && posted.content.byte_len() <= RESULT_BYTES_MAX;
+        is_shown.then_some((key, posted))
+    });
+    let (keys, posted): (Vec<_>, Vec<_>) = shown
+        .map(|(key, posted)| {
+            let apart = RecordKey {
+                kind: RecordKind::ResultContent,
+                ..*key
+            };
+            (apart, posted)
+        })
+        .unzip();
+    let records = read_all(&*late.0.ledger, keys.clone(), now).await?;
+    let whole = keys.iter().zip(posted).zip(records).filter_map(|((key, posted), apart)| {
+        Some((key.name, whole_content(posted.content.clone(), apart)?))
+    });
+    Ok(whole.collect())
+}
+
+/// Returns the task of an intent. `None` if its call is listed in its place.
+fn task_of_intent(record: Record, now: Moment) -> Option<ListedTask> {
+    let stored = StoredIntent::from_record(record)?;
+    let id = stored.id();
+    let intent = stored.intent;
+    let state = rules::state_at(&intent, now);
+    if intent.run.call.is_some() && state != IntentState::Unknown {
+        return None;
+    }
+    Some(ListedTask {
+        id: TaskId::Intent(id),
+        session: None,
+        state: TaskState::of_intent(state),
+        started_at: intent.run.claimed_at,
+        ended_at: intent.result.as_ref().map(|result| result.settled_at),
+        // The results of a person's own runs are sealed by whoever ran them.
+        content: None,
+        is_too_long: false,
+        is_waiting: false,
+        tool: intent.tool,
+    })
+}

@@ -1,0 +1,34 @@
+//! Access to the task page: the connection on which it is opened, and the secret of a link.
+
+use http::{header::AUTHORIZATION, request::Parts};
+
+use crate::{
+    late::{TaskLink, TaskSecret, Tasks},
+    ledger_api::{
+        LedgerApi, single_header,
+        response::{ApiErrorCode, ApiRefusal},
+    },
+    server::ClientConnection,
+};
+
+/// Refuses a connection that others could read: neither TLS nor from this machine.
+pub(super) fn check_connection(head: &Parts) -> Result<(), ApiRefusal> {
+    let is_private = head.extensions.get::<ClientConnection>().is_some_and(|connection| {
+        let is_local = connection.address.is_some_and(|address| address.0.is_loopback());
+        connection.is_encrypted || is_local
+    });
+    if is_private {
+        Ok(())
+    } else {
+        Err(ApiRefusal::from_code(ApiErrorCode::NeedsEncryption))
+    }
+}
+
+/// Returns the link of a request. A credential of another kind is as unknown as a revoked link.
+pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink, ApiRefusal> {
+    let bearer = single_header(&head.headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+    let secret = bearer.and_then(|secret| TaskSecret::parse(secret));
+    let secret = secret.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
+    let found = Tasks::of_store(&api.late).find_link(&secret).await?;
+    found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
+}
