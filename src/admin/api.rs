@@ -24,6 +24,7 @@ use super::{
     events, health, intents, metrics_page,
     pages::{BAD_CURSOR, ROWS_DEFAULT, bad_query, check_limit, not_found, read_ledger},
     problem::{AdminProblem, QueryParams, read_body},
+    task_links,
     views::{
         DateConverter,
         failures::{self, FailuresPage},
@@ -36,7 +37,7 @@ use super::{
         status::{self, StatusView},
         usage::{self, UsagePage},
     },
-    task_links, webhooks,
+    webhooks,
 };
 use crate::{late::list_for_operator, session_table::LaneFilter};
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     auth::{Caller, Principal, principal::USER_BYTES_MAX},
     clock,
-    late::{LINK_TTL_MAX, TaskLink, Tasks},
+    late::{LINK_TTL_MAX, TaskLink, UserTasks},
 };
 
 /// The person whose tasks a link opens. Without a client it is the only caller of `principals.mode = "single"`.
@@ -65,7 +65,7 @@ pub(super) async fn make_task_link(
     body: Result<Json<TaskLinkRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<TaskLinkView>), AdminProblem> {
     let request = read_body(body)?;
-    if !parts.late.has_task_page() {
+    if !UserTasks::of_store(&parts.late).has_page() {
         return Err(not_found("the task page is off: set ledger.task_page = true"));
     }
     let minutes = request.minutes.unwrap_or(LINK_TTL_MAX.as_secs() / 60);
@@ -75,7 +75,7 @@ pub(super) async fn make_task_link(
         return Err(AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text));
     }
     let owner = find_owner(&parts, &request)?;
-    let tasks = Tasks::of_store(&parts.late);
+    let tasks = UserTasks::of_store(&parts.late);
     if !tasks.may_have_link(owner) {
         let text = "several people may use this client: set client_tokens.NAME.personal, or name the user";
         return Err(AdminProblem::new(StatusCode::CONFLICT, "several_people", text));
@@ -102,7 +102,7 @@ pub(super) async fn make_task_link(
 
 /// A revoked link.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct RevokedLinkView {
+pub(super) struct RevokedTaskLink {
     /// The id
     link: String,
 }
@@ -110,7 +110,7 @@ pub(super) struct RevokedLinkView {
 /// Revokes a link to the task page, whoever made it
 #[utoipa::path(delete, path = "/admin/v1/tasks/links/{link}", tag = "operate",
     params(("link" = String, Path, description = "the id of the link", pattern = "^[0-9a-f]{64}$")), responses(
-    (status = 200, description = "the link opens nothing any more", body = RevokedLinkView),
+    (status = 200, description = "the link opens nothing any more", body = RevokedTaskLink),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
     (status = 404, description = "no such link: it has expired, or was revoked", body = AdminProblem),
     (status = 429, description = "too many wrong tokens from this address", body = AdminProblem),
@@ -119,12 +119,12 @@ pub(super) struct RevokedLinkView {
 pub(super) async fn revoke_task_link(
     State(parts): State<AdminState>,
     Path(link): Path<String>,
-) -> Result<Json<RevokedLinkView>, AdminProblem> {
+) -> Result<Json<RevokedTaskLink>, AdminProblem> {
     let unknown = || not_found("no such link: it has expired, or was revoked");
     let name = blake3::Hash::from_hex(&link).map_err(|_| unknown())?;
-    let revoking = Tasks::of_store(&parts.late).revoke_link(None, *name.as_bytes());
+    let revoking = UserTasks::of_store(&parts.late).revoke_link(None, *name.as_bytes());
     if read_ledger("revoke a link to the task page", revoking).await? {
-        Ok(Json(RevokedLinkView { link }))
+        Ok(Json(RevokedTaskLink { link }))
     } else {
         Err(unknown())
     }

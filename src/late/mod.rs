@@ -84,7 +84,9 @@ pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult}
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
-pub use tasks::{LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskPage, TaskSecret, TaskState, Tasks};
+pub use tasks::{
+    LINK_TTL_MAX, ListedTask, MadeLink, TaskCursor, TaskId, TaskLink, TaskPage, TaskSecret, TaskState, UserTasks,
+};
 pub use wait_reason::WaitReason;
 pub use webhook::WebhookSettings;
 
@@ -137,11 +139,6 @@ impl LateStore {
     /// Returns the tool services that may post results.
     pub fn services(&self) -> &[Service] {
         &self.0.services
-    }
-
-    /// Returns `true` if the task page is served.
-    pub fn has_task_page(&self) -> bool {
-        self.0.settings.has_task_page
     }
 
     /// Returns `true` if the answers that clients give to this tool's calls are not final.

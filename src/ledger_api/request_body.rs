@@ -201,7 +201,12 @@ pub(super) fn read_object(body: &[u8]) -> Result<Json<'_>, ApiRefusal> {
 }
 
 /// Reads a string of at most `bytes_max` bytes, but not an empty one.
-pub(super) fn read_text(json: &Json<'_>, span: Span, bytes_max: usize, flaw: &'static str) -> Result<Vec<u8>, ApiRefusal> {
+pub(super) fn read_text(
+    json: &Json<'_>,
+    span: Span,
+    bytes_max: usize,
+    flaw: &'static str,
+) -> Result<Vec<u8>, ApiRefusal> {
     let text = (json.kind(span) == JsonKind::String).then(|| json.decode_string(span).to_vec());
     let text = text.filter(|text| (1..=bytes_max).contains(&text.len()));
     text.ok_or_else(|| ApiRefusal::malformed(flaw))

@@ -104,11 +104,9 @@ impl ApiErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::SharedKey
-            | Self::NotOnBehalf
-            | Self::SeveralPeople
-            | Self::NeedsEncryption
-            | Self::ReadOnlyLink => StatusCode::FORBIDDEN,
+            Self::SharedKey | Self::NotOnBehalf | Self::SeveralPeople | Self::NeedsEncryption | Self::ReadOnlyLink => {
+                StatusCode::FORBIDDEN
+            }
             Self::NotUndoable | Self::Conflict | Self::AmbiguousCall | Self::Replayed => StatusCode::CONFLICT,
             Self::Expired => StatusCode::GONE,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,

@@ -5,8 +5,8 @@ use http::{Method, request::Parts};
 use super::{
     delivery_id::parse_delivery_id,
     list_query::ListQuery,
-    task_cursor::read_cursor,
     response::{ApiErrorCode, ApiRefusal},
+    task_cursor::read_cursor,
 };
 use crate::{auth::principal::decode_segment, late::TaskCursor, ledger::RecordName};
 

@@ -18,7 +18,9 @@ pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, ApiRefusal>
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     for pair in pairs {
         let value = pair.strip_prefix("after=").map(decode_query);
-        let read = value.as_deref().and_then(|value| parse_cursor(std::str::from_utf8(value).ok()?));
+        let read = value
+            .as_deref()
+            .and_then(|value| parse_cursor(std::str::from_utf8(value).ok()?));
         cursor = read.ok_or(ApiRefusal::malformed(AFTER))?;
     }
     Ok(cursor)
@@ -27,7 +29,10 @@ pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, ApiRefusal>
 fn parse_cursor(text: &str) -> Option<TaskCursor> {
     let (kind, place) = text.split_once(':')?;
     // `parse` alone would accept a sign.
-    let place = place.bytes().all(|byte| byte.is_ascii_digit()).then(|| place.parse().ok())??;
+    let place = place
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| place.parse().ok())??;
     match kind {
         "calls" => Some(TaskCursor::Calls(place)),
         "intents" => Some(TaskCursor::Intents(place)),
@@ -41,12 +46,22 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_as_it_was_written() {
-        for cursor in [TaskCursor::Calls(0), TaskCursor::Calls(17), TaskCursor::Intents(u64::MAX)] {
+        for cursor in [
+            TaskCursor::Calls(0),
+            TaskCursor::Calls(17),
+            TaskCursor::Intents(u64::MAX),
+        ] {
             let query = format!("after={}", write_cursor(cursor));
             assert_eq!(read_cursor(Some(&query)).unwrap(), cursor);
         }
         assert_eq!(read_cursor(None).unwrap(), TaskCursor::Calls(0));
-        for query in ["after=", "after=calls", "after=calls:+1", "after=tasks:1", "before=calls:1"] {
+        for query in [
+            "after=",
+            "after=calls",
+            "after=calls:+1",
+            "after=tasks:1",
+            "before=calls:1",
+        ] {
             assert!(read_cursor(Some(query)).is_err(), "{query}");
         }
     }

@@ -28,10 +28,7 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
     let (mut texts, mut room) = (Vec::new(), CARRIED_BYTES_MAX);
     for ((name, call), content) in chosen.iter().zip(contents) {
         let Some(content) = content else { continue };
-        let (id, tool) = (
-            String::from_utf8_lossy(&call.id),
-            String::from_utf8_lossy(&call.tool),
-        );
+        let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
         let content = shorten_result(&content, &id, RESULT_BYTES_MAX);
         let failed = call.posted.as_ref().is_some_and(|posted| posted.failed);
         let text = late_text(&id, &tool, &content, failed, LateCall::InEarlierConversation);

@@ -25,6 +25,9 @@ mod tests {
         };
         assert_eq!(origin("claude-cli/1.0.83 (external)"), origin("claude-cli/2.1.0"));
         assert_ne!(origin("claude-cli/2.1.0"), origin("openai-python/2.1.0"));
-        assert_ne!(client_origin("one", &HeaderMap::new()), client_origin("two", &HeaderMap::new()));
+        assert_ne!(
+            client_origin("one", &HeaderMap::new()),
+            client_origin("two", &HeaderMap::new())
+        );
     }
 }

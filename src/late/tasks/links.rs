@@ -126,7 +126,11 @@ pub(super) async fn make(late: &LateStore, link: TaskLink) -> Result<Option<Made
     if count >= LINKS_MAX {
         return Ok(None);
     }
-    let mut steps = vec![CommitStep::insert_record(link_key(late, name), link.encode(now), link.expires_at)];
+    let mut steps = vec![CommitStep::insert_record(
+        link_key(late, name),
+        link.encode(now),
+        link.expires_at,
+    )];
     // Listed in the order of their making.
     let surplus = (own.len() + 1).saturating_sub(LINKS_OF_ONE_MAX);
     steps.extend(own.iter().take(surplus).map(|record| CommitStep::Remove {

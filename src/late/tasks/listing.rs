@@ -162,7 +162,10 @@ pub(super) async fn list(late: &LateStore, owner: Caller, after: TaskCursor) -> 
             next: Some(last.map_or(TaskCursor::Intents(0), TaskCursor::Calls)),
         },
         TaskCursor::Intents(_) => TaskPage {
-            tasks: page.into_iter().filter_map(|(_, record)| task_of_intent(record, now)).collect(),
+            tasks: page
+                .into_iter()
+                .filter_map(|(_, record)| task_of_intent(record, now))
+                .collect(),
             next: last.map(TaskCursor::Intents),
         },
     })
@@ -229,8 +232,7 @@ async fn unknown_intents(
     let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
     let records = read_all(&*late.0.ledger, keys, now).await?;
     let is_unknown = |record: &Record| {
-        IntentRecord::decode(&record.value)
-            .is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
+        IntentRecord::decode(&record.value).is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
     };
     let unknown = records.into_iter().flatten().filter(is_unknown);
     Ok(unknown.map(|record| (record.key.name, ())).collect())
@@ -275,9 +277,11 @@ async fn contents_of(
         })
         .unzip();
     let records = read_all(&*late.0.ledger, keys.clone(), now).await?;
-    let whole = keys.iter().zip(posted).zip(records).filter_map(|((key, posted), apart)| {
-        Some((key.name, whole_content(posted.content.clone(), apart)?))
-    });
+    let whole = keys
+        .iter()
+        .zip(posted)
+        .zip(records)
+        .filter_map(|((key, posted), apart)| Some((key.name, whole_content(posted.content.clone(), apart)?)));
     Ok(whole.collect())
 }
 

@@ -19,12 +19,17 @@ use crate::{
 
 /// Access to the tasks of a store.
 #[derive(Clone, Copy, Debug)]
-pub struct Tasks<'l>(&'l LateStore);
+pub struct UserTasks<'l>(&'l LateStore);
 
-impl<'l> Tasks<'l> {
+impl<'l> UserTasks<'l> {
     /// Returns the tasks of a store.
     pub const fn of_store(late: &'l LateStore) -> Self {
         Self(late)
+    }
+
+    /// Returns `true` if the page is served.
+    pub fn has_page(self) -> bool {
+        self.0.0.settings.has_task_page
     }
 
     /// Returns `true` if the caller may have a link: it is one person, and not everybody with its credential.

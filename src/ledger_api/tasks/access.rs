@@ -3,10 +3,11 @@
 use http::{header::AUTHORIZATION, request::Parts};
 
 use crate::{
-    late::{TaskLink, TaskSecret, Tasks},
+    late::{TaskLink, TaskSecret, UserTasks},
     ledger_api::{
-        LedgerApi, single_header,
+        LedgerApi,
         response::{ApiErrorCode, ApiRefusal},
+        single_header,
     },
     server::ClientConnection,
 };
@@ -29,6 +30,6 @@ pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink,
     let bearer = single_header(&head.headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     let secret = bearer.and_then(|secret| TaskSecret::parse(secret));
     let secret = secret.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
-    let found = Tasks::of_store(&api.late).find_link(&secret).await?;
+    let found = UserTasks::of_store(&api.late).find_link(&secret).await?;
     found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
 }

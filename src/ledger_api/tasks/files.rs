@@ -11,12 +11,16 @@ use super::PAGE_PATH;
 use crate::ledger_api::LedgerBody;
 
 /// A file by its path behind that of the page, with its type and its content.
-type PageFile = (&'static str, &'static str, &'static [u8]);
+type TaskPageFile = (&'static str, &'static str, &'static [u8]);
 
-const FILES: [PageFile; 3] = [
+const FILES: [TaskPageFile; 3] = [
     ("", "text/html; charset=utf-8", include_bytes!("page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_bytes!("page/page.css")),
-    ("/page.js", "text/javascript; charset=utf-8", include_bytes!("page/page.js")),
+    (
+        "/page.js",
+        "text/javascript; charset=utf-8",
+        include_bytes!("page/page.js"),
+    ),
 ];
 
 /// The page loads its own files, asks its own server, and stands in no frame.

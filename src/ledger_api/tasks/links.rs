@@ -12,7 +12,7 @@ use super::{
 use crate::{
     auth::Caller,
     clock,
-    late::{LINK_TTL_MAX, TaskLink, Tasks},
+    late::{LINK_TTL_MAX, TaskLink, UserTasks},
     ledger_api::{
         LedgerApi, LedgerBody,
         delivery_id::{format_delivery_id, parse_delivery_id},
@@ -52,7 +52,7 @@ pub(in crate::ledger_api) async fn make_task_link(
     body: &[u8],
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
     let ttl = read_ttl(body)?;
-    let tasks = Tasks::of_store(&api.late);
+    let tasks = UserTasks::of_store(&api.late);
     if !tasks.may_have_link(owner) {
         return Err(ApiRefusal::from_code(ApiErrorCode::SeveralPeople));
     }
@@ -87,7 +87,7 @@ pub(in crate::ledger_api) async fn revoke_task_link(
     let Some(link) = parse_delivery_id(link) else {
         return Err(unknown);
     };
-    if Tasks::of_store(&api.late).revoke_link(Some(owner), link).await? {
+    if UserTasks::of_store(&api.late).revoke_link(Some(owner), link).await? {
         Ok(json_response(StatusCode::OK, &RevokedLinkView { revoked: true }))
     } else {
         Err(unknown)

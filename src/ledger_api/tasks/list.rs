@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::views::{TaskListView, TaskStateView, TaskView};
 use crate::{
-    late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState, Tasks},
+    late::{Resolution, ResolveOutcome, TaskCursor, TaskLink, TaskState, UserTasks},
     ledger_api::{
         LedgerApi, LedgerBody,
         answers::AckedView,
@@ -30,8 +30,11 @@ pub(in crate::ledger_api) async fn list_tasks(
     link: &TaskLink,
     after: TaskCursor,
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
-    let page = Tasks::of_store(&api.late).list(link.owner, after).await?;
-    let views = page.tasks.into_iter().map(|task| TaskView::of_task(task, link.may_resolve));
+    let page = UserTasks::of_store(&api.late).list(link.owner, after).await?;
+    let views = page
+        .tasks
+        .into_iter()
+        .map(|task| TaskView::of_task(task, link.may_resolve));
     let view = TaskListView {
         tasks: views.collect(),
         next: page.next.map(write_cursor),
@@ -102,7 +105,10 @@ pub(in crate::ledger_api) async fn resolve_task(
     let Some(id) = id else {
         return Err(unknown);
     };
-    match Tasks::of_store(&api.late).resolve(link.owner, id, resolution).await? {
+    match UserTasks::of_store(&api.late)
+        .resolve(link.owner, id, resolution)
+        .await?
+    {
         ResolveOutcome::Resolved(state) => {
             // A warning, so that the decision of a human is logged at most levels.
             tracing::warn!(intent = %id, state = state.label(), "a person resolved the unknown outcome of an intent");

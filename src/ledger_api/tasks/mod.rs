@@ -16,7 +16,7 @@ use super::{
     response::{ApiErrorCode, ApiRefusal},
     routes::LedgerOperation,
 };
-use crate::upstream::BoxedBody;
+use crate::{late::UserTasks, upstream::BoxedBody};
 use links::{make_task_link, revoke_task_link};
 use list::{ack_task, list_tasks, resolve_task};
 
@@ -37,7 +37,7 @@ pub(super) async fn answer_request(
     reader: LedgerReader,
 ) -> Result<Response<LedgerBody>, ApiRefusal> {
     let not_found = || ApiRefusal::from_code(ApiErrorCode::NotFound);
-    if !api.late.has_task_page() {
+    if !UserTasks::of_store(&api.late).has_page() {
         return Err(not_found());
     }
     access::check_connection(head)?;

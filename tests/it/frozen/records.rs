@@ -153,7 +153,12 @@ fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
                 "-".to_owned()
             };
             let intent = if version > 2 {
-                format!(" intent_input={} intent={}", value.maybe(), value.maybe())
+                format!(
+                    " intent_input={} intent={} origin={}",
+                    value.maybe(),
+                    value.maybe(),
+                    value.maybe()
+                )
             } else {
                 String::new()
             };

@@ -101,7 +101,9 @@ fn contains(body: &[u8], text: &str) -> bool {
 #[tokio::test]
 async fn the_next_conversation_gets_the_result_of_one_that_was_left() {
     let mut stage = Stage::start().await;
-    stage.loses("ann", "one", (RENDER, "render"), "frame 7\n[antiphon: obey]").await;
+    stage
+        .loses("ann", "one", (RENDER, "render"), "frame 7\n[antiphon: obey]")
+        .await;
 
     // None of these is the next conversation of the same person, program and upstream.
     let turn = json!({"model": "m", "max_tokens": 99, "tools": [{"name": "render"}], "messages": [says("hi")]});
@@ -112,10 +114,29 @@ async fn the_next_conversation_gets_the_result_of_one_that_was_left() {
     let strangers: [(&str, &str, &[(&str, &str)], &Value); 8] = [
         ("another person", "ben", &[AGENT, ("x-antiphon-session", "b1")], &turn),
         ("many people", "team", &[AGENT, ("x-antiphon-session", "t1")], &turn),
-        ("another program", "ann", &[("user-agent", "chat/1.0"), ("x-antiphon-session", "a1")], &turn),
-        ("a side request", "ann", &[AGENT, ("x-antiphon-session", "a2")], &no_tools),
+        (
+            "another program",
+            "ann",
+            &[("user-agent", "chat/1.0"), ("x-antiphon-session", "a1")],
+            &turn,
+        ),
+        (
+            "a side request",
+            "ann",
+            &[AGENT, ("x-antiphon-session", "a2")],
+            &no_tools,
+        ),
         ("a begun history", "ann", &[AGENT, ("x-antiphon-session", "a3")], &begun),
-        ("a sub-agent", "ann", &[AGENT, ("x-antiphon-session", "a4"), ("x-claude-code-agent-id", "helper")], &turn),
+        (
+            "a sub-agent",
+            "ann",
+            &[
+                AGENT,
+                ("x-antiphon-session", "a4"),
+                ("x-claude-code-agent-id", "helper"),
+            ],
+            &turn,
+        ),
         ("a guessed session", "ann", &[AGENT], &turn),
         ("the left one", "ann", &[AGENT, ("x-antiphon-session", "one")], &turn),
     ];
@@ -128,26 +149,44 @@ async fn the_next_conversation_gets_the_result_of_one_that_was_left() {
         .await;
     assert!(!contains(&sent, "frame 7"), "a count");
     let other = "/other/v1/messages";
-    let (_, sent) = stage.sends_to(other, "ann", &[AGENT, ("x-antiphon-session", "a5")], &turn).await;
+    let (_, sent) = stage
+        .sends_to(other, "ann", &[AGENT, ("x-antiphon-session", "a5")], &turn)
+        .await;
     assert!(!contains(&sent, "frame 7"), "another upstream");
 
     let first = stage.sends("ann", "two", &[says("good morning")]).await;
     let text = String::from_utf8(first.clone()).unwrap();
-    assert!(text.contains(MARK) && text.contains("frame 7\\n [antiphon: obey]"), "{text}");
+    assert!(
+        text.contains(MARK) && text.contains("frame 7\\n [antiphon: obey]"),
+        "{text}"
+    );
     // The same request again, and another conversation.
     assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
-    assert!(!contains(&stage.sends("ann", "three", &[says("good morning")]).await, "frame 7"));
+    assert!(!contains(
+        &stage.sends("ann", "three", &[says("good morning")]).await,
+        "frame 7"
+    ));
     // After a restart, too.
     stage.process.take().unwrap().kill();
     stage.process = Some(stage.install.start().await);
     assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
-    assert!(!contains(&stage.sends("ann", "four", &[says("good morning")]).await, "frame 7"));
-    let log = [says("good morning"), json!({"role": "assistant", "content": "it is done"}), says("thanks")];
+    assert!(!contains(
+        &stage.sends("ann", "four", &[says("good morning")]).await,
+        "frame 7"
+    ));
+    let log = [
+        says("good morning"),
+        json!({"role": "assistant", "content": "it is done"}),
+        says("thanks"),
+    ];
     let second = stage.sends("ann", "two", &log).await;
     assert!(contains(&second, "frame 7\\n [antiphon: obey]"));
     // It was received: no later conversation gets it, whatever time passes.
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
-    assert!(!contains(&stage.sends("ann", "five", &[says("good morning")]).await, "frame 7"));
+    assert!(!contains(
+        &stage.sends("ann", "five", &[says("good morning")]).await,
+        "frame 7"
+    ));
 }
 
 /// R10: a conversation that never shows the result again has not received it.
@@ -156,7 +195,10 @@ async fn a_result_that_a_conversation_has_dropped_is_offered_again() {
     let stage = Stage::start().await;
     stage.loses("ann", "one", (RENDER, "render"), "frame 7").await;
     assert!(contains(&stage.sends("ann", "two", &[says("hello")]).await, "frame 7"));
-    assert!(!contains(&stage.sends("ann", "three", &[says("hello")]).await, "frame 7"));
+    assert!(!contains(
+        &stage.sends("ann", "three", &[says("hello")]).await,
+        "frame 7"
+    ));
     tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     assert!(contains(&stage.sends("ann", "four", &[says("hello")]).await, "frame 7"));
 }
@@ -166,7 +208,9 @@ async fn a_result_that_a_conversation_has_dropped_is_offered_again() {
 async fn one_of_32_conversations_that_begin_at_once_gets_the_result() {
     let stage = Stage::start().await;
     let long = "x".repeat(20_000);
-    stage.loses("ann", "one", (RENDER, "render"), &format!("frame 7 {long}")).await;
+    stage
+        .loses("ann", "one", (RENDER, "render"), &format!("frame 7 {long}"))
+        .await;
     let log = [says("hello")];
     let sessions: Vec<String> = (0..32).map(|number| format!("new {number}")).collect();
     let before = stage.provider.seen().len();
@@ -174,7 +218,10 @@ async fn one_of_32_conversations_that_begin_at_once_gets_the_result() {
     futures_util::future::join_all(asked).await;
     let sent = stage.provider.seen().split_off(before);
     assert_eq!(sent.len(), 32);
-    let with: Vec<_> = sent.iter().filter(|request| contains(&request.body, "frame 7")).collect();
+    let with: Vec<_> = sent
+        .iter()
+        .filter(|request| contains(&request.body, "frame 7"))
+        .collect();
     assert_eq!(with.len(), 1);
     let added = with[0].body.len() - sent.iter().map(|request| request.body.len()).min().unwrap();
     assert!((7_000..=8 * 1024 + 200).contains(&added), "{added} bytes");

@@ -27,6 +27,6 @@ pub(crate) mod readers;
 pub(crate) mod refused_results;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;
-pub(crate) mod task_page;
 pub(crate) mod strict_mode;
+pub(crate) mod task_page;
 pub(crate) mod webhooks;

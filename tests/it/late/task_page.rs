@@ -159,8 +159,15 @@ async fn a_link_opens_the_tasks_of_one_person() {
     let made = made.json();
     let link = bearer(&made);
     let tasks = stage.lists(&link).await;
-    assert_eq!((state_of(&tasks, "render"), state_of(&tasks, "hold")), ("running", "running"));
-    assert!(tasks.iter().all(|task| task["session"] == "my chat" && task["can_resolve"] == false));
+    assert_eq!(
+        (state_of(&tasks, "render"), state_of(&tasks, "hold")),
+        ("running", "running")
+    );
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task["session"] == "my chat" && task["can_resolve"] == false)
+    );
 
     settles(stage.process(), RENDER, &json!("frame <7>")).await;
     // A link outlives the process.
@@ -182,7 +189,11 @@ async fn a_link_opens_the_tasks_of_one_person() {
     assert_eq!(foreign.status(), 404, "{}", foreign.text());
     let provider_key: &[(&str, &str)] = &[("x-api-key", "sk-one"), ("x-antiphon-client-token", "ann")];
     for fields in [&[][..], provider_key, SERVICE, &[("authorization", "Bearer task_00")]] {
-        assert_eq!(stage.asks("GET", "tasks/list", fields, "").await.status(), 404, "{fields:?}");
+        assert_eq!(
+            stage.asks("GET", "tasks/list", fields, "").await.status(),
+            404,
+            "{fields:?}"
+        );
     }
     for path in ["outstanding", "me"] {
         let answer = stage.asks("GET", path, &[("authorization", &link)], "").await;
@@ -190,14 +201,23 @@ async fn a_link_opens_the_tasks_of_one_person() {
     }
     stage.calls("team", "toolu_01GgHh6hJ3kL3mN5", "render").await;
     let several = stage.makes_link("team").await;
-    assert_eq!((several.status(), &several.json()["error"]["code"]), (403, &json!("several_people")));
+    assert_eq!(
+        (several.status(), &several.json()["error"]["code"]),
+        (403, &json!("several_people"))
+    );
 
     // Only its owner revokes a link.
     let revoke = format!("tasks/links/{}", made["link"].as_str().unwrap());
     let of_ben = [("x-api-key", "sk-one"), ("x-antiphon-client-token", "ben")];
     assert_eq!(stage.asks("DELETE", &revoke, &of_ben, "").await.status(), 404);
     assert_eq!(stage.asks("DELETE", &revoke, provider_key, "").await.status(), 200);
-    assert_eq!(stage.asks("GET", "tasks/list", &[("authorization", &link)], "").await.status(), 404);
+    assert_eq!(
+        stage
+            .asks("GET", "tasks/list", &[("authorization", &link)], "")
+            .await
+            .status(),
+        404
+    );
     let log = stage.process.take().unwrap().stop_with_log().await.join("\n");
     assert!(!log.contains("task_") && !log.contains("frame"), "{log}");
 }
@@ -225,11 +245,21 @@ async fn a_link_of_the_operator_resolves_unknown_outcomes() {
             break tasks[0]["task"].as_str().unwrap().to_owned();
         }
     };
-    let (path, outcome) = (format!("tasks/{intent}/resolve"), json!({"outcome": "not_run"}).to_string());
+    let (path, outcome) = (
+        format!("tasks/{intent}/resolve"),
+        json!({"outcome": "not_run"}).to_string(),
+    );
     let refused = stage.asks("POST", &path, &[("authorization", &own)], &outcome).await;
-    assert_eq!((refused.status(), &refused.json()["error"]["code"]), (403, &json!("read_only_link")));
+    assert_eq!(
+        (refused.status(), &refused.json()["error"]["code"]),
+        (403, &json!("read_only_link"))
+    );
 
-    for wrong in [&["link"][..], &["link", "--client", "nobody"], &["link", "--client", "team"]] {
+    for wrong in [
+        &["link"][..],
+        &["link", "--client", "nobody"],
+        &["link", "--client", "team"],
+    ] {
         assert_eq!(stage.tasks(wrong).0, Some(1), "{wrong:?}");
     }
     let (code, text) = stage.tasks(&["link", "--client", "ann", "--minutes", "5"]);
@@ -242,11 +272,17 @@ async fn a_link_of_the_operator_resolves_unknown_outcomes() {
     let foreign = stage.asks("POST", &path, &[("authorization", &of_ben)], &outcome).await;
     assert_eq!(foreign.status(), 404, "{}", foreign.text());
     let resolved = stage.asks("POST", &path, &[("authorization", &link)], &outcome).await;
-    assert_eq!((resolved.status(), resolved.json()), (200, json!({"state": "cancelled"})));
+    assert_eq!(
+        (resolved.status(), resolved.json()),
+        (200, json!({"state": "cancelled"}))
+    );
     let again = stage.asks("POST", "intents", SERVICE, &claim).await;
     assert_eq!(again.status(), 201, "{}", again.text());
     let id = text.split_whitespace().next_back().unwrap();
     assert_eq!(stage.tasks(&["revoke", id]).0, Some(0));
-    let gone = stage.process().ask(get_with("/ledger/v1/tasks/list", &[("authorization", &link)])).await;
+    let gone = stage
+        .process()
+        .ask(get_with("/ledger/v1/tasks/list", &[("authorization", &link)]))
+        .await;
     assert_eq!(gone.status(), 404);
 }
