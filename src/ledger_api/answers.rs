@@ -119,6 +119,14 @@ impl AckedView {
     pub(super) const ACKED: Self = Self { state: ACKED };
 }
 
+/// The answer to an acknowledgement of several results.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AckedResults)]
+pub(super) struct AckedListView {
+    /// The number of the named results that are the caller's, and acknowledged now
+    pub(super) acknowledged: usize,
+}
+
 /// The answer to the close of a session.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Closed)]
@@ -217,16 +225,31 @@ pub(super) struct RunningCallView {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = ListedCall)]
-pub(super) enum ListedCallView {
-    Posted(PostedCallView),
+pub(super) enum ListedCallView<'c> {
+    Posted(ListedResultView<'c>),
     Open(RunningCallView),
 }
 
-impl ListedCallView {
+/// A call of a list with a posted result.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ListedResult)]
+pub(super) struct ListedResultView<'c> {
+    #[serde(flatten)]
+    call: PostedCallView,
+    /// The content: any JSON, in the bytes that were posted. Only with `content=true`, and missing beyond 8 MiB
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    content: Option<VerbatimJson<'c>>,
+}
+
+impl<'c> ListedCallView<'c> {
     /// Returns the view of a call, with what is known of its result.
-    pub(super) fn of_call(name: &RecordName, call: &RecordedCall) -> Self {
+    pub(super) fn of_call(name: &RecordName, call: &RecordedCall, content: Option<&'c str>) -> Self {
         match &call.posted {
-            Some(posted) => Self::Posted(PostedCallView::of_result(&call.id, name, call, posted)),
+            Some(posted) => Self::Posted(ListedResultView {
+                call: PostedCallView::of_result(&call.id, name, call, posted),
+                content: content.map(VerbatimJson::of_content),
+            }),
             None => Self::Open(RunningCallView {
                 call: RecordedCallView::of_call(&call.id, name, call),
                 opened_at: call.opened_at.as_secs(),
@@ -240,9 +263,9 @@ impl ListedCallView {
 /// A page of calls.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OutstandingPage)]
-pub(super) struct CallListView {
+pub(super) struct CallListView<'c> {
     /// The calls: those with results in posting order, those that still run in the order of their recording
-    pub(super) outstanding: Vec<ListedCallView>,
+    pub(super) outstanding: Vec<ListedCallView<'c>>,
     /// The `after` of the next page; null on the last
     #[schema(required, pattern = "^[0-9]{1,20}$")]
     pub(super) next: Option<String>,

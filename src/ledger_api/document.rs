@@ -48,6 +48,7 @@ static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answers::write_json(&LedgerD
         owners::list_outstanding,
         owners::follow_feed,
         owners::ack_result,
+        owners::ack_results,
         owners::close_session,
         intents::claim_intent,
         intents::show_intent,

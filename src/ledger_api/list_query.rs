@@ -27,6 +27,8 @@ pub(super) struct ListQuery {
     /// The cursor behind which the page begins: 0 for the first.
     pub(super) after: u64,
     pub(super) limit: usize,
+    /// `true` if results come with their contents.
+    pub(super) has_content: bool,
 }
 
 impl ListQuery {
@@ -37,6 +39,7 @@ impl ListQuery {
             session: None,
             after: 0,
             limit: ROWS.0,
+            has_content: false,
         };
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         for pair in pairs {
@@ -55,11 +58,14 @@ impl ListQuery {
                     let limit = parse_number(limit).filter(|limit| (1..=ROWS.1).contains(limit));
                     read.limit = limit.ok_or(ApiRefusal::malformed("limit must be a number from 1 to 1000"))?;
                 }
+                (b"content", b"true") => read.has_content = true,
+                (b"content", b"false") => read.has_content = false,
+                (b"content", _) => return Err(ApiRefusal::malformed("content must be true or false")),
                 // A credential, which identifies the caller.
                 (name, _) if name == KEY_PARAMETER.as_bytes() => {}
                 _ => {
                     return Err(ApiRefusal::malformed(
-                        "unknown query parameter (known here: state, session, after, limit)",
+                        "unknown query parameter (known here: state, session, after, limit, content)",
                     ));
                 }
             }
@@ -82,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_query_is_read_or_refused() {
-        let read = ListQuery::parse(Some("state=open&session=a%20b&after=7&limit=2")).unwrap();
-        assert_eq!(read.state, ListedState::Open);
+        let read = ListQuery::parse(Some("state=open&session=a%20b&after=7&limit=2&content=true")).unwrap();
+        assert!(read.state == ListedState::Open && read.has_content);
         assert_eq!((read.session, read.after, read.limit), (Some(b"a b".to_vec()), 7, 2));
         assert_eq!(ListQuery::parse(None).unwrap().limit, 1000);
         for wrong in [
@@ -94,6 +100,7 @@ mod tests {
             "after=x",
             "after=%2B7",
             "sesion=a",
+            "content=1",
         ] {
             assert!(ListQuery::parse(Some(wrong)).is_err(), "{wrong}");
         }

@@ -1,27 +1,37 @@
 //! Requests of callers about their own calls: lookup, outstanding results, feed, acknowledgement, close.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use http::{Response, StatusCode};
 
 use super::{
     LedgerApi, LedgerBody,
-    answers::{AckedView, CallListView, CallerView, ClosedView, FoundListView, FoundResultView, ListedCallView},
+    answers::{
+        AckedListView, AckedView, CallListView, CallerView, ClosedView, FoundListView, FoundResultView, ListedCallView,
+    },
     cancels,
     delivery_id::parse_delivery_id,
     feed,
     list_query::{ListQuery, ListedState},
     refusals::{AckRefusals, FeedRefusals, ReaderRefusals},
-    request_body::{self, LookupBody},
+    request_body::{self, AcksBody, LookupBody},
     response::{ApiErrorCode, ApiRefusal, json_response},
     routes::LedgerOperation,
 };
 use crate::{
     auth::Caller,
     clock,
-    late::CallFilter,
+    late::{CallFilter, NamedResult},
     ledger::RecordName,
     session::{LaneId, session_hash},
     session_table::DetachReason,
 };
+
+/// The most bytes of contents in one list: 8 MiB.
+const LISTED_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Timeout for reading the contents of a list: 10 seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers a request of a caller. Records of other callers look as if they did not exist.
 pub(super) async fn answer_owner(
@@ -36,6 +46,7 @@ pub(super) async fn answer_owner(
         LedgerOperation::Me => show_caller(api, owner).await,
         LedgerOperation::Feed(last) => follow_feed(api, owner, *last).await,
         LedgerOperation::Ack(id) => ack_result(api, owner, id).await,
+        LedgerOperation::AckAll => ack_results(api, owner, body).await,
         LedgerOperation::Close(session) => Ok(close_session(api, owner, session)),
         LedgerOperation::Cancel(id) => cancels::request_cancel(api, owner, id).await,
         LedgerOperation::Document
@@ -92,7 +103,7 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     Ok(json_response(StatusCode::OK, &view))
 }
 
-/// Lists the caller's results that wait, or calls that still run, the oldest first and without content
+/// Lists the caller's results that wait, or calls that still run, the oldest first
 ///
 /// An unknown parameter is refused, because a misspelt filter would return other calls than the wanted ones.
 #[utoipa::path(get, path = "/ledger/v1/outstanding", operation_id = "outstanding", tag = "callers", params(
@@ -101,8 +112,9 @@ async fn look_up_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<
     ("session" = Option<String>, Query, description = "the name of a session: only its calls"),
     ("after" = Option<String>, Query, description = "the value of `next` from the page before", pattern = "^[0-9]{1,19}$"),
     ("limit" = Option<u64>, Query, description = "the limit of rows; 1000 by default", minimum = 1, maximum = 1000),
+    ("content" = Option<bool>, Query, description = "`true` for results with their contents, up to 8 MiB of them"),
 ), responses(
-    (status = 200, description = "a page of calls", body = CallListView),
+    (status = 200, description = "a page of calls", body = CallListView<'_>),
     ReaderRefusals,
 ))]
 async fn list_outstanding(
@@ -117,16 +129,39 @@ async fn list_outstanding(
         session: session.map(|name| session_hash(owner.principal(), name)),
     };
     let page = api.late.list_calls(owner, filter, query.after, query.limit).await?;
-    // Without content: the list may name many results, and a lookup returns the content.
-    let rows = page
-        .calls
-        .iter()
-        .map(|(name, call)| ListedCallView::of_call(name, call));
+    let contents = if query.has_content {
+        read_contents(api, owner, &page.calls).await?
+    } else {
+        Vec::new()
+    };
+    let rows = page.calls.iter().enumerate().map(|(at, (name, call))| {
+        let content = contents.get(at).and_then(Option::as_deref);
+        ListedCallView::of_call(name, call, content)
+    });
     let view = CallListView {
         outstanding: rows.collect(),
         next: page.next.map(|next| next.to_string()),
     };
     Ok(json_response(StatusCode::OK, &view))
+}
+
+/// Reads the contents of these calls' results, as far as they fit into one answer.
+async fn read_contents(
+    api: &LedgerApi,
+    owner: Caller,
+    calls: &[NamedResult],
+) -> Result<Vec<Option<String>>, ApiRefusal> {
+    let mut room = LISTED_BYTES_MAX;
+    let fits = |(_, call): &&NamedResult| {
+        let length = call.posted.as_ref().map_or(0, |posted| posted.content.byte_len());
+        room.checked_sub(length).map(|left| room = left).is_some()
+    };
+    let fitting: Vec<NamedResult> = calls.iter().take_while(fits).cloned().collect();
+    let read = api
+        .late
+        .read_contents(owner, &fitting, clock::now() + READ_TIMEOUT)
+        .await;
+    read.map_err(|_| ApiRefusal::from_code(ApiErrorCode::Unavailable))
 }
 
 /// Streams an event for each posted result of the caller
@@ -165,6 +200,25 @@ async fn ack_result(api: &LedgerApi, owner: Caller, id: &[u8]) -> Result<Respons
     } else {
         Err(ApiRefusal::from_code(ApiErrorCode::NotFound))
     }
+}
+
+/// Acknowledges several results, so that they no longer wait
+///
+/// Results of other callers and unknown ones are left out of the number.
+#[utoipa::path(post, path = "/ledger/v1/deliveries/ack", operation_id = "ack_all", tag = "callers",
+    request_body(content = AcksBody, description = "64 KiB at most"), responses(
+    (status = 200, description = "the number of acknowledged results", body = AckedListView),
+    AckRefusals,
+))]
+async fn ack_results(api: &LedgerApi, owner: Caller, body: &[u8]) -> Result<Response<LedgerBody>, ApiRefusal> {
+    let names = request_body::read_deliveries(body)?;
+    // Side by side, so that the ledger stores them together.
+    let acks = names.into_iter().map(|name| api.late.ack_result(owner, name));
+    let mut acknowledged = 0;
+    for acked in join_all(acks).await {
+        acknowledged += usize::from(acked?);
+    }
+    Ok(json_response(StatusCode::OK, &AckedListView { acknowledged }))
 }
 
 /// Reports that no client waits in a session any more; the answer is the same for an unknown session

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use utoipa::ToSchema;
 
-use super::response::ApiRefusal;
+use super::{delivery_id::parse_delivery_id, response::ApiRefusal};
 use crate::{
     auth::Owner,
+    ledger::RecordName,
     repair::input_hash,
     splice::Span,
     wire::json::{Json, JsonKind, validate},
@@ -76,6 +77,16 @@ pub(super) struct LookupBody {
     /// The call ids, each at most 1024 bytes long
     #[schema(min_items = 1, max_items = 256)]
     call_ids: Vec<String>,
+}
+
+/// The results of an acknowledgement; unknown members are ignored.
+#[derive(ToSchema)]
+#[schema(as = Acks)]
+#[expect(dead_code, reason = "`read_deliveries` reads the bytes; this is their schema")]
+pub(super) struct AcksBody {
+    /// The `delivery` of each result
+    #[schema(min_items = 1, max_items = 256, pattern = "^[0-9a-f]{64}$")]
+    deliveries: Vec<String>,
 }
 
 /// The body of a service's request.
@@ -167,10 +178,24 @@ pub(super) fn read_service_body(body: &[u8]) -> Result<ServiceBody, ApiRefusal> 
 /// Reads the call ids of a lookup.
 pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
     const IDS: &str = "call_ids must be an array of 1 to 256 strings, each at most 1024 bytes long";
+    read_ids(body, "call_ids", IDS)
+}
+
+/// Reads the delivery ids of an acknowledgement.
+pub(super) fn read_deliveries(body: &[u8]) -> Result<Vec<RecordName>, ApiRefusal> {
+    const DELIVERIES: &str = "deliveries must be an array of 1 to 256 delivery ids";
+    let ids = read_ids(body, "deliveries", DELIVERIES)?;
+    let names = ids
+        .iter()
+        .map(|id| parse_delivery_id(id).ok_or(ApiRefusal::malformed(DELIVERIES)));
+    names.collect()
+}
+
+fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>>, ApiRefusal> {
     let json = read_object(body)?;
-    let list = json.root_span().ok().and_then(|root| json.member(root, "call_ids"));
+    let list = json.root_span().ok().and_then(|root| json.member(root, member));
     let list = list.filter(|list| json.kind(*list) == JsonKind::Array);
-    let list = list.ok_or(ApiRefusal::malformed(IDS))?;
+    let list = list.ok_or(ApiRefusal::malformed(flaw))?;
     let mut ids = Vec::new();
     let mut is_good = true;
     // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.
@@ -184,7 +209,7 @@ pub(super) fn read_call_ids(body: &[u8]) -> Result<Vec<Vec<u8>>, ApiRefusal> {
         }
     });
     if walked.is_err() || !is_good || ids.is_empty() {
-        return Err(ApiRefusal::malformed(IDS));
+        return Err(ApiRefusal::malformed(flaw));
     }
     Ok(ids)
 }

@@ -36,6 +36,7 @@ pub(super) enum LedgerOperation {
     /// The feed, behind the event with this delivery if the client names one.
     Feed(Option<RecordName>),
     Ack(Vec<u8>),
+    AckAll,
     Close(Vec<u8>),
     /// A claim of an intent.
     Claim,
@@ -61,7 +62,7 @@ pub(super) struct LedgerRoute {
 }
 
 /// Every route. The `OpenAPI` document describes exactly these.
-pub(super) static ROUTES: [LedgerRoute; 21] = [
+pub(super) static ROUTES: [LedgerRoute; 22] = [
     LedgerRoute {
         method: Method::GET,
         path: "openapi.json",
@@ -111,6 +112,11 @@ pub(super) static ROUTES: [LedgerRoute; 21] = [
         method: Method::POST,
         path: "deliveries/{delivery}/ack",
         read: |id, _| Ok(LedgerOperation::Ack(id)),
+    },
+    LedgerRoute {
+        method: Method::POST,
+        path: "deliveries/ack",
+        read: |_, _| Ok(LedgerOperation::AckAll),
     },
     LedgerRoute {
         method: Method::POST,

@@ -228,6 +228,12 @@ impl Telemetry {
         DetachReason::ALL.map(|why| (why.label(), detached.total([why.label()])))
     }
 
+    /// Returns the tools with late results, by name: the results that no conversation waited for any more, and those after
+    /// `max_duration`.
+    pub fn late_tools(&self) -> Vec<(String, u64, u64)> {
+        self.metrics.sessions.late_tools()
+    }
+
     /// Sets the number of lanes in the session table, and of their open tool calls.
     pub fn set_session_totals(&self, lanes: usize, open_calls: usize) {
         self.metrics.sessions.lanes.set(gauge_value(lanes));

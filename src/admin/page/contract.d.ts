@@ -224,9 +224,16 @@ declare namespace Api {
     next: string | null;
   }
 
+  interface LateTool {
+    tool: string;
+    detached: number;
+    overrun: number;
+  }
+
   interface Late {
     detached: Counts;
     events: Counts;
+    tools: LateTool[];
     outstanding: number;
     services: number;
     recent: LateEvent[];

@@ -31,9 +31,17 @@ export function showLate(late) {
 		the("late"),
 		figures("Results", late.events, EVENTS.slice(0, 5)),
 		figures("Detached calls", late.detached, WHYS),
+		late.tools.length > 0 ? h("h3", {}, "By tool") : null,
+		late.tools.length > 0 ? h("ol", { class: "recent" }, ...late.tools.map(toolRow)) : null,
 		recent.length > 0 ? h("h3", {}, "Newest") : null,
 		recent.length > 0 ? h("ol", { class: "recent" }, ...recent) : h("p", { class: "quiet" }, "No late results so far."),
 	);
+}
+
+/** @param {Api.LateTool} late */
+function toolRow({ tool, detached, overrun }) {
+	const over = overrun > 0 ? `${count(overrun)} over max_duration` : "";
+	return h("li", {}, h("span", {}, name(tool, "tool")), h("span", {}, `${count(detached)} came when nobody waited`), h("span", { class: "quiet" }, over));
 }
 
 /**

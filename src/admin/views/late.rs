@@ -18,12 +18,26 @@ pub(in crate::admin) struct LatePage {
     detached: BTreeMap<&'static str, u64>,
     /// Events of posted results, by name.
     events: BTreeMap<&'static str, u64>,
+    /// The tools with late results, by name.
+    tools: Vec<LateToolView>,
     /// Posted results that wait for delivery to callers that were seen since the start.
     outstanding: usize,
     /// Tool services that may post results. Without any, no call is recorded.
     services: usize,
     /// The latest events of posted results, the newest first.
     recent: Vec<LateEventView>,
+}
+
+/// The late results of a tool.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LateTool)]
+struct LateToolView {
+    /// The name of the tool; `other` for those beyond the first 25.
+    tool: String,
+    /// Results that came when no conversation waited any more.
+    detached: u64,
+    /// Results that came after the tool's `max_duration`.
+    overrun: u64,
 }
 
 /// An event in the life of a posted result.
@@ -47,6 +61,15 @@ pub(in crate::admin) fn late_page(telemetry: &Telemetry, late: &LateStore) -> La
         // Read from the metrics, so that the page and `/metrics` cannot disagree.
         detached: telemetry.detached_calls().into_iter().collect(),
         events: telemetry.late_result_counts().into_iter().collect(),
+        tools: telemetry
+            .late_tools()
+            .into_iter()
+            .map(|(tool, detached, overrun)| LateToolView {
+                tool,
+                detached,
+                overrun,
+            })
+            .collect(),
         outstanding: late.waiting_total(),
         services: late.services().len(),
         recent: telemetry

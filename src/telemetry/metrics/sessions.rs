@@ -120,6 +120,23 @@ impl SessionMetrics {
         }
     }
 
+    /// Returns the tools with late results, by name: the results that no conversation waited for any more, and those after
+    /// `max_duration`.
+    pub(in crate::telemetry) fn late_tools(&self) -> Vec<(String, u64, u64)> {
+        let [detached, overrun] = LATE_KINDS;
+        let names = self.tool_names.labels().into_iter().map(|tool| {
+            let count = |how| {
+                self.late_tool_calls
+                    .total([LabelValue::Owned(tool.clone()), LabelValue::Borrowed(how)])
+            };
+            let (detached, overrun) = (count(detached), count(overrun));
+            (tool, detached, overrun)
+        });
+        names
+            .filter(|(_, detached, overrun)| *detached > 0 || *overrun > 0)
+            .collect()
+    }
+
     fn record_settled_call(&self, call: &SettledCall) {
         self.record_late_call(&call.tool, !call.attached, call.is_overrun);
         self.settles.count([yes_or_no(call.attached)]);
@@ -158,6 +175,16 @@ impl ToolNames {
         } else {
             LabelValue::Borrowed(OTHER)
         }
+    }
+
+    /// Returns every label.
+    fn labels(&self) -> Vec<String> {
+        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        names
+            .iter()
+            .map(ToString::to_string)
+            .chain([OTHER.to_owned()])
+            .collect()
     }
 
     fn is_known(&self, tool: &str) -> bool {

@@ -93,7 +93,7 @@ async fn a_reload_lists_keys_that_need_a_restart_and_applies_the_rest() {
         let changed = if round == 0 { json!(["log.level"]) } else { json!([]) };
         assert_eq!(
             told,
-            json!({"reloaded": true, "changed": changed, "needs_restart": ["server.connections_max", "traces.propagate", "tools.bash.tier", "tools.bash.provisional", "tools.bash.intent", "tools.bash.ignore_input"]})
+            json!({"reloaded": true, "changed": changed, "needs_restart": ["server.connections_max", "traces.propagate", "tools.bash.tier", "tools.bash.provisional", "tools.bash.intent", "tools.bash.ignore_input", "tools.bash.carry_over"]})
         );
         assert_eq!(get(&process, "/admin/v1/log-level").await, json!({"level": "warn"}));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     proxy::bound_thinking_sessions::words,
     support::{
-        app::post_with,
+        app::{get_with, post_with},
         binary::{Install, Process},
         provider::{Provider, Reply, ToolCall},
         wire::Message,
@@ -307,4 +307,41 @@ async fn an_interrupted_call_never_breaks_its_session() {
         process.kill();
         process = install.start().await;
     }
+}
+
+/// R13: a new session learns of everything that waits for its user in one request, and acknowledges all of it in another.
+#[tokio::test]
+async fn everything_that_waits_is_read_and_acknowledged_at_once() {
+    let provider = Provider::start().await;
+    let install = install(&provider);
+    let process = install.start().await;
+    let mut log = Log::new();
+    provider.reply(Reply::Text("hello".to_owned()));
+    log.ask(&process, ANN).await;
+    log.says("use three tools");
+    provider.reply(Reply::Calls(IDS.iter().map(|id| call(id, "read")).collect()));
+    log.ask(&process, ANN).await;
+    settles(&process, IDS[0], &json!("1.50 \u{e9}")).await;
+    settles(&process, IDS[1], &json!([{"type": "text", "text": "x".repeat(9_000)}])).await;
+    let list = |query: &str| get_with(&format!("/ledger/v1/outstanding{query}"), ANN);
+    let plain = process.ask(list("")).await.json();
+    assert_eq!(plain["outstanding"][0].get("content"), None);
+    let whole = process.ask(list("?content=true")).await.json();
+    let rows = whole["outstanding"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["content"]), (2, &json!("1.50 \u{e9}")));
+    assert_eq!(rows[1]["content"][0]["text"].as_str().unwrap().len(), 9_000);
+
+    let mut deliveries: Vec<&str> = rows.iter().map(|row| row["delivery"].as_str().unwrap()).collect();
+    let unknown = "0".repeat(64);
+    deliveries.push(&unknown);
+    let body = json!({ "deliveries": deliveries }).to_string();
+    let ack = |who| post_with("/ledger/v1/deliveries/ack", who, body.as_bytes());
+    let foreign = process.ask(ack(&[("x-api-key", "sk-nobody")])).await;
+    assert_eq!(foreign.status(), 404, "{}", foreign.text());
+    assert_eq!(process.ask(ack(ANN)).await.json(), json!({"acknowledged": 2}));
+    assert_eq!(process.ask(list("")).await.json()["outstanding"], json!([]));
+    let wrong = process
+        .ask(post_with("/ledger/v1/deliveries/ack", ANN, br#"{"deliveries": ["x"]}"#))
+        .await;
+    assert_eq!(wrong.status(), 422, "{}", wrong.text());
 }
