@@ -30,9 +30,9 @@ pub(super) struct TaskLinkRequest {
     /// The user within the client, as its requests name it
     #[schema(min_length = 1, max_length = 256)]
     user: Option<String>,
-    /// The lifetime of the link in minutes; 60 by default
-    #[schema(minimum = 1, maximum = 60)]
-    minutes: Option<u64>,
+    /// The lifetime of the link, from 1 minute to 1 hour
+    #[schema(pattern = "^([1-9]m|[1-5][0-9]m|60m|1h)$", default = "1h")]
+    ttl: Option<String>,
 }
 
 /// A new link.
@@ -51,7 +51,7 @@ pub(super) struct TaskLinkView {
 /// It may report the outcome of calls that nobody knows, which the links of API keys may not.
 #[utoipa::path(post, path = "/admin/v1/tasks/links", tag = "operate", request_body = TaskLinkRequest, responses(
     (status = 201, description = "the link", body = TaskLinkView),
-    (status = 400, description = "the body cannot be read, or the lifetime is not 1 to 60 minutes", body = AdminProblem),
+    (status = 400, description = "the body cannot be read, or the lifetime is not 1 minute to 1 hour", body = AdminProblem),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),
     (status = 404, description = "the task page is off, or there is no such client", body = AdminProblem),
     (status = 409, description = "the client may be several people, or there are too many links", body = AdminProblem),
@@ -68,12 +68,11 @@ pub(super) async fn make_task_link(
     if !UserTasks::of_store(&parts.late).has_page() {
         return Err(not_found("the task page is off: set ledger.task_page = true"));
     }
-    let minutes = request.minutes.unwrap_or(LINK_TTL_MAX.as_secs() / 60);
-    let ttl = Duration::from_secs(minutes.saturating_mul(60));
-    if minutes == 0 || ttl > LINK_TTL_MAX {
-        let text = "minutes must be a number from 1 to 60";
-        return Err(AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text));
-    }
+    let ttl = request.ttl.as_deref().map_or(Some(LINK_TTL_MAX), read_ttl);
+    let ttl = ttl.ok_or_else(|| {
+        let text = "ttl must be a duration from \"1m\" to \"1h\"";
+        AdminProblem::new(StatusCode::BAD_REQUEST, "bad_body", text)
+    })?;
     let owner = find_owner(&parts, &request)?;
     let tasks = UserTasks::of_store(&parts.late);
     if !tasks.may_have_link(owner) {
@@ -128,6 +127,16 @@ pub(super) async fn revoke_task_link(
     } else {
         Err(unknown())
     }
+}
+
+/// Reads the lifetime of a link.
+fn read_ttl(text: &str) -> Option<Duration> {
+    if text == "1h" {
+        return Some(LINK_TTL_MAX);
+    }
+    let digits = text.strip_suffix('m')?;
+    let minutes: u64 = digits.parse().ok().filter(|_| !digits.starts_with(['+', '0']))?;
+    (1..=60).contains(&minutes).then(|| Duration::from_secs(minutes * 60))
 }
 
 /// Returns a listener's address as a browser of this machine reaches it.

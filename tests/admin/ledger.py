@@ -8,9 +8,11 @@ found.
 """
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,6 +23,7 @@ from named_call_provider import KEY, ask, provider  # noqa: E402
 from running import antiphon  # noqa: E402
 
 TOKEN = "token-of-the-runner"
+PERSON = "token-of-ann"
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 SERVICE = f"""
     [services.runner]
@@ -29,6 +32,10 @@ SERVICE = f"""
     principals = ["*"]
     tools = ["*"]
     on_behalf = true
+    [ledger]
+    task_page = true
+    [client_tokens]
+    ann = {{ token = "sha256:{hashlib.sha256(PERSON.encode()).hexdigest()}", personal = true }}
     [tools.render]
     tier = "durable"
     intent = "user"
@@ -62,6 +69,13 @@ def story(python, base):
     return subprocess.run(command, env=os.environ | given, check=False).returncode == 0
 
 
+def link(base):
+    """The secret of a link to the task page."""
+    request = urllib.request.Request(f"{base}/ledger/v1/tasks/links", b"{}", {"x-antiphon-client-token": PERSON}, method="POST")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)["url"].partition("#")[2]
+
+
 def main():
     given = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("ANTIPHON_BIN")
     binary = Path(given or TARGET / "debug" / "antiphon").resolve()
@@ -78,6 +92,8 @@ def main():
             ("services", f"Authorization:Bearer {TOKEN}"),
             ("intents", f"Authorization:Bearer {TOKEN}"),
             ("callers", f"x-api-key:{KEY}"),
+            ("tasks", f"x-antiphon-client-token:{PERSON}"),
+            ("tasks", f"Authorization:Bearer {link(base)}"),
         ]:
             good &= schemathesis(python, base, tag)
             good &= schemathesis(python, base, tag, "-H", credential)

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Makes a link, and prints its address.
 async fn make_link(args: &LinkArgs) -> Result<ExitCode, ClientError> {
     let client = args.access.client()?;
-    let wanted = json!({ "client": args.client, "user": args.user, "minutes": args.minutes });
+    let wanted = json!({ "client": args.client, "user": args.user, "ttl": format!("{}m", args.minutes) });
     let answer = match client.post(LINKS, wanted.to_string()).await? {
         ApiReply::Done(answer) => answer,
         ApiReply::Refused(refusal) => return Ok(report_refusal(&refusal, "link")),
