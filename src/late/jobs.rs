@@ -48,6 +48,10 @@ pub enum LateJob {
     StoreMessage(RecordKey, Box<OutgoingRecord>),
     /// Removes a message.
     RemoveMessage(RecordKey),
+    /// Stores the cancel that evidence demands.
+    StoreCancel(RecordKey, Box<OutgoingRecord>),
+    /// Removes the cancel that a request revokes.
+    RemoveCancel(RecordKey),
     /// Stores the time of a lane's last request.
     LaneSign(Principal, LaneId, Moment),
     /// Stores calls that a compaction may have removed from the history of their lane.
@@ -70,7 +74,10 @@ impl LateJob {
             Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
             Self::Settle(index) => vec![index_subject(*index)],
             Self::Compacted(_, lane, _) | Self::LaneSign(_, lane, _) => vec![*lane.as_bytes()],
-            Self::StoreMessage(key, _) | Self::RemoveMessage(key) => vec![key.name],
+            Self::StoreMessage(key, _)
+            | Self::RemoveMessage(key)
+            | Self::StoreCancel(key, _)
+            | Self::RemoveCancel(key) => vec![key.name],
         }
     }
 
@@ -93,6 +100,8 @@ impl LateJob {
             | Self::Acked(..)
             | Self::StoreMessage(..)
             | Self::RemoveMessage(_)
+            | Self::StoreCancel(..)
+            | Self::RemoveCancel(_)
             | Self::LaneSign(..)
             | Self::Read(..) => JOB_BYTES,
         }
@@ -107,6 +116,8 @@ impl LateJob {
             | Self::Settle(_)
             | Self::StoreMessage(..)
             | Self::RemoveMessage(_)
+            | Self::StoreCancel(..)
+            | Self::RemoveCancel(_)
             | Self::Compacted(..) => false,
         }
     }
@@ -127,7 +138,9 @@ impl LateJob {
             Self::Delivered(..) | Self::Acked(..) => (RecordKind::Delivery, 1),
             Self::Settle(_) => (RecordKind::Parked, 1),
             Self::Compacted(..) => (RecordKind::CompactedCalls, 1),
-            Self::StoreMessage(..) | Self::RemoveMessage(_) => (RecordKind::Outgoing, 1),
+            Self::StoreMessage(..) | Self::RemoveMessage(_) | Self::StoreCancel(..) | Self::RemoveCancel(_) => {
+                (RecordKind::Outgoing, 1)
+            }
             Self::LaneSign(..) => (RecordKind::LaneSign, 1),
             Self::Read(..) => (RecordKind::Reader, 1),
         }

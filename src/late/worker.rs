@@ -42,6 +42,8 @@ impl LateWriter {
             LateJob::Read(principal, at) => surfaces::store_read(&late, *principal, *at).await,
             LateJob::StoreMessage(key, message) => outbox::store_message(&late, *key, message).await,
             LateJob::RemoveMessage(key) => outbox::remove_message(&late, *key).await,
+            LateJob::StoreCancel(key, message) => cancels::store_cancel(&late, *key, message).await,
+            LateJob::RemoveCancel(key) => cancels::remove_cancel(&late, *key).await,
             LateJob::LaneSign(principal, lane, at) => cancels::store_sign(&late, *principal, *lane, *at).await,
             LateJob::Acked(principal, name) => changes::acknowledge_call(&late, *principal, *name).await.map(drop),
         };

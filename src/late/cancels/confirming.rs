@@ -63,7 +63,7 @@ pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Resu
         return Ok(CancelAnswer::Ended);
     }
     let message = evidence::cancel_message(late, &key, call.lane, LeaveReason::Requested, now);
-    late.0.watched_lanes.lock().request(&key);
+    late.0.watched_lanes.lock().request(&key, clock::now());
     outbox::store_message(late, evidence::cancel_key(&key), &message).await?;
     Ok(CancelAnswer::State(RecordedCallState::CancelRequested))
 }

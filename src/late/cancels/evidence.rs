@@ -17,7 +17,7 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         jobs::LateJob,
         leave_reason::LeaveReason,
-        outbox::{OutgoingRecord, Purpose, message_key},
+        outbox::{self, OutgoingRecord, Purpose, message_key},
         records::{RecordedCall, RecordedCallState},
     },
     ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
@@ -101,12 +101,12 @@ pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId) {
         .0
         .watched_lanes
         .lock()
-        .leave(lane.as_bytes(), LeaveReason::StreamDropped);
+        .leave(lane.as_bytes(), LeaveReason::StreamDropped, clock::now());
     store_left(late, left);
 }
 
 pub(super) fn note_closed(late: &LateStore, session: &[u8; 32]) {
-    let left = late.0.watched_lanes.lock().close_session(session);
+    let left = late.0.watched_lanes.lock().close_session(session, clock::now());
     store_left(late, left);
 }
 
@@ -158,9 +158,9 @@ pub(in crate::late) async fn watch_again(
             id: call.id,
             alive_at: now,
             pending: match (was_sent, is_revoked) {
-                (true, _) => Some(LeaveReason::Requested),
+                (true, _) => Some((LeaveReason::Requested, now)),
                 (false, true) => None,
-                (false, false) => Some(reason),
+                (false, false) => Some((reason, now)),
             },
         };
         watch.add_call(lane, call.session, watched, now);
@@ -174,17 +174,76 @@ pub(in crate::late) async fn watch_again(
 
 /// Queues the removal of a call's cancel: its lane is alive.
 fn revoke(late: &LateStore, call: &RecordKey) {
-    late.queue_job(LateJob::RemoveMessage(cancel_key(call)));
+    late.queue_job(LateJob::RemoveCancel(cancel_key(call)));
     late.0.telemetry.record_late_event("cancel_revoked");
 }
 
 /// Queues the cancels of calls whose lane was left.
 fn store_left(late: &LateStore, left: Vec<LeftCall>) {
     let now = clock::unix_time();
-    for LeftCall { key, lane, reason } in left {
-        let message = cancel_message(late, &key, Some(lane), reason, now);
-        late.queue_job(LateJob::StoreMessage(cancel_key(&key), Box::new(message)));
+    for left in left {
+        let mut message = cancel_message(late, &left.key, Some(left.lane), left.reason, now);
+        // Made now, so that no request before counts as a sign of life, and due at the end of the grace.
+        let since = clock::now().saturating_duration_since(left.left_at);
+        message.due_at = message.due_at.saturating_sub(since);
+        let key = left.key;
+        late.queue_job(LateJob::StoreCancel(cancel_key(&key), Box::new(message)));
     }
+}
+
+/// Stores the cancel that evidence demands, unless the owner wishes one, or the service was asked before.
+pub(in crate::late) async fn store_cancel(
+    late: &LateStore,
+    key: RecordKey,
+    message: &OutgoingRecord,
+) -> Result<(), LateError> {
+    if is_final(late, key, &message.purpose).await? {
+        return Ok(());
+    }
+    outbox::store_message(late, key, message).await
+}
+
+/// Removes the cancel that a request revokes, unless the owner wishes it, or the service was asked before.
+pub(in crate::late) async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
+    let Some(message) = read_message(late, key).await? else {
+        return Ok(());
+    };
+    if is_final(late, key, &message.purpose).await? {
+        return Ok(());
+    }
+    outbox::remove_message(late, key).await
+}
+
+/// Returns `true` if no evidence and no request changes the cancel of a call any more.
+async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result<bool, LateError> {
+    let Purpose::Cancel { call, .. } = *purpose else {
+        return Ok(false);
+    };
+    let call_key = RecordKey {
+        kind: RecordKind::Call,
+        name: call,
+        ..key
+    };
+    let call = late.0.ledger.read(vec![call_key], clock::unix_time()).await?;
+    let call = call.into_iter().flatten().next();
+    let call = call.and_then(|record| RecordedCall::decode(&record.value));
+    if call.is_some_and(|call| call.state == RecordedCallState::CancelRequested) {
+        return Ok(true);
+    }
+    let stored = read_message(late, key).await?.map(|stored| stored.purpose);
+    Ok(matches!(
+        stored,
+        Some(Purpose::Cancel {
+            reason: LeaveReason::Requested,
+            ..
+        })
+    ))
+}
+
+async fn read_message(late: &LateStore, key: RecordKey) -> Result<Option<OutgoingRecord>, LateError> {
+    let record = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    let record = record.into_iter().flatten().next();
+    Ok(record.and_then(|record| OutgoingRecord::decode(&record.value)))
 }
 
 /// Returns the message that asks for a cancel, as of `now`.

@@ -29,8 +29,8 @@ pub(super) struct WatchedCall {
     pub(super) id: Vec<u8>,
     /// The last heartbeat of its tool.
     pub(super) alive_at: Instant,
-    /// The evidence that its lane was left. `None` while the lane is alive.
-    pub(super) pending: Option<LeaveReason>,
+    /// The evidence that its lane was left, and the time of the first. `None` while the lane is alive.
+    pub(super) pending: Option<(LeaveReason, Instant)>,
 }
 
 /// A call whose lane was left.
@@ -39,6 +39,8 @@ pub(super) struct LeftCall {
     pub(super) key: RecordKey,
     pub(super) lane: [u8; 32],
     pub(super) reason: LeaveReason,
+    /// The time from which the grace counts.
+    pub(super) left_at: Instant,
 }
 
 /// The effect of a request on the calls of its lane.
@@ -130,15 +132,16 @@ impl LaneWatch {
         (watched.heard_at, watched.signed_at) = (now, signed_at);
         for call in &mut watched.calls {
             match call.pending {
-                Some(LeaveReason::Requested) => {}
-                // Its grace goes on from the first request that lacks the call.
-                Some(LeaveReason::WentOn) if lacks(call) => {}
-                _ if lacks(call) => {
-                    call.pending = Some(LeaveReason::WentOn);
+                Some((LeaveReason::Requested, _)) => {}
+                pending if lacks(call) => {
+                    // Such a request is no sign of life, so the grace goes on from the first evidence.
+                    let left_at = pending.map_or(now, |(_, first)| first);
+                    call.pending = Some((LeaveReason::WentOn, left_at));
                     heard.left.push(LeftCall {
                         key: call.key,
                         lane: *lane,
                         reason: LeaveReason::WentOn,
+                        left_at,
                     });
                 }
                 Some(_) => {
@@ -157,26 +160,26 @@ impl LaneWatch {
     }
 
     /// Notes that a lane was left. Returns the calls for which that is news.
-    pub(super) fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason) -> Vec<LeftCall> {
+    pub(super) fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason, now: Instant) -> Vec<LeftCall> {
         let watched = self.lanes.get_mut(lane);
-        watched.map_or_else(Vec::new, |watched| watched.leave(lane, reason, |_| true))
+        watched.map_or_else(Vec::new, |watched| watched.leave(lane, (reason, now), |_| true))
     }
 
     /// Notes that a session was closed. Returns the calls for which that is news.
-    pub(super) fn close_session(&mut self, session: &[u8; 32]) -> Vec<LeftCall> {
+    pub(super) fn close_session(&mut self, session: &[u8; 32], now: Instant) -> Vec<LeftCall> {
         let of_session = self
             .lanes
             .iter_mut()
             .filter(|(_, watched)| watched.session.as_ref() == Some(session));
         of_session
-            .flat_map(|(lane, watched)| watched.leave(lane, LeaveReason::Closed, |_| true))
+            .flat_map(|(lane, watched)| watched.leave(lane, (LeaveReason::Closed, now), |_| true))
             .collect()
     }
 
     /// Notes that the owner wants a call cancelled.
-    pub(super) fn request(&mut self, key: &RecordKey) {
+    pub(super) fn request(&mut self, key: &RecordKey, now: Instant) {
         if let Some(call) = self.find_call(key) {
-            call.pending = Some(LeaveReason::Requested);
+            call.pending = Some((LeaveReason::Requested, now));
         }
     }
 
@@ -186,7 +189,7 @@ impl LaneWatch {
         for (lane, watched) in &mut self.lanes {
             let heard_at = watched.heard_at;
             let is_silent = |call: &WatchedCall| now.saturating_duration_since(heard_at.max(call.alive_at)) >= limit;
-            silent.extend(watched.leave(lane, LeaveReason::Silent, is_silent));
+            silent.extend(watched.leave(lane, (LeaveReason::Silent, now), is_silent));
         }
         silent
     }
@@ -211,7 +214,8 @@ impl LaneWatch {
     /// Returns the evidence about a call. `None` if its lane is alive, or not watched.
     pub(super) fn pending_reason(&self, lane: &[u8; 32], key: &RecordKey) -> Option<LeaveReason> {
         let watched = self.lanes.get(lane)?;
-        watched.calls.iter().find(|call| call.key == *key)?.pending
+        let call = watched.calls.iter().find(|call| call.key == *key)?;
+        call.pending.map(|(reason, _)| reason)
     }
 
     /// Stops watching a call.
@@ -233,17 +237,23 @@ impl LaneWatch {
 }
 
 impl WatchedLane {
-    fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason, is_left: impl Fn(&WatchedCall) -> bool) -> Vec<LeftCall> {
+    fn leave(
+        &mut self,
+        lane: &[u8; 32],
+        (reason, left_at): (LeaveReason, Instant),
+        is_left: impl Fn(&WatchedCall) -> bool,
+    ) -> Vec<LeftCall> {
         let open = self
             .calls
             .iter_mut()
             .filter(|call| call.pending.is_none() && is_left(call));
         open.map(|call| {
-            call.pending = Some(reason);
+            call.pending = Some((reason, left_at));
             LeftCall {
                 key: call.key,
                 lane: *lane,
                 reason,
+                left_at,
             }
         })
         .collect()
@@ -289,16 +299,15 @@ mod tests {
             (key(1), LeaveReason::StreamDropped),
             (key(2), LeaveReason::StreamDropped),
         ];
-        assert_eq!(reasons(&watch.leave(&LANE, LeaveReason::StreamDropped)), both);
-        assert!(watch.leave(&LANE, LeaveReason::Closed).is_empty(), "it is no news");
+        assert_eq!(reasons(&watch.leave(&LANE, LeaveReason::StreamDropped, now)), both);
+        assert!(watch.leave(&LANE, LeaveReason::Closed, now).is_empty(), "it is no news");
         // The request shows the first call and lacks the second.
         let heard = watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO));
         assert_eq!(heard.revoked, [key(1)]);
         assert_eq!(reasons(&heard.left), [(key(2), LeaveReason::WentOn)]);
-        assert_eq!(
-            watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO)),
-            HeardLane::default()
-        );
+        // Its grace goes on from the first one.
+        let again = watch.hear(&LANE, |call| call.id == [2], (now + LIMIT, Moment::ZERO));
+        assert!(again.revoked.is_empty() && again.left == heard.left);
         assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)).revoked, [key(2)]);
     }
 
@@ -332,10 +341,13 @@ mod tests {
     async fn a_wish_of_the_owner_is_not_revoked_and_ended_calls_are_forgotten() {
         let now = crate::clock::now();
         let mut watch = watch(now);
-        watch.request(&key(1));
+        watch.request(&key(1), now);
         assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)), HeardLane::default());
         assert_eq!(watch.pending_reason(&LANE, &key(1)), Some(LeaveReason::Requested));
-        assert_eq!(reasons(&watch.close_session(&[9; 32])), [(key(2), LeaveReason::Closed)]);
+        assert_eq!(
+            reasons(&watch.close_session(&[9; 32], now)),
+            [(key(2), LeaveReason::Closed)]
+        );
         watch.remove_call(&key(1));
         assert!(watch.contains(&LANE));
         watch.remove_call(&key(2));

@@ -9,7 +9,7 @@ mod lane_watch;
 mod sending;
 
 pub use confirming::CancelAnswer;
-pub(super) use evidence::{WatchedLanes, note_silence, store_sign, watch_again};
+pub(super) use evidence::{WatchedLanes, note_silence, remove_cancel, store_cancel, store_sign, watch_again};
 pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 
 use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};

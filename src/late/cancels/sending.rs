@@ -5,7 +5,7 @@ use serde_json::json;
 use super::evidence::read_sign;
 use crate::{
     auth::{Caller, Owner, Principal},
-    clock::rfc3339_date,
+    clock::{self, rfc3339_date},
     late::{
         LateError, LateStore,
         event_kind::{EventKind, EventSubject},
@@ -113,14 +113,6 @@ async fn find_due_call(
     evidence_at: Option<Moment>,
     now: Moment,
 ) -> Result<DueCall, LateError> {
-    let mut judged_until = evidence_at;
-    if let Some(lane) = lane {
-        let watch = late.0.watched_lanes.lock();
-        if watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none() {
-            return Ok(DueCall::Revoked);
-        }
-        judged_until = judged_until.map(|at| at.max(watch.own_sign(&lane)));
-    }
     let sign_key = lane.map(|lane| RecordKey {
         kind: RecordKind::LaneSign,
         name: lane,
@@ -129,19 +121,29 @@ async fn find_due_call(
     let keys = [Some(call_key), sign_key].into_iter().flatten().collect();
     let mut records = late.0.ledger.read(keys, now).await?.into_iter();
     let (found, sign) = (records.next().flatten(), records.next().flatten());
-    let heard_at = sign.and_then(|sign| read_sign(&sign.value));
-    if judged_until.zip(heard_at).is_some_and(|(judged, heard)| heard > judged) {
-        return Ok(DueCall::Alive);
-    }
     let found = found.and_then(|record| {
         let call = RecordedCall::decode(&record.value)?;
         Some((record, call))
     });
     let is_open = |call: &RecordedCall| matching::is_running(call) && call.state != RecordedCallState::CancelRefused;
-    Ok(match found.filter(|(_, call)| is_open(call)) {
-        Some(found) => DueCall::Found(Box::new(found)),
-        None => DueCall::Ended,
-    })
+    let Some(found) = found.filter(|(_, call)| is_open(call)) else {
+        return Ok(DueCall::Ended);
+    };
+    // Nothing revokes a cancel that was sent, or that the owner wishes.
+    if let (Some(lane), Some(evidence_at)) = (lane, evidence_at)
+        && found.1.state != RecordedCallState::CancelRequested
+    {
+        let watch = late.0.watched_lanes.lock();
+        if watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none() {
+            return Ok(DueCall::Revoked);
+        }
+        let judged_until = evidence_at.max(watch.own_sign(&lane));
+        let heard_at = sign.and_then(|sign| read_sign(&sign.value));
+        if heard_at.is_some_and(|heard_at| heard_at > judged_until) {
+            return Ok(DueCall::Alive);
+        }
+    }
+    Ok(DueCall::Found(Box::new(found)))
 }
 
 /// Notes that a cancel was requested, before it is sent: from now on no request revokes it.
@@ -176,7 +178,7 @@ async fn note_requested(
     if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Err(LateError::Busy);
     }
-    late.0.watched_lanes.lock().request(&call_record.key);
+    late.0.watched_lanes.lock().request(&call_record.key, clock::now());
     notices.schedule(late, now);
     late.0.telemetry.record_late_event("cancel_requested");
     Ok(())

@@ -3,6 +3,7 @@
 pub(crate) mod addresses;
 pub(crate) mod api;
 pub(crate) mod branches;
+pub(crate) mod cancel_walk;
 pub(crate) mod cancels;
 pub(crate) mod carry_over;
 pub(crate) mod compactions;

@@ -1,0 +1,499 @@
+//! Random walk over cancels: requests, dropped streams, closed sessions, results, restarts and steps of the clock, against
+//! a model.
+//!
+//! The model is written from the rules of docs/cancels.md and shares no code with the store. A service gets what is due,
+//! and answers it, fails, or is lost with the process before it could.
+//!
+//! `STEPS=` sets the number of steps, `SEED=<n>` replays another walk, `SEED=random` takes a new one.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use antiphon::{
+    auth::{Caller, Principal, WebhookKey},
+    late::{
+        CancelAnswer, Dispatcher, LateSettings, LateStore, ObservedCall, PostOutcome, PreparedMessage, SendOutcome,
+        ServiceSettings, ToolSettings, matching::NamedCall, records::PostRefusal,
+    },
+    ledger::Ledger,
+    repair::{Tier, input_hash},
+    session::{LaneId, SessionStrength, session_hash},
+    telemetry::Telemetry,
+};
+use serde_json::Value;
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::support::{
+    bodies::Rng,
+    kept::durable,
+    late::{over, service},
+    seed::seed,
+    wire::spawn,
+};
+
+const STEPS: u64 = 4_000;
+const GRACE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(300);
+/// The time for which a step looks for messages that are due.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest time between an event and its effect, in the time of the walk.
+const SLACK: Duration = Duration::from_millis(500);
+const SESSIONS: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// A call in the model.
+#[derive(Debug)]
+struct Modelled {
+    session: usize,
+    /// The time of the latest evidence that its conversation was left. `None` if a request came since.
+    left_at: Option<Instant>,
+    /// `true` if the owner has asked for the cancel.
+    is_requested: bool,
+    /// `true` if this process watches the call, or has a stored cancel of it.
+    is_watched: bool,
+    /// `true` once the service was asked.
+    is_asked: bool,
+    /// `true` once the service has accepted the message.
+    is_accepted: bool,
+    /// `true` until the owner asks once more, or a process that knows nothing of the answer sees new evidence.
+    is_done: bool,
+    /// `true` once it has a result, was undone, or its tool goes on.
+    is_ended: bool,
+    is_cancelled: bool,
+    /// All of its events, for the message of a failure.
+    events: Vec<&'static str>,
+}
+
+struct Walk {
+    ledger: Arc<dyn Ledger>,
+    late: LateStore,
+    dispatcher: Dispatcher,
+    /// The batches that are due. The next one is looked for once this one was taken.
+    due: mpsc::Receiver<Vec<PreparedMessage>>,
+    caller: Caller,
+    rng: Rng,
+    calls: BTreeMap<String, Modelled>,
+    /// The last request of each session that this process has seen.
+    heard: [Instant; SESSIONS.len()],
+    started: Instant,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+fn settings() -> LateSettings {
+    let hold = ToolSettings {
+        tier: Tier::Revertible,
+        cancel_url: Some("http://127.0.0.1:9/cancel".to_owned()),
+        ..ToolSettings::default()
+    };
+    LateSettings {
+        settling: Duration::ZERO,
+        services: vec![ServiceSettings {
+            key: Some(WebhookKey::parse("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap()),
+            ..service("booking", None, None)
+        }],
+        tools: [("hold".to_owned(), hold)].into(),
+        cancel_grace: GRACE,
+        detach_after: SILENCE,
+        ..LateSettings::default()
+    }
+}
+
+impl Walk {
+    async fn new(seed: u64) -> Self {
+        let ledger = durable();
+        let (late, dispatcher, due) = Self::open(&ledger).await;
+        let caller = Self::caller(&late);
+        let now = Instant::now();
+        Self {
+            ledger,
+            late,
+            dispatcher,
+            due,
+            caller,
+            rng: Rng::new(seed),
+            calls: BTreeMap::new(),
+            heard: [now; SESSIONS.len()],
+            started: now,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn caller(late: &LateStore) -> Caller {
+        Caller::of_account(Principal::of_token(late.principal_key(), "ann"))
+    }
+
+    async fn open(ledger: &Arc<dyn Ledger>) -> (LateStore, Dispatcher, mpsc::Receiver<Vec<PreparedMessage>>) {
+        let (late, writer, worker) = over(ledger, settings(), Telemetry::default());
+        drop(spawn(writer.run()));
+        drop(spawn(worker.run()));
+        late.callers().store_verified(Self::caller(&late)).await.unwrap();
+        let dispatcher = Dispatcher::of_store(&late);
+        dispatcher.load().await;
+        let (batches, due) = mpsc::channel(1);
+        let sender = dispatcher.clone();
+        // As the sender of the proxy does: nothing stops it in the middle of a batch.
+        drop(spawn(async move {
+            while let Some(batch) = sender.next_batch().await {
+                if batches.send(batch).await.is_err() {
+                    break;
+                }
+            }
+        }));
+        (late, dispatcher, due)
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn lane(&self, session: usize) -> LaneId {
+        LaneId::main_lanes(&self.caller, SESSIONS[session])[0]
+    }
+
+    fn observe(&self, id: &str, session: usize, is_emitted: bool) -> ObservedCall {
+        ObservedCall {
+            lane: Some(self.lane(session)),
+            session: Some(session_hash(self.caller.principal(), SESSIONS[session].as_bytes())),
+            session_label: None,
+            strength: SessionStrength::Strong,
+            id: id.as_bytes().to_vec(),
+            tool: b"hold".to_vec(),
+            input: Some(input_hash(b"{}")),
+            intent_input: None,
+            origin: None,
+            is_emitted,
+        }
+    }
+
+    /// Returns an id as providers make them: no other conversation uses it.
+    fn new_id(&mut self) -> String {
+        const LETTERS: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz123456789";
+        let letters = (0..22).map(|_| char::from(LETTERS[self.rng.below(LETTERS.len())]));
+        format!("toolu_01{}", letters.collect::<String>())
+    }
+
+    /// Returns an open call, if there is one.
+    fn pick(&mut self) -> Option<String> {
+        let open: Vec<String> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| !call.is_ended)
+            .map(|(id, _)| id.clone())
+            .collect();
+        (!open.is_empty()).then(|| open[self.rng.below(open.len())].clone())
+    }
+
+    async fn step(&mut self) {
+        match self.rng.below(100) {
+            0..20 => self.emits_call().await,
+            20..40 => self.sends_request().await,
+            40..52 => self.is_left(),
+            52..57 => self.owner_asks().await,
+            57..65 => self.posts_result().await,
+            65..68 => self.confirms().await,
+            68..96 => {
+                let steps = [1, 20, 45, 61, 310, 700].map(Duration::from_secs);
+                let step = steps[self.rng.below(steps.len())];
+                tokio::time::advance(step).await;
+            }
+            _ => self.restarts().await,
+        }
+        self.late.flush_jobs().await;
+        self.dispatch().await;
+    }
+
+    /// A request of a session shows all of its calls, and the model calls once more.
+    async fn emits_call(&mut self) {
+        let session = self.rng.below(SESSIONS.len());
+        self.notes_request(session, false).await;
+        let id = self.new_id();
+        self.late.record_calls(self.caller, [self.observe(&id, session, true)]);
+        let call = Modelled {
+            session,
+            left_at: None,
+            is_requested: false,
+            is_watched: true,
+            is_asked: false,
+            is_accepted: false,
+            is_done: false,
+            is_ended: false,
+            is_cancelled: false,
+            events: vec!["call"],
+        };
+        self.calls.insert(id, call);
+        self.count("call");
+    }
+
+    async fn sends_request(&mut self) {
+        let (session, lacks) = (self.rng.below(SESSIONS.len()), self.rng.chance(30));
+        self.notes_request(session, lacks).await;
+    }
+
+    /// Sends a request of a session. It goes on without one of its calls if `lacks` is set.
+    async fn notes_request(&mut self, session: usize, lacks: bool) {
+        let now = Instant::now();
+        let open: Vec<String> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.session == session && !call.is_ended)
+            .map(|(id, _)| id.clone())
+            .collect();
+        let gone = open.first().filter(|_| lacks).cloned();
+        let shown: Vec<String> = open.into_iter().filter(|id| Some(id) != gone.as_ref()).collect();
+        let body = shown.join(" ");
+        let lane = self.lane(session);
+        self.late
+            .cancels()
+            .note_request(self.caller, lane, body.as_bytes(), gone.is_some());
+        let calls: Vec<ObservedCall> = shown.iter().map(|id| self.observe(id, session, false)).collect();
+        self.late.record_calls(self.caller, calls);
+        self.heard[session] = now;
+        for id in shown {
+            let call = self.calls.get_mut(&id).unwrap();
+            (call.left_at, call.is_watched) = (None, true);
+            call.events.push("shown");
+        }
+        if let Some(id) = gone {
+            let call = self.calls.get_mut(&id).unwrap();
+            // A lane without a watched call is not looked at: a process that was started since does not know of it.
+            if call.is_watched {
+                call.left_at = call.left_at.or(Some(now));
+            }
+            call.events.push("lacking");
+            self.count("went on");
+        }
+    }
+
+    /// A client drops its stream, or closes its session.
+    fn is_left(&mut self) {
+        let session = self.rng.below(SESSIONS.len());
+        if self.rng.chance(50) {
+            self.late.cancels().note_dropped_stream(self.lane(session));
+        } else {
+            self.late.note_session_closed(self.caller, SESSIONS[session]);
+        }
+        let now = Instant::now();
+        for call in self.calls.values_mut().filter(|call| call.session == session) {
+            if call.is_watched {
+                call.left_at = call.left_at.or(Some(now));
+            }
+            call.events.push("left");
+        }
+        self.count("left");
+    }
+
+    async fn owner_asks(&mut self) {
+        let Some(id) = self.pick() else { return };
+        let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
+        assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
+        let call = self.calls.get_mut(&id).unwrap();
+        (call.is_requested, call.is_watched, call.is_done) = (true, true, false);
+        call.events.push("requested");
+        self.count("requested");
+    }
+
+    async fn posts_result(&mut self) {
+        let ids: Vec<String> = self.calls.keys().cloned().collect();
+        if ids.is_empty() {
+            return;
+        }
+        let id = &ids[self.rng.below(ids.len())];
+        let (late, call) = (self.late.clone(), self.calls.get_mut(id).unwrap());
+        let service = late.services()[0].clone();
+        let named = NamedCall {
+            service: &service,
+            call_id: id.as_bytes(),
+            owner: None,
+            session: None,
+            described: None,
+        };
+        let outcome = late
+            .post_result(&named, format!("\"result of {id}\""), false, None)
+            .await
+            .unwrap();
+        if call.is_cancelled {
+            assert!(
+                matches!(outcome, PostOutcome::Refused(PostRefusal::Cancelled)),
+                "{id}: {outcome:?}"
+            );
+            self.count("evidence");
+        } else {
+            assert!(matches!(outcome, PostOutcome::Settled { .. }), "{id}: {outcome:?}");
+            call.is_ended = true;
+            self.count("settled");
+        }
+    }
+
+    /// The service of a call that it was asked to undo reports the end.
+    async fn confirms(&mut self) {
+        let Some(id) = self.pick().filter(|id| self.calls[id].is_asked) else {
+            return;
+        };
+        let is_refused = self.rng.chance(50);
+        let (late, call) = (self.late.clone(), self.calls.get_mut(&id).unwrap());
+        let service = late.services()[0].clone();
+        let named = NamedCall {
+            service: &service,
+            call_id: id.as_bytes(),
+            owner: None,
+            session: None,
+            described: None,
+        };
+        let answer = late.cancels().confirm(&named, is_refused).await.unwrap();
+        assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
+        (call.is_ended, call.is_cancelled) = (true, !is_refused);
+        self.count("confirmed");
+    }
+
+    async fn restarts(&mut self) {
+        // Evidence is stored some milliseconds after it was seen.
+        self.late.flush_jobs().await;
+        (self.late, self.dispatcher, self.due) = Self::open(&self.ledger).await;
+        let now = Instant::now();
+        self.started = now;
+        self.heard = [now; SESSIONS.len()];
+        for call in self.calls.values_mut() {
+            // What is stored is not forgotten, and the rest is known again once a request shows it.
+            call.is_watched = call.left_at.is_some() || call.is_requested || call.is_asked;
+            call.left_at = call.left_at.map(|_| now);
+            call.is_done = false;
+            call.events.push("restart");
+        }
+        self.count("restart");
+    }
+
+    /// Notes the sessions that were silent for too long.
+    fn notes_silence(&mut self) {
+        let now = Instant::now();
+        for call in self.calls.values_mut().filter(|call| call.is_watched && !call.is_ended) {
+            let heard = self.heard[call.session];
+            if call.left_at.is_none() && now.duration_since(heard) >= SILENCE {
+                call.left_at = Some(now);
+            }
+        }
+    }
+
+    /// Sends what is due, and checks that it is exactly what the model expects.
+    async fn dispatch(&mut self) {
+        self.notes_silence();
+        while let Ok(Some(batch)) = tokio::time::timeout(LOOK, self.due.recv()).await {
+            for message in &batch {
+                self.checks(message);
+            }
+            // The process dies before the answer is noted: the message is sent again.
+            if self.rng.chance(5) {
+                self.count("lost with the process");
+                self.restarts().await;
+                return;
+            }
+            for message in &batch {
+                self.answers(message).await;
+            }
+            // A silence may be noticed only now.
+            self.late.flush_jobs().await;
+        }
+        let lost = self.calls.iter().find(|(_, call)| self.is_overdue(call));
+        assert!(lost.is_none(), "a cancel is lost: {lost:?}");
+    }
+
+    fn is_overdue(&self, call: &Modelled) -> bool {
+        let due = |left: Instant| left.max(self.started) + GRACE + SLACK;
+        let is_due = call.left_at.is_some_and(|left| Instant::now() >= due(left)) || call.is_requested;
+        is_due && !call.is_asked && !call.is_ended && call.is_watched
+    }
+
+    /// Checks that a message may be sent now.
+    fn checks(&mut self, message: &PreparedMessage) {
+        let said: Value = serde_json::from_str(&message.body).unwrap();
+        let id = said["data"]["call_id"].as_str().unwrap().to_owned();
+        let (now, started) = (Instant::now(), self.started);
+        let call = self.calls.get_mut(&id).unwrap();
+        assert!(!call.is_ended && !call.is_done, "{id} was not to be asked: {call:?}");
+        let is_left = call
+            .left_at
+            .is_some_and(|left| now + SLACK >= left.max(started) + GRACE);
+        assert!(
+            call.is_asked || call.is_requested || is_left,
+            "a live conversation was cancelled ({}): {id} {call:?} at {now:?}, heard {:?}",
+            said["data"]["reason"],
+            self.heard[call.session]
+        );
+        call.is_asked = true;
+        call.events.push("asked");
+        self.count("asked");
+    }
+
+    async fn answers(&mut self, message: &PreparedMessage) {
+        let said: Value = serde_json::from_str(&message.body).unwrap();
+        let id = said["data"]["call_id"].as_str().unwrap().to_owned();
+        let (outcome, what) = match self.rng.below(10) {
+            0..3 => (SendOutcome::Accepted(b"{\"state\":\"cancelled\"}".to_vec()), "undone"),
+            3..5 => (SendOutcome::Accepted(b"{\"state\":\"refused\"}".to_vec()), "refused"),
+            5..6 => (SendOutcome::Accepted(Vec::new()), "accepted"),
+            _ => (SendOutcome::Failed, "failed"),
+        };
+        self.dispatcher.finish(message, outcome).await;
+        let call = self.calls.get_mut(&id).unwrap();
+        call.is_accepted |= what != "failed";
+        call.is_done = what != "failed";
+        call.is_ended |= matches!(what, "undone" | "refused");
+        call.is_cancelled |= what == "undone";
+        call.events.push(what);
+        self.count(what);
+    }
+
+    /// Lets every message arrive in the end. Returns the number of calls that never got their cancel accepted.
+    async fn unsettled(&mut self) -> usize {
+        for _ in 0..40 {
+            tokio::time::advance(Duration::from_secs(3_601)).await;
+            self.notes_silence();
+            while let Ok(Some(batch)) = tokio::time::timeout(LOOK, self.due.recv()).await {
+                for message in batch {
+                    self.checks(&message);
+                    let said: Value = serde_json::from_str(&message.body).unwrap();
+                    let call = self.calls.get_mut(said["data"]["call_id"].as_str().unwrap()).unwrap();
+                    (call.is_accepted, call.is_ended) = (true, true);
+                    let undone = SendOutcome::Accepted(b"{\"state\":\"cancelled\"}".to_vec());
+                    self.dispatcher.finish(&message, undone).await;
+                }
+            }
+        }
+        let asked = self.calls.values().filter(|call| call.is_asked && !call.is_ended);
+        asked.filter(|call| !call.is_accepted).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
+    let seed = seed();
+    let steps = std::env::var("STEPS")
+        .ok()
+        .and_then(|steps| steps.parse().ok())
+        .unwrap_or(STEPS);
+    println!("SEED={seed} STEPS={steps}");
+    let mut walk = Walk::new(seed).await;
+    for _ in 0..steps {
+        walk.step().await;
+    }
+    assert_eq!(walk.unsettled().await, 0, "cancels were lost");
+    println!("{:?}", walk.counts);
+    for what in [
+        "call",
+        "went on",
+        "left",
+        "requested",
+        "settled",
+        "confirmed",
+        "restart",
+        "asked",
+        "undone",
+        "refused",
+        "accepted",
+        "failed",
+        "evidence",
+        "lost with the process",
+    ] {
+        assert!(
+            walk.counts.get(what).is_some_and(|count| *count > 0),
+            "the walk never had: {what}"
+        );
+    }
+}
