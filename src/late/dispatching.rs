@@ -114,7 +114,7 @@ impl Dispatcher {
             let Some(late) = self.0.upgrade().map(LateStore) else {
                 return;
             };
-            match load(&late).await {
+            match load_all(&late).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
@@ -130,6 +130,15 @@ fn far() -> Instant {
     clock::now() + WAIT_MAX
 }
 
+/// Reads what an earlier process has left: its messages, and the calls whose silence counts.
+async fn load_all(late: &LateStore) -> Result<(), LateError> {
+    load(late).await?;
+    cancels::watch_recorded(late).await?;
+    late.0.watched_lanes.end_start();
+    Ok(())
+}
+
+/// Schedules the messages that wait.
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
     for (key, message) in outbox::waiting_messages(late).await? {
@@ -143,7 +152,6 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
             .map_or(wait, |grace| wait.max(grace));
         late.0.outbox.schedule(key, wait);
     }
-    late.0.watched_lanes.end_start();
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Summaries of stored records for `antiphon store`: call, tool, session and state, never content.
 
 use super::{
+    intents::records::IntentRecord,
+    outbox::OutgoingRecord,
     pending::delivery_value,
     records::{ParkedResult, RecordedCall, RefusedResult},
 };
@@ -53,8 +55,28 @@ pub fn summarize_record(record: &Record, call: Option<&Record>) -> RecordSummary
         },
         RecordKind::Parked => summarize_parked(record),
         RecordKind::RefusedResult => summarize_refused(record),
+        RecordKind::Intent => summarize_intent(record),
+        RecordKind::Outgoing => summarize_message(record),
         _ => RecordSummary::default(),
     }
+}
+
+fn summarize_intent(record: &Record) -> RecordSummary {
+    let intent = IntentRecord::decode(&record.value);
+    intent.map_or_else(RecordSummary::default, |intent| RecordSummary {
+        state: Some(intent.state.label()),
+        tool: Some(printable_name(&intent.tool)),
+        service: Some(intent.run.service).filter(|name| !name.is_empty()),
+        ..RecordSummary::default()
+    })
+}
+
+fn summarize_message(record: &Record) -> RecordSummary {
+    let message = OutgoingRecord::decode(&record.value);
+    message.map_or_else(RecordSummary::default, |message| RecordSummary {
+        state: Some(if message.is_dead { "given_up" } else { "waiting" }),
+        ..RecordSummary::default()
+    })
 }
 
 fn summarize_call(record: &Record) -> RecordSummary {

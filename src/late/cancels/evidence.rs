@@ -17,10 +17,11 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         jobs::LateJob,
         leave_reason::LeaveReason,
+        matching,
         outbox::{self, OutgoingRecord, Purpose, message_key},
         records::{RecordedCall, RecordedCallState},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName},
     repair::{Tier, id_letters, is_strong},
     session::LaneId,
 };
@@ -170,6 +171,40 @@ pub(in crate::late) async fn watch_again(
         }
     }
     Ok(Some(late.0.settings.cancel_grace))
+}
+
+/// Watches the calls that an earlier process has recorded. Their silence counts from now on.
+pub(in crate::late) async fn watch_recorded(late: &LateStore) -> Result<(), LateError> {
+    if !late.0.has_cancels {
+        return Ok(());
+    }
+    let (ledger, now) = (&late.0.ledger, clock::unix_time());
+    let mut after = None;
+    loop {
+        let principals = ledger.list_principals(RecordKind::Call, after, ROWS_MAX).await?;
+        let Some(last) = principals.last() else {
+            return Ok(());
+        };
+        after = Some(*last);
+        for principal in &principals {
+            let mut place = 0;
+            loop {
+                let list = ledger.list_after(RecordKind::Call, *principal, place, ROWS_MAX, now);
+                let page = list.await?;
+                let Some((last, _)) = page.last() else { break };
+                place = *last;
+                for (_, record) in &page {
+                    let call = RecordedCall::decode(&record.value).filter(|call| {
+                        // A service that was asked before reports by itself.
+                        call.state == RecordedCallState::Open && matching::is_running(call) && now < call.deadline
+                    });
+                    if let Some(call) = call {
+                        watch_call(late, record.key, &call);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Queues the removal of a call's cancel: its lane is alive.

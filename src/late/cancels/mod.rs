@@ -9,7 +9,9 @@ mod lane_watch;
 mod sending;
 
 pub use confirming::CancelAnswer;
-pub(super) use evidence::{WatchedLanes, note_silence, remove_cancel, store_cancel, store_sign, watch_again};
+pub(super) use evidence::{
+    WatchedLanes, note_silence, remove_cancel, store_cancel, store_sign, watch_again, watch_recorded,
+};
 pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 
 use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};

@@ -47,8 +47,6 @@ struct Modelled {
     left_at: Option<Instant>,
     /// `true` if the owner has asked for the cancel.
     is_requested: bool,
-    /// `true` if this process watches the call, or has a stored cancel of it.
-    is_watched: bool,
     /// `true` once the service was asked.
     is_asked: bool,
     /// `true` once the service has accepted the message.
@@ -210,7 +208,6 @@ impl Walk {
             session,
             left_at: None,
             is_requested: false,
-            is_watched: true,
             is_asked: false,
             is_accepted: false,
             is_done: false,
@@ -248,15 +245,12 @@ impl Walk {
         self.heard[session] = now;
         for id in shown {
             let call = self.calls.get_mut(&id).unwrap();
-            (call.left_at, call.is_watched) = (None, true);
+            call.left_at = None;
             call.events.push("shown");
         }
         if let Some(id) = gone {
             let call = self.calls.get_mut(&id).unwrap();
-            // A lane without a watched call is not looked at: a process that was started since does not know of it.
-            if call.is_watched {
-                call.left_at = call.left_at.or(Some(now));
-            }
+            call.left_at = call.left_at.or(Some(now));
             call.events.push("lacking");
             self.count("went on");
         }
@@ -272,9 +266,7 @@ impl Walk {
         }
         let now = Instant::now();
         for call in self.calls.values_mut().filter(|call| call.session == session) {
-            if call.is_watched {
-                call.left_at = call.left_at.or(Some(now));
-            }
+            call.left_at = call.left_at.or(Some(now));
             call.events.push("left");
         }
         self.count("left");
@@ -285,7 +277,7 @@ impl Walk {
         let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
         assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
         let call = self.calls.get_mut(&id).unwrap();
-        (call.is_requested, call.is_watched, call.is_done) = (true, true, false);
+        (call.is_requested, call.is_done) = (true, false);
         call.events.push("requested");
         self.count("requested");
     }
@@ -351,8 +343,6 @@ impl Walk {
         self.started = now;
         self.heard = [now; SESSIONS.len()];
         for call in self.calls.values_mut() {
-            // What is stored is not forgotten, and the rest is known again once a request shows it.
-            call.is_watched = call.left_at.is_some() || call.is_requested || call.is_asked;
             call.left_at = call.left_at.map(|_| now);
             call.is_done = false;
             call.events.push("restart");
@@ -363,7 +353,7 @@ impl Walk {
     /// Notes the sessions that were silent for too long.
     fn notes_silence(&mut self) {
         let now = Instant::now();
-        for call in self.calls.values_mut().filter(|call| call.is_watched && !call.is_ended) {
+        for call in self.calls.values_mut().filter(|call| !call.is_ended) {
             let heard = self.heard[call.session];
             if call.left_at.is_none() && now.duration_since(heard) >= SILENCE {
                 call.left_at = Some(now);
@@ -397,7 +387,7 @@ impl Walk {
     fn is_overdue(&self, call: &Modelled) -> bool {
         let due = |left: Instant| left.max(self.started) + GRACE + SLACK;
         let is_due = call.left_at.is_some_and(|left| Instant::now() >= due(left)) || call.is_requested;
-        is_due && !call.is_asked && !call.is_ended && call.is_watched
+        is_due && !call.is_asked && !call.is_ended
     }
 
     /// Checks that a message may be sent now.
