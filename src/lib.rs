@@ -41,7 +41,7 @@
 //! | `admin` | the dashboard, `/admin/v1`, health, and changes by an operator at run time |
 //! | `config` | file, variables and flags → settings of the rooms above |
 //! | `app` | construction of the whole process |
-//! | `demo` | five failures, played against a strict provider with and without the proxy |
+//! | `demo` | six failures, played against a strict provider with and without the proxy |
 //! | `cli` | one file or folder per subcommand |
 //!
 //! `work` to `repair`, without `clock`, `labels` and `printable`, are the core: they build alone with

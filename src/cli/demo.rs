@@ -1,4 +1,4 @@
-//! `antiphon demo`: plays five stories on a terminal, or serves the strict provider alone.
+//! `antiphon demo`: plays six stories on a terminal, or serves the strict provider alone.
 
 use std::{
     io::{self, IsTerminal},

@@ -101,7 +101,7 @@ enum CliCommand {
     /// Write a request body as the proxy would send it, offline
     #[command(after_help = repair::AFTER_HELP)]
     Repair(repair::Args),
-    /// Play five failures with and without the proxy: no key, no network, no file
+    /// Play six failures with and without the proxy: no key, no network, no file
     #[command(after_help = demo::AFTER_HELP)]
     Demo(demo::Args),
     /// Write, check, print or describe the configuration

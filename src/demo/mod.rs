@@ -1,4 +1,4 @@
-//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and five stories played on them.
+//! `antiphon demo`: a strict provider, the proxy and its dashboard in one process, and six stories played on them.
 //!
 //! No key, no network but loopback, no file. Every verdict is the provider's or the proxy's own answer.
 
@@ -49,7 +49,7 @@ pub struct Play {
     pub diff: DiffLines,
 }
 
-/// Plays the five stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
+/// Plays the six stories to `out`, until `stop` ends. Returns `true` if all of them ended as expected.
 pub async fn play(play: Play, out: Box<dyn Write + Send>, stop: impl Future<Output = ()>) -> anyhow::Result<bool> {
     let tasks = Tasks::on_current_runtime();
     let cast = Cast::start_all(stories::KEYS, &tasks)?;
@@ -148,7 +148,7 @@ fn greet_reader(
     places: [&Place; 2],
 ) -> io::Result<()> {
     tell.highlight_line(
-        "Five failures that users have reported. Each request is sent to the provider, then to Antiphon.",
+        "Six failures that users have reported. Each request is sent to the provider, then to Antiphon.",
     )?;
     tell.write_line(
         "Everything runs in this process: no key, no network, no file. The provider is scripted, and\n\
@@ -187,7 +187,8 @@ fn show_score(stage: &mut Stage, stays: bool) -> io::Result<()> {
     } else {
         "\nThe demo has ended.\n\
          antiphon demo --keep     keeps it running, with example traffic on the dashboard\n\
-         antiphon run -- COMMAND  runs your own agent through Antiphon"
+         antiphon run -- COMMAND  runs your own agent through Antiphon\n\
+         antiphon once --tool deploy -- ./deploy.sh  runs a command once an hour, and replays its result"
             .to_owned()
     };
     stage.tell.write_line(&more)

@@ -203,7 +203,9 @@ fn config_text(cast: &Cast) -> String {
     // Writing into a String cannot fail.
     for name in CLIENTS {
         let hash = TokenHash::hash_token(cast.tokens.of_client(name).as_bytes());
-        let _ = writeln!(text, "{name} = \"{hash}\"");
+        // The first client is one person: its conversations share their side effects.
+        let is_personal = name == CLIENTS[0];
+        let _ = writeln!(text, "{name} = {{ token = \"{hash}\", personal = {is_personal} }}");
     }
     for name in ["anthropic", "openai", "gemini"] {
         let _ = writeln!(text, "[upstreams.{name}]\nurl = \"http://{main}\"");
@@ -234,6 +236,7 @@ fn config_text(cast: &Cast) -> String {
     for tool in ["lint", "test", "package", "render"] {
         let _ = writeln!(text, "[tools.{tool}]\ntier = \"durable\"");
     }
+    text.push_str("[tools.film]\ntier = \"durable\"\nintent = \"user\"\n[tools.mail]\ntier = \"one_way\"\n");
     text
 }
 

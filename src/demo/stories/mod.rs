@@ -1,9 +1,10 @@
-//! The five reported failures. Each is played against the provider itself and through the proxy, and the output reports
+//! The six reported failures. Each is played against the provider itself and through the proxy, and the output reports
 //! what was observed.
 
 mod aborted;
 mod closed;
 mod killed;
+mod repeated;
 mod slow;
 mod unsaved;
 
@@ -26,6 +27,7 @@ pub(super) const KEYS: &[&str] = &[
     aborted::KEY,
     closed::ANN,
     closed::BEN,
+    repeated::KEY,
     TEAM_KEYS[0].1,
     TEAM_KEYS[1].1,
 ];
@@ -40,7 +42,9 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
     stage.pause().await;
     slow::tell(stage).await?;
     stage.pause().await;
-    closed::tell(stage).await
+    closed::tell(stage).await?;
+    stage.pause().await;
+    repeated::tell(stage).await
 }
 
 type Headers<'h> = &'h [(&'h str, &'h str)];

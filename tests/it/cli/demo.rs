@@ -50,10 +50,10 @@ fn stories(text: &str) -> Vec<String> {
     stories.split("\n\n").filter(numbered).map(flat).collect()
 }
 
-const SCORE: &str = "without Antiphon: 5 of 5 failed; with Antiphon: 5 of 5 went on";
+const SCORE: &str = "without Antiphon: 6 of 6 failed; with Antiphon: 6 of 6 went on";
 
 /// Parts of each story, in their order.
-const PARTS: [&[&str]; 5] = [
+const PARTS: [&[&str]; 6] = [
     &[
         "1. The agent is killed while a tool runs (github/copilot-cli#3183)",
         "without: 400 messages.465: `tool_use` ids were found without `tool_result` blocks immediately after: \
@@ -96,10 +96,18 @@ const PARTS: [&[&str]; 5] = [
         "with: 200 Ann comes back: her request contains \"rendered: harbour.mp4, 214 MB\" once.",
         "with: 200 Ben asks too: his request contains nothing of it.",
     ],
+    &[
+        "6. The user starts over, and the tool runs twice (stripe/ai#402)",
+        "without: The service of the tool (imitated here) sees two calls with two ids: it renders 2 times.",
+        "with: 409 The service asks Antiphon before it runs the tool: the second claim is refused, since the film is \
+         being rendered.",
+        "with: 200 The new conversation contains \"film: harbour.mp4, 214 MB\" once, marked as that of the earlier call.",
+        "with: 403 A mail cannot be unsent: it is not sent for a conversation alone, which may be left at any time.",
+    ],
 ];
 
 #[tokio::test]
-async fn the_five_stories_are_printed_and_no_files_remain() {
+async fn the_six_stories_are_printed_and_no_files_remain() {
     let home = state::directory();
     let mut command = demo(&FREE);
     command.current_dir(&home);
