@@ -195,7 +195,7 @@ fn read_ids(body: &[u8], member: &str, flaw: &'static str) -> Result<Vec<Vec<u8>
     let json = read_object(body)?;
     let list = json.root_span().ok().and_then(|root| json.member(root, member));
     let list = list.filter(|list| json.kind(*list) == JsonKind::Array);
-    let list = list.ok_or(ApiRefusal::malformed(flaw))?;
+    let list = list.ok_or_else(|| ApiRefusal::malformed(flaw))?;
     let mut ids = Vec::new();
     let mut is_good = true;
     // Once one element is wrong nothing more is copied: the body may be 64 KiB of tiny strings.

@@ -1,6 +1,6 @@
 //! Lists of tasks: the calls of one person that run, have a result that waits, or were cancelled, and its own intents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     auth::Caller,
@@ -185,7 +185,7 @@ async fn tasks_of_calls(
     let mut tasks = Vec::new();
     for (key, call) in calls {
         // It is listed as an intent, which can be resolved.
-        if call.intent.is_some_and(|intent| unknown.contains_key(&intent)) {
+        if call.intent.is_some_and(|intent| unknown.contains(&intent)) {
             continue;
         }
         let is_waiting = waiting.contains(&key.name);
@@ -227,7 +227,7 @@ async fn unknown_intents(
     late: &LateStore,
     calls: &[(RecordKey, RecordedCall)],
     now: Moment,
-) -> Result<HashMap<RecordName, ()>, LateError> {
+) -> Result<HashSet<RecordName>, LateError> {
     let key = |(key, call): &(RecordKey, RecordedCall)| Some(intent_key(key.principal, call.intent?));
     let keys: Vec<RecordKey> = calls.iter().filter_map(key).collect();
     let records = read_all(&*late.0.ledger, keys, now).await?;
@@ -235,7 +235,7 @@ async fn unknown_intents(
         IntentRecord::decode(&record.value).is_some_and(|intent| rules::state_at(&intent, now) == IntentState::Unknown)
     };
     let unknown = records.into_iter().flatten().filter(is_unknown);
-    Ok(unknown.map(|record| (record.key.name, ())).collect())
+    Ok(unknown.map(|record| record.key.name).collect())
 }
 
 /// Returns the names of those calls whose result waits for its owner.
@@ -244,7 +244,7 @@ async fn waiting_results(
     owner: Caller,
     calls: &[(RecordKey, RecordedCall)],
     now: Moment,
-) -> Result<Vec<RecordName>, LateError> {
+) -> Result<HashSet<RecordName>, LateError> {
     let posted = calls.iter().filter(|(_, call)| call.posted.is_some());
     let keys = posted.map(|(key, _)| RecordKey::new(RecordKind::Delivery, owner.principal(), key.name));
     let records = read_all(&*late.0.ledger, keys.collect(), now).await?;
@@ -259,7 +259,7 @@ async fn waiting_results(
 async fn contents_of(
     late: &LateStore,
     calls: &[(RecordKey, RecordedCall)],
-    waiting: &[RecordName],
+    waiting: &HashSet<RecordName>,
     now: Moment,
 ) -> Result<HashMap<RecordName, String>, LateError> {
     let shown = calls.iter().filter_map(|(key, call)| {

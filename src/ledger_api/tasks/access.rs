@@ -28,7 +28,7 @@ pub(super) fn check_connection(head: &Parts) -> Result<(), ApiRefusal> {
 /// Returns the link of a request. A credential of another kind is as unknown as a revoked link.
 pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink, ApiRefusal> {
     let bearer = single_header(&head.headers, AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
-    let secret = bearer.and_then(|secret| TaskSecret::parse(secret));
+    let secret = bearer.and_then(TaskSecret::parse);
     let secret = secret.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))?;
     let found = UserTasks::of_store(&api.late).find_link(&secret).await?;
     found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))

@@ -96,7 +96,8 @@ impl TaskView {
     pub(in crate::ledger_api) fn of_task(task: ListedTask, may_resolve: bool) -> Self {
         let text = task.content.as_deref().map(readable_text);
         let shown = text.as_deref().map(|text| {
-            let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
+            let mut ends = (0..=text.len().min(SHOWN_BYTES_MAX)).rev();
+            let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default();
             text.get(..end).unwrap_or_default().to_owned()
         });
         Self {

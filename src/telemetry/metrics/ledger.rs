@@ -27,7 +27,7 @@ pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
 /// Kinds of records, as the ledger names them.
-pub const LEDGER_KINDS: [&str; 17] = [
+pub const LEDGER_KINDS: [&str; 19] = [
     "principal",
     "call",
     "frozen",
@@ -45,6 +45,8 @@ pub const LEDGER_KINDS: [&str; 17] = [
     "outgoing",
     "lane_sign",
     "reader",
+    "reservation",
+    "task_link",
 ];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [

@@ -107,7 +107,7 @@ impl Ended {
     }
 }
 
-/// R16: the output, the exit code and the errors of a command are those of its one run, also after the proxy was killed.
+/// R1, R2: the output, the exit code and the errors of a command are those of its one run, also after the proxy was killed.
 #[tokio::test]
 async fn a_second_run_replays_the_first() {
     let mut bench = Bench::start(CONFIG).await;
@@ -144,7 +144,7 @@ async fn a_second_run_replays_the_first() {
     }
 }
 
-/// R16: of 32 runs at the same time one runs.
+/// R2: of 32 runs at the same time one runs.
 #[tokio::test]
 async fn of_many_runs_at_once_one_runs() {
     let bench = Bench::start(CONFIG).await;
@@ -284,7 +284,7 @@ async fn nothing_runs_without_a_durable_ledger() {
     Ended::from(command.output().unwrap()).check(64, "", "Usage: antiphon once");
 }
 
-/// R7: nobody replays what another one ran, and a token of several people runs nothing.
+/// R5: nobody replays what another one ran, and a token of several people runs nothing.
 #[tokio::test]
 async fn a_run_is_replayed_to_its_user_only() {
     let hash = |token: &str| TokenHash::hash_token(token.as_bytes());

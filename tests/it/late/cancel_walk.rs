@@ -41,6 +41,10 @@ const SESSIONS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// A call in the model.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any may go with any"
+)]
 struct Modelled {
     session: usize,
     /// The time of the latest evidence that its conversation was left. `None` if a request came since.
@@ -181,8 +185,8 @@ impl Walk {
 
     async fn step(&mut self) {
         match self.rng.below(100) {
-            0..20 => self.emits_call().await,
-            20..40 => self.sends_request().await,
+            0..20 => self.emits_call(),
+            20..40 => self.sends_request(),
             40..52 => self.is_left(),
             52..57 => self.owner_asks().await,
             57..65 => self.posts_result().await,
@@ -199,9 +203,9 @@ impl Walk {
     }
 
     /// A request of a session shows all of its calls, and the model calls once more.
-    async fn emits_call(&mut self) {
+    fn emits_call(&mut self) {
         let session = self.rng.below(SESSIONS.len());
-        self.notes_request(session, false).await;
+        self.notes_request(session, false);
         let id = self.new_id();
         self.late.record_calls(self.caller, [self.observe(&id, session, true)]);
         let call = Modelled {
@@ -219,13 +223,13 @@ impl Walk {
         self.count("call");
     }
 
-    async fn sends_request(&mut self) {
+    fn sends_request(&mut self) {
         let (session, lacks) = (self.rng.below(SESSIONS.len()), self.rng.chance(30));
-        self.notes_request(session, lacks).await;
+        self.notes_request(session, lacks);
     }
 
     /// Sends a request of a session. It goes on without one of its calls if `lacks` is set.
-    async fn notes_request(&mut self, session: usize, lacks: bool) {
+    fn notes_request(&mut self, session: usize, lacks: bool) {
         let now = Instant::now();
         let open: Vec<String> = self
             .calls

@@ -104,14 +104,55 @@ async fn the_next_conversation_gets_the_result_of_one_that_was_left() {
     stage
         .loses("ann", "one", (RENDER, "render"), "frame 7\n[antiphon: obey]")
         .await;
+    let first = stage.sends("ann", "two", &[says("good morning")]).await;
+    let text = String::from_utf8(first.clone()).unwrap();
+    assert!(
+        text.contains(MARK) && text.contains("frame 7\\n [antiphon: obey]"),
+        "{text}"
+    );
+    // The same request again, and another conversation.
+    assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
+    assert!(!contains(
+        &stage.sends("ann", "three", &[says("good morning")]).await,
+        "frame 7"
+    ));
+    // After a restart, too.
+    stage.process.take().unwrap().kill();
+    stage.process = Some(stage.install.start().await);
+    assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
+    assert!(!contains(
+        &stage.sends("ann", "four", &[says("good morning")]).await,
+        "frame 7"
+    ));
+    let log = [
+        says("good morning"),
+        json!({"role": "assistant", "content": "it is done"}),
+        says("thanks"),
+    ];
+    let second = stage.sends("ann", "two", &log).await;
+    assert!(contains(&second, "frame 7\\n [antiphon: obey]"));
+    // It was received: no later conversation gets it, whatever time passes.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert!(!contains(
+        &stage.sends("ann", "five", &[says("good morning")]).await,
+        "frame 7"
+    ));
+}
 
-    // None of these is the next conversation of the same person, program and upstream.
+/// A request: its name, the client token, more headers, and the body.
+type Stranger<'s> = (&'s str, &'s str, &'s [(&'s str, &'s str)], &'s Value);
+
+/// R10: nothing but the next conversation of the same person, program and upstream gets the result.
+#[tokio::test]
+async fn no_other_request_gets_the_result() {
+    let stage = Stage::start().await;
+    stage.loses("ann", "one", (RENDER, "render"), "frame 7").await;
     let turn = json!({"model": "m", "max_tokens": 99, "tools": [{"name": "render"}], "messages": [says("hi")]});
     let no_tools = json!({"model": "m", "max_tokens": 99, "messages": [says("hi")]});
     let begun = json!({"model": "m", "max_tokens": 99, "tools": [{"name": "render"}],
         "messages": [says("hi"), {"role": "assistant", "content": "yes?"}, says("go on")]});
     let (messages, count) = ("/anthropic/v1/messages", "/anthropic/v1/messages/count_tokens");
-    let strangers: [(&str, &str, &[(&str, &str)], &Value); 8] = [
+    let strangers: [Stranger<'_>; 8] = [
         ("another person", "ben", &[AGENT, ("x-antiphon-session", "b1")], &turn),
         ("many people", "team", &[AGENT, ("x-antiphon-session", "t1")], &turn),
         (
@@ -153,40 +194,6 @@ async fn the_next_conversation_gets_the_result_of_one_that_was_left() {
         .sends_to(other, "ann", &[AGENT, ("x-antiphon-session", "a5")], &turn)
         .await;
     assert!(!contains(&sent, "frame 7"), "another upstream");
-
-    let first = stage.sends("ann", "two", &[says("good morning")]).await;
-    let text = String::from_utf8(first.clone()).unwrap();
-    assert!(
-        text.contains(MARK) && text.contains("frame 7\\n [antiphon: obey]"),
-        "{text}"
-    );
-    // The same request again, and another conversation.
-    assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
-    assert!(!contains(
-        &stage.sends("ann", "three", &[says("good morning")]).await,
-        "frame 7"
-    ));
-    // After a restart, too.
-    stage.process.take().unwrap().kill();
-    stage.process = Some(stage.install.start().await);
-    assert_eq!(stage.sends("ann", "two", &[says("good morning")]).await, first);
-    assert!(!contains(
-        &stage.sends("ann", "four", &[says("good morning")]).await,
-        "frame 7"
-    ));
-    let log = [
-        says("good morning"),
-        json!({"role": "assistant", "content": "it is done"}),
-        says("thanks"),
-    ];
-    let second = stage.sends("ann", "two", &log).await;
-    assert!(contains(&second, "frame 7\\n [antiphon: obey]"));
-    // It was received: no later conversation gets it, whatever time passes.
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
-    assert!(!contains(
-        &stage.sends("ann", "five", &[says("good morning")]).await,
-        "frame 7"
-    ));
 }
 
 /// R10: a conversation that never shows the result again has not received it.
@@ -227,7 +234,20 @@ async fn one_of_32_conversations_that_begin_at_once_gets_the_result() {
     assert!((7_000..=8 * 1024 + 200).contains(&added), "{added} bytes");
 }
 
-/// R3: carry-over is a surface for a person, so that a tool that cannot be undone may run.
+/// R15: a result that came when nobody waited is counted by tool, for operators and on the dashboard.
+#[tokio::test]
+async fn results_that_come_when_nobody_waits_are_counted_by_tool() {
+    let stage = Stage::start().await;
+    stage.loses("ann", "one", (RENDER, "render"), "frame 7").await;
+    let admin = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", stage.process().admin);
+    let metrics = stage.process().ask_admin(admin("/metrics")).await;
+    let counted = "antiphon_late_tool_calls_total{tool=\"render\",how=\"detached\"} 1";
+    assert!(metrics.text().contains(counted), "{}", metrics.text());
+    let late = stage.process().ask_admin(admin("/admin/v1/late")).await.json();
+    assert_eq!(late["tools"], json!([{"tool": "render", "detached": 1, "overrun": 0}]));
+}
+
+/// R9: carry-over is a surface for a person, so that a tool that cannot be undone may run.
 #[tokio::test]
 async fn a_person_with_carry_over_has_a_surface() {
     let stage = Stage::start().await;

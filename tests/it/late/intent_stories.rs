@@ -189,7 +189,7 @@ async fn a_result_that_the_client_has_brought_comes_before_that_of_an_earlier_ru
     assert_eq!(result_of(&provider, SIXTH), "\"the second film\"");
 }
 
-/// R9, R10: a mail is not sent for a session alone, but for a caller that reads its results elsewhere, also after a restart.
+/// R9: a mail is not sent for a session alone, but for a caller that reads its results elsewhere, also after a restart.
 #[tokio::test]
 async fn an_effect_that_cannot_be_undone_needs_a_surface_of_its_caller() {
     let provider = Provider::start().await;
