@@ -21,10 +21,14 @@ use crate::{
     ledger::{Moment, PlacedRecord, Record, RecordKey, RecordKind, RecordName, read_all},
 };
 
-/// The most records that one page reads.
-const PAGE_ROWS: usize = 100;
+/// The most records of one read. Their results are in memory together.
+const READ_ROWS: usize = 256;
+/// The most reads of one page: most calls have their answer, and are no task any more.
+const READS_MAX: usize = 32;
+/// The number of tasks from which on a page is full.
+const PAGE_TASKS: usize = 100;
 /// The longest result that a list contains, in bytes.
-const RESULT_BYTES_MAX: u64 = 64 * 1024;
+const RESULT_BYTES_MAX: u64 = 16 * 1024;
 
 /// The place behind which a page begins. Calls come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +126,7 @@ pub struct ListedTask {
     pub started_at: Moment,
     /// The time of its result. `None` if there is none.
     pub ended_at: Option<Moment>,
-    /// The result as JSON. `None` if there is none, or it is longer than 64 KiB.
+    /// The result as JSON. `None` if there is none, or it is longer than 16 KiB.
     pub content: Option<String>,
     /// `true` if a result is too long for the list.
     pub is_too_long: bool,
@@ -149,26 +153,40 @@ pub struct TaskPage {
 /// Returns one page of the tasks of a person.
 pub(super) async fn list(late: &LateStore, owner: Caller, after: TaskCursor) -> Result<TaskPage, LateError> {
     let now = clock::unix_time();
-    let (kind, place) = match after {
+    let (kind, mut place) = match after {
         TaskCursor::Calls(place) => (RecordKind::Call, place),
         TaskCursor::Intents(place) => (RecordKind::Intent, place),
     };
-    let principal = *owner.principal().as_bytes();
-    let page = late.0.ledger.list_after(kind, principal, place, PAGE_ROWS, now).await?;
-    let last = page.last().map(|(place, _)| *place).filter(|_| page.len() == PAGE_ROWS);
-    Ok(match after {
-        TaskCursor::Calls(_) => TaskPage {
-            tasks: tasks_of_calls(late, owner, page, now).await?,
-            next: Some(last.map_or(TaskCursor::Intents(0), TaskCursor::Calls)),
-        },
-        TaskCursor::Intents(_) => TaskPage {
-            tasks: page
-                .into_iter()
-                .filter_map(|(_, record)| task_of_intent(record, now))
-                .collect(),
-            next: last.map(TaskCursor::Intents),
-        },
+    let (principal, mut tasks) = (*owner.principal().as_bytes(), Vec::new());
+    for _ in 0..READS_MAX {
+        let list = late.0.ledger.list_after(kind, principal, place, READ_ROWS, now);
+        let page = list.await?;
+        let Some((last, _)) = page.last() else {
+            let next = matches!(after, TaskCursor::Calls(_)).then_some(TaskCursor::Intents(0));
+            return Ok(TaskPage { tasks, next });
+        };
+        place = *last;
+        tasks.extend(match after {
+            TaskCursor::Calls(_) => tasks_of_calls(late, owner, page, now).await?,
+            TaskCursor::Intents(_) => tasks_of_intents(page, now),
+        });
+        if tasks.len() >= PAGE_TASKS {
+            break;
+        }
+    }
+    let next = match after {
+        TaskCursor::Calls(_) => TaskCursor::Calls(place),
+        TaskCursor::Intents(_) => TaskCursor::Intents(place),
+    };
+    Ok(TaskPage {
+        tasks,
+        next: Some(next),
     })
+}
+
+fn tasks_of_intents(page: Vec<PlacedRecord>, now: Moment) -> Vec<ListedTask> {
+    let records = page.into_iter();
+    records.filter_map(|(_, record)| task_of_intent(record, now)).collect()
 }
 
 async fn tasks_of_calls(

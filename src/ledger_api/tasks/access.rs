@@ -33,3 +33,30 @@ pub(super) async fn find_link(api: &LedgerApi, head: &Parts) -> Result<TaskLink,
     let found = UserTasks::of_store(&api.late).find_link(&secret).await?;
     found.ok_or(ApiRefusal::from_code(ApiErrorCode::NotFound))
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::server::{ClientAddress, ClientStall};
+
+    #[test]
+    fn only_tls_and_this_machine_are_private() {
+        let is_private = |address: Option<&str>, is_encrypted| {
+            let (mut head, ()) = Request::new(()).into_parts();
+            head.extensions.insert(ClientConnection {
+                address: address.map(|address| ClientAddress(address.parse().unwrap())),
+                is_encrypted,
+                stall: ClientStall::default(),
+                framing: None,
+            });
+            check_connection(&head).is_ok()
+        };
+        assert!(is_private(Some("127.0.0.1"), false) && is_private(Some("::1"), false));
+        assert!(is_private(Some("192.0.2.7"), true) && is_private(None, true));
+        assert!(!is_private(Some("192.0.2.7"), false) && !is_private(None, false));
+        let (head, ()) = Request::new(()).into_parts();
+        assert!(check_connection(&head).is_err(), "an unknown connection");
+    }
+}

@@ -2,13 +2,19 @@
 
 use std::process::Command;
 
-use antiphon::auth::TokenHash;
+use antiphon::{
+    auth::{Caller, Principal, TokenHash},
+    late::{CallQuery, LateSettings, ObservedCall, TaskCursor, TaskId, UserTasks},
+    session::{LaneId, SessionStrength},
+};
 use serde_json::{Value, json};
 
 use super::stories::settles;
 use crate::support::{
     app::{get_with, post_with, request_with},
     binary::{Install, Process},
+    kept::durable,
+    late::{running, service},
     provider::{Provider, Reply, ToolCall},
     state,
     wire::Message,
@@ -285,4 +291,54 @@ async fn a_link_of_the_operator_resolves_unknown_outcomes() {
         .ask(get_with("/ledger/v1/tasks/list", &[("authorization", &link)]))
         .await;
     assert_eq!(gone.status(), 404);
+}
+
+/// Tasks behind many answered calls are found, each once, and the last page has no cursor.
+#[tokio::test]
+async fn a_list_of_many_calls_has_every_task_once() {
+    let settings = LateSettings {
+        services: vec![service("tools", None, None)],
+        ..LateSettings::default()
+    };
+    let late = running(&durable(), settings);
+    let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
+    late.callers().store_verified(caller).await.unwrap();
+    for number in 0..700 {
+        let id = format!("call_{number}");
+        let call = ObservedCall {
+            lane: Some(LaneId::main_lanes(&caller, &id)[0]),
+            session: None,
+            session_label: None,
+            strength: SessionStrength::Strong,
+            id: id.clone().into_bytes(),
+            tool: b"render".to_vec(),
+            input: Some([1; 32]),
+            intent_input: None,
+            origin: None,
+            is_emitted: true,
+        };
+        late.record_calls(caller, [call]);
+        // Only the last calls run. The others have their answer.
+        if number < 600 {
+            let lane = Some(LaneId::main_lanes(&caller, &id)[0]);
+            let answered = CallQuery {
+                id: id.into_bytes(),
+                tool: b"render".to_vec(),
+                input_hash: [1; 32],
+                session: None,
+            };
+            late.note_client_result(caller, lane, answered, None);
+        }
+    }
+    late.flush_jobs().await;
+    let (mut found, mut after) = (Vec::new(), Some(TaskCursor::Calls(0)));
+    let mut pages = 0;
+    while let Some(cursor) = after {
+        let page = UserTasks::of_store(&late).list(caller, cursor).await.unwrap();
+        found.extend(page.tasks.into_iter().map(|task| task.id));
+        (after, pages) = (page.next, pages + 1);
+    }
+    let TaskId::Call(_) = found[0] else { panic!("{found:?}") };
+    let names: std::collections::BTreeSet<String> = found.iter().map(|id| format!("{id:?}")).collect();
+    assert_eq!((found.len(), names.len(), pages), (100, 100, 3));
 }

@@ -25,7 +25,7 @@ const GROUPS = {
 
 const status = document.querySelector("#status");
 const notice = document.querySelector("#notice");
-const older = document.querySelector("#older");
+const more = document.querySelector("#more");
 const rows = new Map();
 let secret = null;
 let timer = null;
@@ -88,7 +88,7 @@ async function refresh() {
       return;
     }
     show(tasks);
-    older.hidden = !hasMore;
+    more.hidden = !hasMore;
     notice.textContent = tasks.length ? "" : "Nothing runs, and no result waits.";
     status.title = `This link opens the page until ${exactTime(expires)}`;
     say(`updated ${new Date().toLocaleTimeString()}`);
@@ -113,7 +113,7 @@ function end(text) {
   round += 1;
   clearTimeout(timer);
   show([]);
-  older.hidden = true;
+  more.hidden = true;
   notice.textContent = text;
   say("");
 }
