@@ -8,7 +8,7 @@ use crate::support::{
     binary::{Install, Process},
     provider::{Provider, Reply, ToolCall},
     receiver::{Answer, Receiver},
-    wire::Message,
+    wire::{Client, Message, SSE, Upstream, chunk},
 };
 
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -16,6 +16,17 @@ const SERVICE: &[(&str, &str)] = &[("authorization", "Bearer token of tools")];
 const FIRST: &str = "toolu_01AaBb9dE3fG7hJ2";
 const SECOND: &str = "toolu_01CcDd8eF4gH6jK3";
 const THIRD: &str = "toolu_01EeFf7gG5hJ5kL4";
+
+/// Writes the configuration of a proxy whose tool `hold` can be undone.
+fn install(upstream: &str, cancel_url: &str, settings: &str) -> Install {
+    Install::new(&format!(
+        "[upstreams.anthropic]\nurl = \"{upstream}\"\n[ledger]\n{settings}\n\
+         [services.tools]\ntoken = \"{}\"\nsecret = \"{SECRET}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n\
+         [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{cancel_url}\"\n\
+         [tools.mail]\ntier = \"one_way\"\n",
+        TokenHash::hash_token(b"token of tools"),
+    ))
+}
 
 /// A proxy whose tool `hold` can be undone, its provider, and the receiver of cancels.
 struct Stage {
@@ -28,15 +39,7 @@ struct Stage {
 impl Stage {
     async fn start(settings: &str) -> Self {
         let (provider, receiver) = (Provider::start().await, Receiver::start().await);
-        let install = Install::new(&format!(
-            "[upstreams.anthropic]\nurl = \"{}\"\n[ledger]\n{settings}\n\
-             [services.tools]\ntoken = \"{}\"\nsecret = \"{SECRET}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\n\
-             [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{}\"\n\
-             [tools.mail]\ntier = \"one_way\"\n",
-            provider.url(),
-            TokenHash::hash_token(b"token of tools"),
-            receiver.url(),
-        ));
+        let install = install(&provider.url(), &receiver.url(), settings);
         let process = Some(install.start().await);
         Self {
             provider,
@@ -264,4 +267,64 @@ async fn a_conversation_that_goes_on_without_its_call_or_falls_silent_is_left() 
     said.sort();
     let reason = |id: &str, why: &str| (json!(id).to_string(), json!(why).to_string());
     assert_eq!(said, [reason(FIRST, "went_on"), reason(SECOND, "silent")]);
+}
+
+/// A client that leaves in the middle of a streamed answer has left its call, unless it comes back within the grace.
+#[tokio::test]
+async fn a_call_of_a_dropped_stream_is_undone() {
+    let streamed = |id: &str| {
+        let events = [
+            json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+                "model": "m", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}}),
+            json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "tool_use", "id": id, "name": "hold", "input": {}}}),
+            json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": "{\"seat\":\"canary\"}"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+        ];
+        let events = events.map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()));
+        // The answer does not end.
+        [SSE.as_bytes().to_vec(), chunk(events.concat())].concat()
+    };
+    let answer = json!({"id": "msg_2", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "here"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 9, "output_tokens": 1}})
+    .to_string();
+    let whole = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
+        answer.len()
+    );
+    let upstream = Upstream::answering_each([streamed(FIRST), streamed(SECOND), whole.into_bytes()]).await;
+    let receiver = Receiver::start().await;
+    let url = format!("http://{}", upstream.address);
+    let install = install(&url, &receiver.url(), "cancel_grace = \"2s\"");
+    let process = install.start().await;
+    let request = |session: &str, log: &[Value]| {
+        let body = json!({"model": "m", "max_tokens": 99, "stream": true, "messages": log});
+        let fields = [("x-api-key", "sk-ann"), ("x-antiphon-session", session)];
+        post_with("/anthropic/v1/messages", &fields, body.to_string().as_bytes())
+    };
+    let mut log = vec![json!({"role": "user", "content": "hold a seat"})];
+    let first_request = log.clone();
+    let leave = async |session: &str| {
+        let mut client = Client::connect(process.data).await;
+        client.send(request(session, &first_request)).await;
+        client.until("content_block_stop\",\"index\":0").await;
+        drop(client);
+    };
+
+    leave("one").await;
+    leave("two").await;
+    let call = json!({"type": "tool_use", "id": FIRST, "name": "hold", "input": {"seat": "canary"}});
+    log.push(json!({"role": "assistant", "content": [call]}));
+    log.push(json!({"role": "user", "content": "still there?"}));
+    let back = process.ask(request("one", &log)).await;
+    assert_eq!(back.status(), 200, "{}", back.text());
+    let received = receiver.wait_for(1).await;
+    assert_eq!(received.len(), 1);
+    let data = &received[0].json()["data"];
+    assert_eq!(
+        (&data["call_id"], &data["session"], &data["reason"]),
+        (&json!(SECOND), &json!("two"), &json!("stream_dropped"))
+    );
 }
