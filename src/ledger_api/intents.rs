@@ -73,7 +73,8 @@ pub(super) async fn answer_holder(
 /// Claims an intent before its tool runs
 ///
 /// The caller, the user, the tool and the canonical input (RFC 8785) name the intent, unless the holder sends an
-/// `Idempotency-Key`. A caller may claim for itself if its credential is that of one person. Only the answer 201 permits the run. It is durable, and given to one claim at a time.
+/// `Idempotency-Key`. A caller may claim for itself if its credential is that of one person. Only the answer 201 permits
+/// the run. It is durable, and given to one claim at a time.
 #[utoipa::path(post, path = "/ledger/v1/intents", operation_id = "claim_intent", tag = "intents",
     params(
         ("Idempotency-Key" = Option<String>, Header, description = "a key of the service in place of the input",
@@ -143,8 +144,9 @@ async fn claim_intent(
         retry_failed: read.retry_failed,
     };
     let outcome = api.late.intents().claim(&claim, now).await;
-    let outcome = outcome.map_err(ApiRefusal::from)?;
-    answer_claim(outcome, now)
+    let answer = outcome.as_ref().map_or("unavailable", ClaimOutcome::label);
+    api.telemetry.record_claim(answer);
+    answer_claim(outcome.map_err(ApiRefusal::from)?, now)
 }
 
 /// The value of the header `x-antiphon-intent`.
@@ -211,7 +213,8 @@ async fn show_intent(api: &LedgerApi, holder: Holder<'_>, id: &[u8]) -> Result<R
 /// Reports that the tool still runs, and extends the lease by its length
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/heartbeat", operation_id = "intent_heartbeat", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HolderBody, description = "64 KiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+    request_body(content = HolderBody, description = "64 KiB at most"),
+    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "the lease is extended; `cancel_requested` asks the holder to undo the effect",
@@ -226,7 +229,8 @@ async fn send_intent_heartbeat(api: &LedgerApi, held: &HeldIntent<'_>) -> Result
 /// Settles an intent, and the call for which its tool ran
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/result", operation_id = "intent_result", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HeldResultBody, description = "8 MiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+    request_body(content = HeldResultBody, description = "8 MiB at most"),
+    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "stored; also for the same result again", body = SettledIntentView),
@@ -264,7 +268,8 @@ async fn post_intent_result(
 /// The intent may then be claimed again. With `refused` the holder declines a requested cancel, and goes on.
 #[utoipa::path(post, path = "/ledger/v1/intents/{intent}/cancel", operation_id = "cancel_intent", tag = "intents",
     params(("intent" = String, Path, description = "the `intent` of an answer", pattern = "^int_[0-9a-f]{32}$")),
-    request_body(content = HeldCancelBody, description = "64 KiB at most"), security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
+    request_body(content = HeldCancelBody, description = "64 KiB at most"),
+    security(("service_token" = []), ("client_token" = []), ("anthropic_key" = []), ("bearer_key" = []),
         ("gemini_key" = []), ("gemini_query_key" = []), ("azure_key" = [])),
     responses(
     (status = 200, description = "noted", body = HeldView),

@@ -23,8 +23,8 @@ use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{
-    BodyLoad, BodyLoadSource, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, LedgerUsageSource,
-    MetricsFormat, POST_ANSWERS,
+    BodyLoad, BodyLoadSource, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS,
+    LedgerUsageSource, MetricsFormat, POST_ANSWERS,
 };
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
@@ -279,6 +279,11 @@ impl Telemetry {
         self.metrics.ledger.posts.count([*answer]);
         // The size only: the content of results is never logged.
         tracing::info!(target: "antiphon::ledger", service, answer, bytes, "result posted");
+    }
+
+    /// Records the answer to a claim of an intent: one of [`CLAIM_ANSWERS`].
+    pub fn record_claim(&self, answer: &'static str) {
+        self.metrics.ledger.claims.count([answer]);
     }
 
     /// Records an event in the life of a posted result: one of [`LATE_RESULT_EVENTS`].

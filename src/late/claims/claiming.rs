@@ -126,6 +126,23 @@ pub enum ClaimOutcome {
     InputUnknown,
 }
 
+impl ClaimOutcome {
+    /// Returns the label of the outcome in metrics.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Granted(_) => "granted",
+            Self::Replayed(_) => "replayed",
+            Self::InFlight { .. } => "in_flight",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
+            Self::PayloadMismatch => "payload_mismatch",
+            Self::TierForbids => "tier_forbids",
+            Self::NotFound => "not_found",
+            Self::AmbiguousCall => "ambiguous_call",
+            Self::InputUnknown => "input_unknown",
+        }
+    }
+}
+
 /// A granted claim.
 #[derive(Clone, Debug)]
 pub struct GrantedClaim {

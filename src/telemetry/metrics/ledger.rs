@@ -60,6 +60,19 @@ pub const POST_ANSWERS: [&str; 9] = [
     "malformed",
     "unavailable",
 ];
+/// Answers to a claim of an intent. Only `granted` permits the run. `unavailable` is a ledger that is away or full.
+pub const CLAIM_ANSWERS: [&str; 10] = [
+    "granted",
+    "replayed",
+    "in_flight",
+    "outcome_unknown",
+    "payload_mismatch",
+    "tier_forbids",
+    "not_found",
+    "ambiguous_call",
+    "input_unknown",
+    "unavailable",
+];
 /// Events in the life of a posted result.
 ///
 /// The first three are posts: in time, after the conversation continued, and before the call was recorded. `delivered`
@@ -127,6 +140,11 @@ metric_table! {
             "ledger_posts",
             "Results that tool services posted, by the proxy's answer",
             LabelSpace::closed([("answer", &POST_ANSWERS)]),
+        );
+        claims: CounterFamily<1> = page.counters(
+            "ledger_claims",
+            "Claims of intents, by the proxy's answer: only `granted` permits the tool to run",
+            LabelSpace::closed([("answer", &CLAIM_ANSWERS)]),
         );
         late_results: CounterFamily<1> = page.counters(
             "late_results",

@@ -38,7 +38,9 @@ use std::collections::BTreeSet;
 use prometheus_client::encoding::text;
 
 pub use bodies::{BodyLoad, BodyLoadSource};
-pub use ledger::{LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS};
+pub use ledger::{
+    CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS,
+};
 pub use text_format::MetricsFormat;
 
 use super::events::ExchangeEnded;

@@ -138,6 +138,11 @@ async fn a_user_who_starts_over_gets_the_result_of_the_first_run() {
         (200, &json!("the film"))
     );
     assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+    let page = process.ask_admin(get_with("/metrics", &[])).await;
+    for answer in ["granted", "in_flight", "replayed"] {
+        let line = format!("antiphon_ledger_claims_total{{answer=\"{answer}\"}} 1\n");
+        assert!(page.text().contains(&line), "{line}");
+    }
 
     // A third conversation loses the result of its call, and gets that of the first.
     let (log, _) = calls(&process, &provider, ("ann", "three"), THIRD, &film).await;

@@ -3,7 +3,7 @@
 use antiphon::{
     conversation::FindingKind,
     repair::Action,
-    telemetry::{BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
+    telemetry::{BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS},
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -53,6 +53,9 @@ fn closed_label_values_start_at_zero() {
     }
     for answer in POST_ANSWERS {
         has(&page, &format!("antiphon_ledger_posts_total{{answer=\"{answer}\"}} 0"));
+    }
+    for answer in CLAIM_ANSWERS {
+        has(&page, &format!("antiphon_ledger_claims_total{{answer=\"{answer}\"}} 0"));
     }
     for event in LATE_RESULT_EVENTS {
         has(&page, &format!("antiphon_late_results_total{{event=\"{event}\"}} 0"));
@@ -109,7 +112,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 59] = [
+const OURS: [&str; 60] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -153,6 +156,7 @@ const OURS: [&str; 59] = [
     "antiphon_ledger_op_duration_seconds",
     "antiphon_ledger_errors",
     "antiphon_ledger_posts",
+    "antiphon_ledger_claims",
     "antiphon_late_results",
     "antiphon_late_result_age_seconds",
     "antiphon_spans_sent",
