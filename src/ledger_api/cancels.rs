@@ -48,7 +48,7 @@ fn state_schema() -> Object {
         ("azure_key" = [])),
     responses(
     (status = 200, description = "the service's report is stored", body = CancelView),
-    (status = 202, description = "the owner's wish is stored, and the service is asked", body = CancelView),
+    (status = 202, description = "the owner's request is stored, and the service is asked", body = CancelView),
     CancelRefusals,
 ))]
 pub(super) async fn request_cancel(

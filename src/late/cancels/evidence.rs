@@ -137,7 +137,7 @@ pub(in crate::late) async fn watch_again(
     else {
         return Ok(None);
     };
-    // An owner's wish is final, and so is a cancel that was sent before.
+    // What an owner asked for is final, and so is a cancel that was sent before.
     if reason == LeaveReason::Requested || message.tries > 0 {
         return Ok(None);
     }
@@ -226,7 +226,7 @@ fn store_left(late: &LateStore, left: Vec<LeftCall>) {
     }
 }
 
-/// Stores the cancel that evidence demands, unless the owner wishes one, or the service was asked before.
+/// Stores the cancel that evidence demands, unless the owner asked for one, or the service was asked before.
 pub(in crate::late) async fn store_cancel(
     late: &LateStore,
     key: RecordKey,
@@ -238,7 +238,7 @@ pub(in crate::late) async fn store_cancel(
     outbox::store_message(late, key, message).await
 }
 
-/// Removes the cancel that a request revokes, unless the owner wishes it, or the service was asked before.
+/// Removes the cancel that a request revokes, unless the owner asked for it, or the service was asked before.
 pub(in crate::late) async fn remove_cancel(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
     let Some(message) = read_message(late, key).await? else {
         return Ok(());

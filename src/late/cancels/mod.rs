@@ -1,6 +1,6 @@
 //! Cancels: a tool whose effect can be undone is asked to undo it once its conversation was left.
 //!
-//! Only evidence counts: a dropped stream, a request that lacks the call, a closed session, the owner's wish, or a silence
+//! Only evidence counts: a dropped stream, a request that lacks the call, a closed session, the owner's request, or a silence
 //! that this process has seen from its beginning to its end. A request within the grace revokes the cancel.
 
 mod confirming;

@@ -129,7 +129,7 @@ async fn find_due_call(
     let Some(found) = found.filter(|(_, call)| is_open(call)) else {
         return Ok(DueCall::Ended);
     };
-    // Nothing revokes a cancel that was sent, or that the owner wishes.
+    // Nothing revokes a cancel that was sent, or that the owner asked for.
     if let (Some(lane), Some(evidence_at)) = (lane, evidence_at)
         && found.1.state != RecordedCallState::CancelRequested
     {

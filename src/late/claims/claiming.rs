@@ -32,7 +32,7 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(10 * 60);
 /// A claim of a holder.
 #[derive(Clone, Copy, Debug)]
 pub struct IntentClaim<'c> {
-    /// The wished effect.
+    /// The side effect.
     pub subject: ClaimSubject<'c>,
     /// The key that the holder has chosen in place of the input.
     pub chosen_key: Option<&'c [u8]>,
@@ -56,7 +56,7 @@ pub enum ClaimSubject<'c> {
         /// The input as JSON. `None` if the service does not send it.
         input: Option<&'c [u8]>,
     },
-    /// One that the service wishes for a user of its own.
+    /// One that the service wants for a user of its own.
     OnBehalf {
         /// The service.
         service: &'c Service,

@@ -1,4 +1,4 @@
-//! Intents: each is the wish for one side effect, whichever conversation or process asks for it.
+//! Intents: each stands for one side effect, whichever conversation or process asks for it.
 //!
 //! The name of an intent comes from the caller, the user, the tool and the canonical input, so that a user who starts
 //! over leads to the same intent. This folder has the records, the rules and the changes that belong to those of a call;

@@ -26,7 +26,7 @@ use crate::{
 /// The shortest lifetime of a link.
 const TTL_MIN: Duration = Duration::from_secs(60);
 
-/// The wishes for a link; unknown members are ignored.
+/// The settings of a new link; unknown members are ignored.
 #[derive(ToSchema)]
 #[schema(as = TaskLinkRequest)]
 #[expect(dead_code, reason = "`read_ttl` reads the bytes; this is their schema")]
@@ -39,7 +39,7 @@ pub(in crate::ledger_api) struct TaskLinkBody {
 /// Makes a link to the task page of the caller
 ///
 /// The caller must be one person. The link opens the list of its tasks and acknowledges results, and nothing else. The
-/// secret stands behind `#` in `url`. Of more than 32 links of one caller the oldest are revoked.
+/// secret follows `#` in `url`. Of more than 32 links of one caller the oldest are revoked.
 #[utoipa::path(post, path = "/ledger/v1/tasks/links", operation_id = "make_task_link", tag = "tasks",
     request_body(content = TaskLinkBody, description = "64 KiB at most; may be empty"),
     responses(

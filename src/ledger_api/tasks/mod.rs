@@ -1,6 +1,6 @@
 //! The task page: what runs for one person, is done or was cancelled. It is off unless `ledger.task_page` is set.
 //!
-//! A link opens it. Its secret stands behind `#` in the URL, which browsers never send, and the page sends it as a bearer
+//! A link opens it. Its secret follows `#` in the URL, which browsers never send, and the page sends it as a bearer
 //! token. No credential of a provider opens the list, and no link opens anything else.
 
 mod access;

@@ -279,7 +279,7 @@ async fn a_claim_survives_kill_9_and_an_unknown_outcome_waits_for_an_operator() 
         "{}",
         answer.text()
     );
-    // Not even a wish for one more mail overrides it.
+    // Not even a request for one more mail overrides it.
     let fields = [SERVICE, &[("x-antiphon-intent", "new")]].concat();
     let body = mail.to_string();
     let answer = process

@@ -48,7 +48,7 @@ const GRANTED: &str = "granted";
 const TAKEN_OVER: &str = "taken over";
 
 /// Service, user, tool and input.
-type Wish = (usize, usize, usize, usize);
+type Effect = (usize, usize, usize, usize);
 
 /// A claim that was granted, as its holder keeps it.
 struct Granted {
@@ -80,10 +80,10 @@ struct Walk {
     late: LateStore,
     rng: Rng,
     now: Moment,
-    known: BTreeMap<Wish, Known>,
+    known: BTreeMap<Effect, Known>,
     keys: BTreeSet<String>,
     /// Keys of runs that never ended, whose records expired. A clock that is set back shows such a record again.
-    expired: BTreeMap<Wish, String>,
+    expired: BTreeMap<Effect, String>,
     results: u64,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -108,7 +108,7 @@ fn settings() -> LateSettings {
 }
 
 /// Returns the window of a claim: that of the tool, or a longer one.
-fn wanted_window((_, _, tool, _): Wish, claim: &IntentClaim<'_>) -> Duration {
+fn wanted_window((_, _, tool, _): Effect, claim: &IntentClaim<'_>) -> Duration {
     TOOLS[tool].2.max(claim.window.unwrap_or_default())
 }
 
@@ -133,7 +133,7 @@ impl Walk {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    fn wish(&mut self) -> (Wish, usize) {
+    fn pick_effect(&mut self) -> (Effect, usize) {
         let [service, user, tool, form] = [2, 2, 4, 3].map(|below| self.rng.below(below));
         ((service, user, tool, form % 2), form)
     }
@@ -170,8 +170,8 @@ impl Walk {
     }
 
     async fn claims(&mut self) {
-        let (wish, form) = self.wish();
-        let (service, user, tool, _) = wish;
+        let (effect, form) = self.pick_effect();
+        let (service, user, tool, _) = effect;
         let holder = self.late.services()[service].clone();
         let claim = IntentClaim {
             subject: ClaimSubject::OnBehalf {
@@ -187,20 +187,20 @@ impl Walk {
             retry_failed: self.rng.chance(30),
         };
         let outcome = self.late.intents().claim(&claim, self.now).await.unwrap();
-        let what = self.judge(wish, &claim, &outcome);
+        let what = self.judge(effect, &claim, &outcome);
         if let ClaimOutcome::Granted(granted) = outcome {
-            self.note_grant(wish, &claim, &granted, what == TAKEN_OVER);
+            self.note_grant(effect, &claim, &granted, what == TAKEN_OVER);
         }
         self.count(what);
     }
 
     /// Checks the answer to a claim by the model. Returns the kind of answer.
-    fn judge(&self, wish: Wish, claim: &IntentClaim<'_>, outcome: &ClaimOutcome) -> &'static str {
-        let (now, tier) = (self.now, TOOLS[wish.2].1);
-        let known = self.known.get(&wish);
+    fn judge(&self, effect: Effect, claim: &IntentClaim<'_>, outcome: &ClaimOutcome) -> &'static str {
+        let (now, tier) = (self.now, TOOLS[effect.2].1);
+        let known = self.known.get(&effect);
         let is = known.map_or(Is::Free, |known| known.is.clone());
         let window = known.map_or(Duration::ZERO, |known| known.window);
-        let told = format!("{wish:?} {is:?} at {now:?}: {outcome:?}");
+        let told = format!("{effect:?} {is:?} at {now:?}: {outcome:?}");
         match (&is, outcome) {
             (Is::Free | Is::Cancelled, ClaimOutcome::Granted(_)) => GRANTED,
             (Is::Running { until }, ClaimOutcome::InFlight { lease_until, .. }) => {
@@ -216,7 +216,7 @@ impl Walk {
                 TAKEN_OVER
             }
             (Is::Done { content, failed, at }, ClaimOutcome::Replayed(replayed)) => {
-                assert!(now < *at + window.max(wanted_window(wish, claim)), "{told}");
+                assert!(now < *at + window.max(wanted_window(effect, claim)), "{told}");
                 assert_eq!(
                     (replayed.content.as_ref(), replayed.failed),
                     (Some(content), *failed),
@@ -237,9 +237,9 @@ impl Walk {
         }
     }
 
-    fn note_grant(&mut self, wish: Wish, claim: &IntentClaim<'_>, granted: &GrantedClaim, takes_over: bool) {
-        let (now, lease, window) = (self.now, claim.lease.unwrap(), wanted_window(wish, claim));
-        let entry = self.known.entry(wish).or_insert_with(|| Known {
+    fn note_grant(&mut self, effect: Effect, claim: &IntentClaim<'_>, granted: &GrantedClaim, takes_over: bool) {
+        let (now, lease, window) = (self.now, claim.lease.unwrap(), wanted_window(effect, claim));
+        let entry = self.known.entry(effect).or_insert_with(|| Known {
             is: Is::Free,
             window,
             key: String::new(),
@@ -250,12 +250,12 @@ impl Walk {
         let is_known = if takes_over {
             granted.idempotency_key == entry.key
         } else {
-            self.expired.get(&wish) == Some(&granted.idempotency_key)
+            self.expired.get(&effect) == Some(&granted.idempotency_key)
         };
         let is_new = self.keys.insert(granted.idempotency_key.clone());
         assert!(
             is_known || is_new,
-            "a key was used twice: {wish:?} at {now:?}: {granted:?}"
+            "a key was used twice: {effect:?} at {now:?}: {granted:?}"
         );
         assert_eq!((granted.lease_until, granted.window_until), (now + lease, now + window));
         entry.key.clone_from(&granted.idempotency_key);
@@ -268,24 +268,24 @@ impl Walk {
     }
 
     /// Returns an intent with one of its claims, most often the last one.
-    fn held(&mut self) -> Option<(Wish, usize)> {
-        let wish = self.wish().0;
-        let claims = self.known.get(&wish)?.claims.len();
+    fn held(&mut self) -> Option<(Effect, usize)> {
+        let effect = self.pick_effect().0;
+        let claims = self.known.get(&effect)?.claims.len();
         let place = if self.rng.chance(75) {
             claims - 1
         } else {
             self.rng.below(claims)
         };
-        Some((wish, place))
+        Some((effect, place))
     }
 
     /// Checks an outcome that is the same for every report. Returns `true` if the report was of the last holder and the
     /// intent still exists.
-    fn is_live(&mut self, (wish, place): (Wish, usize), outcome: HolderOutcome) -> bool {
-        let known = &self.known[&wish];
+    fn is_live(&mut self, (effect, place): (Effect, usize), outcome: HolderOutcome) -> bool {
+        let known = &self.known[&effect];
         let is_last = known.may_report && place + 1 == known.claims.len();
         let told = format!(
-            "{wish:?} {:?} claim {place} of {} at {:?}: {outcome:?}",
+            "{effect:?} {:?} claim {place} of {} at {:?}: {outcome:?}",
             known.is,
             known.claims.len(),
             self.now
@@ -293,7 +293,7 @@ impl Walk {
         if outcome == HolderOutcome::NotFound {
             // Records are removed a day after their last use, and those of one-way tools never while they are open.
             let is_open = match &known.is {
-                Is::Running { until } => self.now < *until || TOOLS[wish.2].1 == Tier::OneWay,
+                Is::Running { until } => self.now < *until || TOOLS[effect.2].1 == Tier::OneWay,
                 Is::Done { at, .. } => self.now < *at + known.window,
                 Is::Free | Is::Cancelled => false,
             };
@@ -302,9 +302,9 @@ impl Walk {
                 is: Is::Running { .. },
                 key,
                 ..
-            }) = self.known.remove(&wish)
+            }) = self.known.remove(&effect)
             {
-                self.expired.insert(wish, key);
+                self.expired.insert(effect, key);
             }
             self.count("removed");
             return false;
@@ -316,37 +316,37 @@ impl Walk {
         is_last
     }
 
-    /// Names a claim of a wish, as its service does.
-    fn held_intent(&self, wish: Wish, place: usize) -> HeldIntent<'_> {
-        let claim = &self.known[&wish].claims[place];
+    /// Names a claim of an effect, as its service does.
+    fn held_intent(&self, effect: Effect, place: usize) -> HeldIntent<'_> {
+        let claim = &self.known[&effect].claims[place];
         HeldIntent {
-            holder: Holder::Service(&self.late.services()[wish.0]),
+            holder: Holder::Service(&self.late.services()[effect.0]),
             id: claim.id,
             claim: claim.secret.as_bytes(),
         }
     }
 
     async fn reports_result(&mut self) {
-        let Some((wish, place)) = self.held() else { return };
+        let Some((effect, place)) = self.held() else { return };
         let (failed, repeats) = (self.rng.chance(20), self.rng.chance(20));
         self.results += 1;
-        let mut result = (format!("\"canary {wish:?} {}\"", self.results), failed);
-        if let Is::Done { content, failed, .. } = &self.known[&wish].is
+        let mut result = (format!("\"canary {effect:?} {}\"", self.results), failed);
+        if let Is::Done { content, failed, .. } = &self.known[&effect].is
             && repeats
         {
             result = (content.clone(), *failed);
         }
-        let held = self.held_intent(wish, place);
+        let held = self.held_intent(effect, place);
         let post = self
             .late
             .intents()
             .post_result(&held, result.0.clone(), result.1, self.now);
         let outcome = post.await.unwrap();
-        if !self.is_live((wish, place), outcome) {
+        if !self.is_live((effect, place), outcome) {
             return;
         }
         let now = self.now;
-        let known = self.known.get_mut(&wish).unwrap();
+        let known = self.known.get_mut(&effect).unwrap();
         match (&known.is, outcome) {
             (
                 Is::Running { .. },
@@ -374,19 +374,19 @@ impl Walk {
                 assert_ne!((content, *failed), (&result.0, result.1));
             }
             (Is::Cancelled, HolderOutcome::Cancelled) => {}
-            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+            (is, outcome) => panic!("{effect:?} {is:?}: {outcome:?}"),
         }
     }
 
     async fn sends_heartbeat(&mut self) {
-        let Some((wish, place)) = self.held() else { return };
-        let held = self.held_intent(wish, place);
+        let Some((effect, place)) = self.held() else { return };
+        let held = self.held_intent(effect, place);
         let outcome = self.late.intents().extend_lease(&held, self.now).await.unwrap();
-        if !self.is_live((wish, place), outcome) {
+        if !self.is_live((effect, place), outcome) {
             return;
         }
         let now = self.now;
-        let known = self.known.get_mut(&wish).unwrap();
+        let known = self.known.get_mut(&effect).unwrap();
         match (&mut known.is, outcome) {
             (Is::Running { until }, HolderOutcome::Accepted { lease_until, .. }) => {
                 *until = (*until).max(now + known.claims[place].lease);
@@ -394,18 +394,18 @@ impl Walk {
                 self.count("heartbeat");
             }
             (Is::Done { .. }, HolderOutcome::Conflict) | (Is::Cancelled, HolderOutcome::Cancelled) => {}
-            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+            (is, outcome) => panic!("{effect:?} {is:?}: {outcome:?}"),
         }
     }
 
     async fn cancels(&mut self) {
-        let Some((wish, place)) = self.held() else { return };
-        let held = self.held_intent(wish, place);
+        let Some((effect, place)) = self.held() else { return };
+        let held = self.held_intent(effect, place);
         let outcome = self.late.intents().cancel(&held, false, self.now).await.unwrap();
-        if !self.is_live((wish, place), outcome) {
+        if !self.is_live((effect, place), outcome) {
             return;
         }
-        let known = self.known.get_mut(&wish).unwrap();
+        let known = self.known.get_mut(&effect).unwrap();
         match (&known.is, outcome) {
             (Is::Running { .. } | Is::Cancelled, HolderOutcome::Accepted { state, .. }) => {
                 assert_eq!(state, IntentState::Cancelled);
@@ -413,13 +413,13 @@ impl Walk {
                 self.count("cancelled");
             }
             (Is::Done { .. }, HolderOutcome::Conflict) => {}
-            (is, outcome) => panic!("{wish:?} {is:?}: {outcome:?}"),
+            (is, outcome) => panic!("{effect:?} {is:?}: {outcome:?}"),
         }
     }
 
     async fn resolves(&mut self) {
-        let Some((wish, place)) = self.held() else { return };
-        let id = self.known[&wish].claims[place].id;
+        let Some((effect, place)) = self.held() else { return };
+        let id = self.known[&effect].claims[place].id;
         // `done` has no content, which the walk could not tell from a lost one: tests of intents cover it.
         let outcome = self
             .late
@@ -427,17 +427,17 @@ impl Walk {
             .resolve(id, Resolution::NotRun, self.now)
             .await
             .unwrap();
-        let known = self.known.get_mut(&wish).unwrap();
+        let known = self.known.get_mut(&effect).unwrap();
         let is_unknown =
-            matches!(&known.is, Is::Running { until } if self.now >= *until) && TOOLS[wish.2].1 == Tier::OneWay;
+            matches!(&known.is, Is::Running { until } if self.now >= *until) && TOOLS[effect.2].1 == Tier::OneWay;
         match outcome {
             ResolveOutcome::Resolved(state) => {
                 assert!(is_unknown && state == IntentState::Cancelled);
                 (known.is, known.may_report) = (Is::Cancelled, false);
                 self.count("resolved");
             }
-            ResolveOutcome::NotUnknown(_) => assert!(!is_unknown, "{wish:?} {:?}", known.is),
-            ResolveOutcome::NotFound => assert!(!is_unknown, "lost: {wish:?} {:?}", known.is),
+            ResolveOutcome::NotUnknown(_) => assert!(!is_unknown, "{effect:?} {:?}", known.is),
+            ResolveOutcome::NotFound => assert!(!is_unknown, "lost: {effect:?} {:?}", known.is),
         }
     }
 }

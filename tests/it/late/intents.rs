@@ -1,4 +1,4 @@
-//! Intents: a tool runs once for one wish of a user, whoever asks, and nobody else gets its result.
+//! Intents: a tool runs once for one intent of a user, whoever asks, and nobody else gets its result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -117,8 +117,8 @@ fn of_user(user: &str, tool: &str, input: &Value) -> Value {
 #[tokio::test]
 async fn a_claim_is_granted_once_and_then_replayed() {
     let (_upstream, app) = world(durable()).await;
-    let wish = of_user("u1", "deploy", &json!({"to": "prod", "at": 1.0}));
-    let granted = claim(&app, &wish).await;
+    let effect = of_user("u1", "deploy", &json!({"to": "prod", "at": 1.0}));
+    let granted = claim(&app, &effect).await;
     assert_eq!(granted.status(), 201, "{}", granted.text());
     let granted = granted.json();
     assert_eq!(granted["scope"], "user");
@@ -133,10 +133,10 @@ async fn a_claim_is_granted_once_and_then_replayed() {
     );
     assert_eq!(second.json()["claimed_by_you"], true);
     assert_eq!(second.json()["intent"], granted["intent"]);
-    // Another input is another wish, and so is that of another user.
+    // Another input is another intent, and so is that of another user.
     for other in [
         of_user("u1", "deploy", &json!({"to": "test"})),
-        of_user("u2", "deploy", &wish["input"]),
+        of_user("u2", "deploy", &effect["input"]),
     ] {
         assert_eq!(claim(&app, &other).await.status(), 201);
     }
@@ -163,7 +163,7 @@ async fn a_claim_is_granted_once_and_then_replayed() {
         409
     );
 
-    let replayed = claim(&app, &wish).await;
+    let replayed = claim(&app, &effect).await;
     assert_eq!(
         (replayed.status(), replayed.header("idempotent-replayed")),
         (200, Some("true"))
@@ -180,12 +180,12 @@ async fn a_claim_is_granted_once_and_then_replayed() {
 
     // The user wants it twice.
     let fields = [TOOLS[0], ("x-antiphon-intent", "new")];
-    let again = ask(&app, "intents", &fields, &wish.to_string()).await;
+    let again = ask(&app, "intents", &fields, &effect.to_string()).await;
     assert_eq!(again.status(), 201, "{}", again.text());
     assert_ne!(again.json()["idempotency_key"], granted["idempotency_key"]);
     // But not while that runs.
     is_problem(
-        &ask(&app, "intents", &fields, &wish.to_string()).await,
+        &ask(&app, "intents", &fields, &effect.to_string()).await,
         409,
         "in-flight",
     );
@@ -226,11 +226,11 @@ async fn a_chosen_key_names_one_input() {
 async fn thirty_two_claims_at_once_have_one_grant() {
     let (_upstream, app) = world(durable()).await;
     let app = Arc::new(app);
-    let wish = of_user("u", "mail", &json!({"to": "x"}));
+    let effect = of_user("u", "mail", &json!({"to": "x"}));
     let mut claims = tokio::task::JoinSet::new();
     for _ in 0..32 {
-        let (app, wish) = (Arc::clone(&app), wish.clone());
-        claims.spawn(async move { claim(&app, &wish).await.status() });
+        let (app, effect) = (Arc::clone(&app), effect.clone());
+        claims.spawn(async move { claim(&app, &effect).await.status() });
     }
     let answers = claims.join_all().await;
     assert_eq!(
@@ -259,7 +259,7 @@ async fn a_call_and_its_intent_settle_each_other() {
         "{}",
         granted.text()
     );
-    // The user started over: the same wish, in another conversation.
+    // The user started over: the same intent, in another conversation.
     is_problem(&claim(&app, &of_call(OTHER)).await, 409, "in-flight");
     let posted = ask(
         &app,
@@ -345,12 +345,12 @@ async fn intents_of_other_callers_and_unknown_users_are_their_own() {
     );
     let refused = ask(&app, "intents", ANN, &body).await;
     assert_eq!(refused.status(), 422, "{}", refused.text());
-    let wish = of_user("u", "render", &json!({}));
+    let effect = of_user("u", "render", &json!({}));
     let refused = ask(
         &app,
         "intents",
         &[("authorization", "Bearer token of strangers")],
-        &wish.to_string(),
+        &effect.to_string(),
     )
     .await;
     assert_eq!(

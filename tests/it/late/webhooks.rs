@@ -111,7 +111,7 @@ fn said(message: &Received) -> (Value, Value) {
     (said["type"].clone(), said["data"].clone())
 }
 
-/// R11: a result and a contradiction are told to the webhooks of their caller, with ids, and with contents only if wished.
+/// R11: a result and a contradiction are told to the webhooks of their caller, with ids, and with contents only if configured.
 #[tokio::test]
 async fn the_webhooks_of_a_caller_learn_of_its_results() {
     let stage = Stage::start().await;
