@@ -224,7 +224,7 @@ fn print(options: Options, rows: &[Row]) {
         "splice",
         "repair",
     ];
-    let mut steps = Table::new("Behind the reading: pairing, planning, splicing", head);
+    let mut steps = Table::new("After the reading: pairing, planning, splicing", head);
     for row in rows {
         let broken = |times: &Times| ["plan", "splice", "repair"].map(|name| times[name]);
         let seconds = [row.balanced["pair"], row.balanced["plan"]];

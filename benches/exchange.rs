@@ -284,7 +284,7 @@ fn memory(options: Options) {
         let name = format!("peak over the bodies, four of 4 MiB at once, {name}");
         row(&name, &|child, who| peak(child, who, shape));
     }
-    row("kB an idle stream behind a request of 64 KiB", &idle);
+    row("kB an idle stream after a request of 64 KiB", &idle);
     table.print(options.markdown);
 }
 

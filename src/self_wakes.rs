@@ -186,11 +186,11 @@ mod tests {
         };
         assert_eq!(wakes_of(held_and_replaced), 1);
         assert_eq!(wakes_of(|_| ()), 0, "the wake was for the task before");
-        let behind = |waker: &Waker| {
+        let after = |waker: &Waker| {
             assert!(!hold_self_wakes(|| ()).1);
             waker.wake_by_ref();
         };
-        assert_eq!(wakes_of(behind), 1);
+        assert_eq!(wakes_of(after), 1);
     }
 
     #[test]

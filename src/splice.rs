@@ -17,7 +17,7 @@ use crate::work;
 pub struct Span {
     /// Offset of the first byte.
     pub start: usize,
-    /// Offset behind the last byte. Invariant: `start <= end`.
+    /// Offset after the last byte. Invariant: `start <= end`.
     pub end: usize,
 }
 

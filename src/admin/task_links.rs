@@ -40,7 +40,7 @@ pub(super) struct TaskLinkRequest {
 pub(super) struct TaskLinkView {
     /// The id by which it is revoked
     link: String,
-    /// The address of the page, with the secret of the link behind `#`
+    /// The address of the page, with the secret of the link after `#`
     url: String,
     /// The time from which it opens nothing, in seconds since 1970
     expires_at: u64,

@@ -296,16 +296,16 @@ fn percent_decode(text: &str, plus: u8) -> Cow<'_, [u8]> {
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let escape = behind.split_at_checked(2).filter(|_| *first == b'%');
-        let escaped = escape.and_then(|(digits, behind)| {
+    while let Some((first, after)) = rest.split_first() {
+        let escape = after.split_at_checked(2).filter(|_| *first == b'%');
+        let escaped = escape.and_then(|(digits, after)| {
             // `from_str_radix` alone would accept `%+1`.
             let digits = str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-            Some((u8::from_str_radix(digits, 16).ok()?, behind))
+            Some((u8::from_str_radix(digits, 16).ok()?, after))
         });
-        let (byte, behind) = escaped.unwrap_or((if *first == b'+' { plus } else { *first }, behind));
+        let (byte, after) = escaped.unwrap_or((if *first == b'+' { plus } else { *first }, after));
         bytes.push(byte);
-        rest = behind;
+        rest = after;
     }
     Cow::Owned(bytes)
 }

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 thread_local! {
-    // Set by a future in its poll, taken by its `Relocatable` behind the same poll.
+    // Set by a future in its poll, taken by its `Relocatable` after the same poll.
     static REQUESTED: Cell<Option<PolledBy>> = const { Cell::new(None) };
     static IS_HEAVY_THREAD: Cell<bool> = const { Cell::new(false) };
 }

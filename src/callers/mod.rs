@@ -55,7 +55,7 @@ impl Callers {
             return;
         }
         self.verified.insert(principal, false);
-        // Written behind the answer: a slow ledger must not delay it.
+        // Written after the answer: a slow ledger must not delay it.
         self.later.queue_write(insert_step(principal));
     }
 

@@ -41,7 +41,7 @@ pub(super) struct ListFlags {
     /// Rows of a page, 500 at most
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
-    /// Cursor behind which to begin: `ls` prints it if there are more rows
+    /// Cursor after which to begin: `ls` prints it if there are more rows
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// Format of the output

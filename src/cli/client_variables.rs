@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::{config::process_environment, provider::Routes};
 
-/// Variables that clients read: name, upstream, and the path that the client expects behind its base URL.
+/// Variables that clients read: name, upstream, and the path that the client expects after its base URL.
 ///
 /// `GEMINI_API_BASE` is that of `LiteLLM`, which does not read Google's own variable.
 const BASE_URL_VARIABLES: [(&str, &str, &str); 4] = [

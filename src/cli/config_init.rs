@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the example with its keys commented out: `#key = …`, beside prose behind `# `.
+/// Returns the example with its keys commented out: `#key = …`, beside prose after `# `.
 ///
 /// The headers of tables remain, so that a key needs no second edit.
 fn commented_example() -> String {

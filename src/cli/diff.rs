@@ -83,7 +83,7 @@ pub(super) fn diff_lines(wire: Wire, before: &[u8], after: &[u8], context: usize
     shown
 }
 
-/// Splits the body into lines: the part before the history, each message with its blocks, and the part behind it.
+/// Splits the body into lines: the part before the history, each message with its blocks, and the part after it.
 fn body_lines(conversation: &Conversation<'_>) -> Vec<String> {
     let text = |span: Span| String::from_utf8_lossy(span.of(conversation.body)).trim().to_owned();
     let Some(array) = conversation.array else {

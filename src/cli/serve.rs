@@ -161,7 +161,7 @@ async fn serve_until_stopped(
         let banner = banner::render_banner(&launched.routes, &data, &admin, ledger);
         drop(writeln!(io::stderr().lock(), "{banner}"));
     }
-    // Behind the banner, so that the lines of the log follow each other.
+    // After the banner, so that the lines of the log follow each other.
     tracing::info!(
         listen = %running.data,
         admin_listen = %running.admin,

@@ -26,7 +26,7 @@ pub(super) struct ListFlags {
     /// Records to list at most
     #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// Begin behind this row: the `next` of the page before
+    /// Begin after this row: the `next` of the page before
     #[arg(long, value_name = "ROW", value_parser = clap::value_parser!(i64).range(0..))]
     after: Option<i64>,
     /// List the records of one kind only: call, delivery, content, parked, evidence, …
@@ -83,7 +83,7 @@ pub(super) fn list_records(
     Ok(())
 }
 
-/// Reads one page. Returns its rows, and the row behind which the next page begins: `None` if this is the last.
+/// Reads one page. Returns its rows, and the row after which the next page begins: `None` if this is the last.
 fn read_page(store: &LedgerInspector, flags: &ListFlags) -> anyhow::Result<(Vec<ListedRow>, Option<i64>)> {
     let limit = usize::try_from(flags.limit).unwrap_or(usize::MAX);
     let (mut rows, mut has_more) = (Vec::new(), false);

@@ -6,15 +6,15 @@ use super::{VariableLookup, problem::Problem};
 pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -> Result<String, Problem> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("${") {
+    while let Some((before, after)) = rest.split_once("${") {
         // `$${` is the escape: one dollar sign is dropped and the rest stays literal.
         if let Some(before) = before.strip_suffix('$') {
             whole.push_str(before);
             whole.push_str("${");
-            rest = behind;
+            rest = after;
             continue;
         }
-        let Some((reference, behind)) = behind.split_once('}') else {
+        let Some((reference, after)) = after.split_once('}') else {
             return Err(Problem::of_value("`${` without `}`").with_hint("write `$${` for the characters themselves"));
         };
         let (name, default) = match reference.split_once(":-") {
@@ -31,8 +31,8 @@ pub(super) fn interpolate_variables(text: &str, variable: &VariableLookup<'_>) -
         };
         whole.push_str(before);
         whole.push_str(&value);
-        // The search goes on behind the reference, so the value of a variable cannot name another variable.
-        rest = behind;
+        // The search goes on after the reference, so the value of a variable cannot name another variable.
+        rest = after;
     }
     whole.push_str(rest);
     Ok(whole)

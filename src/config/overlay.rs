@@ -179,7 +179,7 @@ fn overlay_level(lowering: &mut Lowering, verbosity: i8, variable: &VariableLook
 fn overlay_upstreams(lowering: &mut Lowering, pairs: &[&str], origin: &str) {
     let mut seen = Vec::new();
     for pair in pairs {
-        // An equals sign behind `://` belongs to the URL: the name is missing.
+        // An equals sign after `://` belongs to the URL: the name is missing.
         let Some((name, url)) = pair.split_once('=').filter(|(name, _)| !name.contains("://")) else {
             // The problem does not repeat the value: a URL may contain a password.
             let problem = Problem::new(origin, "expected NAME=URL");

@@ -103,7 +103,7 @@ impl FilePlace {
         self
     }
 
-    /// Cuts the line behind the range. Removes all text if a value precedes the range on its line.
+    /// Cuts the line after the range. Removes all text if a value precedes the range on its line.
     pub(super) fn cut_to_range(mut self) -> Self {
         let text: String = self.text.chars().take(self.column - 1 + self.width).collect();
         // An equals sign in front means an inline table, whose earlier values may be secrets.

@@ -170,7 +170,7 @@ pub(super) fn lower_traces(lowering: &mut Lowering, otel: &OtelEnvironment) -> O
     Some(settings)
 }
 
-/// Parses the URL for exports. Adds [`PATH`] if there is not even a slash behind the host.
+/// Parses the URL for exports. Adds [`PATH`] if there is not even a slash after the host.
 fn parse_endpoint(text: &str) -> Option<Uri> {
     let text = text.trim();
     let (_, rest) = text.split_once("://")?;

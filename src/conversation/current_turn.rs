@@ -17,7 +17,7 @@ const MARK_WITHIN: usize = 128;
 /// Returns the index of the first message of the current turn. The number of messages if no tool loop is open.
 ///
 /// A loop ends where the user speaks. Anthropic ignores thinking before a user block that is no tool result ("Extended
-/// thinking", 2026-11), and Gemini checks signatures behind the last user content with other parts ("Thought
+/// thinking", 2026-11), and Gemini checks signatures after the last user content with other parts ("Thought
 /// signatures", 2026-11).
 pub fn current_turn(conversation: &Conversation<'_>) -> usize {
     let mut messages = conversation.messages.iter().enumerate().rev();
@@ -26,7 +26,7 @@ pub fn current_turn(conversation: &Conversation<'_>) -> usize {
         has_words(conversation, message)
     });
     let begin = speaking.map_or(0, |(index, _)| index.saturating_add(1));
-    // Instructions behind the user's words open no loop.
+    // Instructions after the user's words open no loop.
     let rest = conversation.messages.get(begin..).unwrap_or_default();
     work::count(rest.len());
     if rest.iter().all(|message| message.role == Role::System) {

@@ -32,7 +32,7 @@ pub enum FindingKind {
     Unanswerable,
     /// A history that begins with an assistant turn although the format requires the user first.
     Headless,
-    /// Text behind a call, or beside results, where the provider accepts none.
+    /// Text after a call, or beside results, where the provider accepts none.
     MisplacedWords,
     /// A call whose input or name the provider rejects.
     MalformedCall,
@@ -103,7 +103,7 @@ impl FindingKind {
             Self::Unanswerable => "the tool call has no result, and nobody can give one in the client's place",
             Self::Headless => "the history begins with an assistant message",
             Self::MisplacedWords => {
-                "text is where this provider accepts none: behind a tool call, or beside tool results"
+                "text is where this provider accepts none: after a tool call, or beside tool results"
             }
             Self::MalformedCall => "the provider rejects the input or the name of this tool call",
             Self::Field => "the provider rejects the value of this field",

@@ -98,11 +98,10 @@ const HEAD_BYTES: usize = 12;
 pub fn may_be_lost(string: &[u8]) -> bool {
     let mut rest = string.strip_prefix(b"\"").unwrap_or_default();
     // Control characters too: the string may lie in a body that is not valid JSON.
-    while let [b' ' | b'\n' | b'\r' | b'\t' | 0x0c, behind @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', behind @ ..] =
-        rest
+    while let [b' ' | b'\n' | b'\r' | b'\t' | 0x0c, after @ ..] | [b'\\', b'n' | b'r' | b't' | b'f', after @ ..] = rest
     {
         work::count(1);
-        rest = behind;
+        rest = after;
     }
     // ESC begins a color of a terminal. No text above contains it.
     if rest.starts_with(b"\\u001b") {
@@ -171,9 +170,9 @@ mod tests {
                 .take(20)
                 .filter(|(_, letter)| letter.is_ascii_alphanumeric())
             {
-                let (before, behind) = inside.split_at(at);
-                let behind = behind.get(1..).unwrap();
-                spellings.push(format!("{before}\\u{:04x}{behind}", u32::from(letter)));
+                let (before, after) = inside.split_at(at);
+                let after = after.get(1..).unwrap();
+                spellings.push(format!("{before}\\u{:04x}{after}", u32::from(letter)));
             }
             for spelling in spellings {
                 assert!(may_be_lost(format!("\"{spelling}\"").as_bytes()), "{spelling:?}");

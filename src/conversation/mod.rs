@@ -166,7 +166,7 @@ impl<'a> Conversation<'a> {
     /// Returns the reasoning parts in the messages directly before the message of `part`, last first.
     pub fn reasoning_before(&self, part: PartId) -> impl Iterator<Item = PartId> {
         let message = |part: PartId| self.part(part).map(|found| found.message);
-        // Reasoning belongs to the item right behind it, so a gap between two messages ends the run.
+        // Reasoning belongs to the item right after it, so a gap between two messages ends the run.
         let follows = move |before: &PartId| {
             let thinks = matches!(self.part(*before), Some(found) if matches!(found.kind, PartKind::Thinking));
             thinks && message(*before).map(|index| index.saturating_add(1)) == message(before.next())

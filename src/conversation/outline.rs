@@ -100,7 +100,7 @@ pub struct ReadNotes {
     pub only_text: Option<Span>,
 }
 
-/// A result behind the last assistant turn.
+/// A result after the last assistant turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutlineResult {
     /// Id of its call, or the tool if there is no id.
@@ -157,7 +157,7 @@ pub struct Outline {
     pub last: Option<Span>,
     /// Calls of the last assistant turn.
     pub last_calls: Vec<OutlineCall>,
-    /// The results behind that turn.
+    /// The results after that turn.
     pub last_results: Vec<OutlineResult>,
     /// The calls of the whole history.
     pub chain: CallChain,
@@ -281,7 +281,7 @@ struct HistoryTail {
 }
 
 impl HistoryTail {
-    /// Collects the calls of the last turn and the results behind it, each in document order.
+    /// Collects the calls of the last turn and the results after it, each in document order.
     fn of(conversation: &Conversation<'_>) -> Self {
         let mut tail = Self::default();
         for message in conversation.messages.iter().rev() {

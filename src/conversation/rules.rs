@@ -5,9 +5,9 @@
 pub enum ResultPlace {
     /// Blocks at the beginning of the next user turn (Anthropic, Bedrock).
     UserTurn,
-    /// Messages of their own, in one unbroken run directly behind the call's message (chat).
+    /// Messages of their own, in one unbroken run directly after the call's message (chat).
     ToolRun,
-    /// Parts of the content directly behind the calls, one per call. Other parts may lie beside them (Gemini).
+    /// Parts of the content directly after the calls, one per call. Other parts may lie beside them (Gemini).
     NextContent,
     /// Items anywhere in the body: a set of ids (Responses).
     Anywhere,
@@ -73,9 +73,9 @@ pub enum IdRule {
 pub enum WordsPlace {
     /// Anywhere but before required results.
     Anywhere,
-    /// Not directly behind a run of tool messages (Mistral). The client's own text may stay there.
+    /// Not directly after a run of tool messages (Mistral). The client's own text may stay there.
     NotBehindResults,
-    /// Not directly behind a run of tool messages, the client's own text included: an assistant message goes between.
+    /// Not directly after a run of tool messages, the client's own text included: an assistant message goes between.
     Bridged,
     /// In the assistant's message, only before its calls (DeepSeek's Messages).
     BeforeCalls,
@@ -111,7 +111,7 @@ pub struct PairingRules {
     pub open_end: bool,
     /// Place of text.
     pub words: WordsPlace,
-    /// Calls that are judged at once. The faults of others are repaired only behind a refusal.
+    /// Calls that are judged at once. The faults of others are repaired only after a refusal.
     pub calls: CallRule,
 }
 

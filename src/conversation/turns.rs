@@ -1,4 +1,4 @@
-//! Units and turns: the grouping of messages into assistant turns and the gaps behind them.
+//! Units and turns: the grouping of messages into assistant turns and the gaps after them.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -23,7 +23,7 @@ pub struct TurnUnit {
     pub inner: bool,
 }
 
-/// An assistant turn and the gap behind it.
+/// An assistant turn and the gap after it.
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
     /// Its units.
@@ -36,11 +36,11 @@ pub struct Turn {
     pub thinking: bool,
     /// `true` if code at the provider made one of its calls.
     pub programmatic: bool,
-    /// `true` if the user turn behind it may contain results only, because a server call is open.
+    /// `true` if the user turn after it may contain results only, because a server call is open.
     pub only_results: bool,
-    /// Place for inserted results. `None` if they need a message of their own behind the turn.
+    /// Place for inserted results. `None` if they need a message of their own after the turn.
     pub insert_at: Option<InsertPoint>,
-    /// System messages before the answering user message. They move behind it.
+    /// System messages before the answering user message. They move after it.
     pub systems: Range<usize>,
 }
 
@@ -50,7 +50,7 @@ pub struct InsertPoint {
     /// The unit.
     pub unit: usize,
     /// The part before the place. `None` if the place is before the first part of the unit.
-    pub behind: Option<PartId>,
+    pub after: Option<PartId>,
 }
 
 /// Splits the messages into units.
@@ -142,7 +142,7 @@ pub fn group_turns(
 
 /// Returns `true` if a turn ends before the unit `next` because of its calls.
 ///
-/// In a flat list of items a turn ends behind its calls. In Gemini each signed call begins a step of its own.
+/// In a flat list of items a turn ends after its calls. In Gemini each signed call begins a step of its own.
 fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
     let parts = |unit: usize| {
         work::count(units[unit].parts.len());
@@ -166,7 +166,7 @@ fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: 
 
 /// Returns the units at which a turn begins inside a run of assistant messages that the provider would combine.
 ///
-/// Such a unit follows a message with calls that have no result behind the run. An earlier request ended with that
+/// Such a unit follows a message with calls that have no result after the run. An earlier request ended with that
 /// message, and the proxy answered its calls there. The same place keeps the prefix the same.
 fn closed_units(
     conversation: &Conversation<'_>,

@@ -125,7 +125,7 @@ impl Tell {
     }
 }
 
-/// Returns lines of at most `width` letters, broken at blanks, and in longer words behind a comma. Control characters,
+/// Returns lines of at most `width` letters, broken at blanks, and in longer words after a comma. Control characters,
 /// which could move the cursor, are escaped.
 fn wrap_words(text: &str, width: usize) -> Vec<String> {
     let plain = printable_line(text);
@@ -145,7 +145,7 @@ fn wrap_words(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Splits a word that is longer than `width` letters, behind the last comma that fits.
+/// Splits a word that is longer than `width` letters, after the last comma that fits.
 fn split_word(word: &str, width: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), word);
     while let Some((end, _)) = rest.char_indices().nth(width.max(1)) {

@@ -146,7 +146,7 @@ impl LateStore {
         self.0.settings.tool_settings(tool).is_provisional
     }
 
-    /// Returns `true` if late results are also appended behind tool results, without words of the user.
+    /// Returns `true` if late results are also appended after tool results, without words of the user.
     pub fn delivers_in_loops(&self) -> bool {
         self.0.settings.delivers_in_loops
     }
@@ -346,7 +346,7 @@ impl LateStore {
         earlier_runs::find_earlier_runs(self, caller.principal(), calls, by).await
     }
 
-    /// Returns one page of the caller's calls. The first page is behind 0.
+    /// Returns one page of the caller's calls. The first page is after 0.
     pub async fn list_calls(
         &self,
         caller: Caller,
@@ -357,7 +357,7 @@ impl LateStore {
         queries::list_calls(self, caller, filter, after, limit).await
     }
 
-    /// Returns the results that wait for the caller behind the one with the name `last`, or all if that is unknown.
+    /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
     pub async fn list_behind(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
         queries::list_behind(self, caller, last).await
     }

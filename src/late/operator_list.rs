@@ -1,7 +1,7 @@
 //! Lists of calls and posted results for operators, across all callers: what waits, for whom and why.
 //!
 //! One page reads a bounded number of records, bytes and callers. It may therefore have few rows, or none, although more
-//! follow behind its cursor. No row contains the content of a result or the input of a call.
+//! follow after its cursor. No row contains the content of a result or the input of a call.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -64,7 +64,7 @@ impl OperatorList {
     }
 }
 
-/// The place of a row. A page begins behind such a place.
+/// The place of a row. A page begins after such a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListCursor {
     /// The owner of the record.
@@ -111,7 +111,7 @@ pub struct OperatorPage {
     pub next: Option<ListCursor>,
 }
 
-/// Returns the page behind `after`, with `limit` rows at most.
+/// Returns the page after `after`, with `limit` rows at most.
 pub async fn list_for_operator(
     late: &LateStore,
     list: OperatorList,
@@ -179,7 +179,7 @@ impl<'l> ListScan<'l> {
         }
     }
 
-    /// Reads the records of one owner behind `place`. Returns the cursor behind which the page ends, or `None` once all
+    /// Reads the records of one owner after `place`. Returns the cursor after which the page ends, or `None` once all
     /// were read.
     async fn read_principal(
         &mut self,

@@ -6,7 +6,7 @@ use crate::ledger::{Moment, ROWS_MAX, Record, RecordKind};
 /// Principals of which one page reads the records.
 const PRINCIPALS_MAX: usize = 256;
 
-/// Returns up to `limit` rows that `pick` makes of records of a kind, behind the cursor, and the cursor of the next page.
+/// Returns up to `limit` rows that `pick` makes of records of a kind, after the cursor, and the cursor of the next page.
 ///
 /// A page may have fewer rows and a next one all the same: it reads a limited number of records.
 pub(super) async fn read_page<T>(

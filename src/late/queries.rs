@@ -114,7 +114,7 @@ fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>)
     }
 }
 
-/// Returns one page of the caller's calls, behind the cursor `after`.
+/// Returns one page of the caller's calls, after the cursor `after`.
 pub(super) async fn list_calls(
     late: &LateStore,
     caller: Caller,
@@ -174,7 +174,7 @@ async fn append_page(
     Ok(found)
 }
 
-/// Returns the waiting results behind that with the name `last`, or all of them if it is unknown.
+/// Returns the waiting results after that with the name `last`, or all of them if it is unknown.
 pub(super) async fn list_behind(
     late: &LateStore,
     caller: Caller,

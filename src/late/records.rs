@@ -15,7 +15,7 @@ use crate::{
     session::SessionStrength,
 };
 
-/// The format version of calls. Version 1 had every content in its record, and nothing of a call behind it. Version 2 had
+/// The format version of calls. Version 1 had every content in its record, and nothing of a call after it. Version 2 had
 /// nothing of intents and of carry-over.
 const CALL_VERSION: u8 = 3;
 /// The format version of parked and refused results. Version 1 had every content in its record.

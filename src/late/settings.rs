@@ -88,7 +88,7 @@ pub struct LateSettings {
     pub personal_tokens: BTreeSet<String>,
     /// Time that a call waits for its result, and a result for its call and its caller. The default is 7 days.
     pub ttl: Duration,
-    /// `true` if late results are also appended behind tool results, without words of the user.
+    /// `true` if late results are also appended after tool results, without words of the user.
     pub delivers_in_loops: bool,
     /// `true` if the task page is served.
     pub has_task_page: bool,

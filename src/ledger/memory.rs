@@ -193,7 +193,7 @@ impl RecordStore for MemoryRecords {
     }
 
     fn insert_record(&mut self, record: Record) -> Result<(), Infallible> {
-        // The first is 1: lists begin behind 0.
+        // The first is 1: lists begin after 0.
         self.last_place = self.last_place.saturating_add(1);
         let place = self.last_place;
         let key = record.key;

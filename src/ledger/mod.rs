@@ -372,8 +372,8 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         now: Moment,
     ) -> LedgerReply<'_, Vec<Record>>;
 
-    /// Returns the first `limit` records of one kind of one principal behind the place `after`, in the order of their
-    /// inserts, each with its place. The first page begins behind 0.
+    /// Returns the first `limit` records of one kind of one principal after the place `after`, in the order of their
+    /// inserts, each with its place. The first page begins after 0.
     ///
     /// A place is never used for two records, and stays valid after its record is removed.
     fn list_after(
@@ -385,7 +385,7 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         now: Moment,
     ) -> LedgerReply<'_, Vec<PlacedRecord>>;
 
-    /// Returns the first `limit` principals behind `after` that have records of this kind, each once and in the order of
+    /// Returns the first `limit` principals after `after` that have records of this kind, each once and in the order of
     /// their hashes. `None` begins with the first. Records that have expired and were not removed yet count too.
     fn list_principals(
         &self,

@@ -77,7 +77,7 @@ fn settled_event(settled: &SettledEvent) -> Bytes {
     event.into()
 }
 
-/// Opens the feed of a caller. With `last` it begins with the waiting results behind that one.
+/// Opens the feed of a caller. With `last` it begins with the waiting results after that one.
 pub(super) async fn open_feed(
     api: &LedgerApi,
     owner: Caller,

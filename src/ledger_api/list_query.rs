@@ -24,7 +24,7 @@ pub(super) struct ListQuery {
     pub(super) state: ListedState,
     /// The name of the session. `None` for the calls of all sessions.
     pub(super) session: Option<Vec<u8>>,
-    /// The cursor behind which the page begins: 0 for the first.
+    /// The cursor after which the page begins: 0 for the first.
     pub(super) after: u64,
     pub(super) limit: usize,
     /// `true` if results come with their contents.

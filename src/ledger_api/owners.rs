@@ -170,7 +170,7 @@ async fn read_contents(
 /// the client was too slow and some events were dropped. A comment follows every 15 seconds without an event.
 #[utoipa::path(get, path = "/ledger/v1/feed", operation_id = "feed", tag = "callers", params(
     ("Last-Event-ID" = Option<String>, Header,
-        description = "the id of the last event that was received: the feed begins with the waiting results behind it"),
+        description = "the id of the last event that was received: the feed begins with the waiting results after it"),
 ), responses(
     (status = 200, description = "server-sent events; the stream never ends by itself",
         content_type = "text/event-stream", body = String),

@@ -33,7 +33,7 @@ pub(super) enum LedgerOperation {
     Me,
     Lookup,
     Outstanding(ListQuery),
-    /// The feed, behind the event with this delivery if the client names one.
+    /// The feed, after the event with this delivery if the client names one.
     Feed(Option<RecordName>),
     Ack(Vec<u8>),
     AckAll,
@@ -55,7 +55,7 @@ pub(super) enum LedgerOperation {
 /// A method and a path of the API.
 pub(super) struct LedgerRoute {
     pub(super) method: Method,
-    /// The path behind the prefix. A segment in braces is an id.
+    /// The path after the prefix. A segment in braces is an id.
     pub(super) path: &'static str,
     /// Reads the operation, from the id in the path and from the head.
     read: fn(Vec<u8>, &Parts) -> Result<LedgerOperation, ApiRefusal>,

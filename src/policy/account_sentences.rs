@@ -51,12 +51,12 @@ impl AccountSentence {
         if message == LEAKED_SENTENCE {
             return Some(Self::LeakedKey);
         }
-        let behind = |begins: &[&str]| begins.iter().find_map(|begin| message.strip_prefix(begin));
-        if let Some(rest) = behind(&CREDIT_SENTENCES) {
+        let after = |begins: &[&str]| begins.iter().find_map(|begin| message.strip_prefix(begin));
+        if let Some(rest) = after(&CREDIT_SENTENCES) {
             // Anything after the sentence makes it part of a longer text, which may be an echo.
             return (rest.is_empty() || rest == TOP_UP_SENTENCE).then_some(Self::NoCredit);
         }
-        let rest = behind(&LIMIT_SENTENCES)?;
+        let rest = after(&LIMIT_SENTENCES)?;
         if rest.is_empty() {
             return Some(Self::SpendLimit { until: None });
         }

@@ -14,11 +14,11 @@ pub(super) fn parse_go_duration(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     while !rest.is_empty() {
         let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let (number, behind) = rest.split_at_checked(digits)?;
-        let letters = behind
+        let (number, after) = rest.split_at_checked(digits)?;
+        let letters = after
             .find(|letter: char| letter.is_ascii_digit())
-            .unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at_checked(letters)?;
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at_checked(letters)?;
         let scale = match unit {
             "ns" => 1e-9,
             "us" | "µs" => 1e-6,
@@ -30,7 +30,7 @@ pub(super) fn parse_go_duration(text: &str) -> Option<Duration> {
             _ => return None,
         };
         total += number.parse::<f64>().ok()? * scale;
-        rest = behind;
+        rest = after;
     }
     // Fails for a sum that overflows, instead of a panic on the provider's input.
     Duration::try_from_secs_f64(total).ok()
@@ -39,11 +39,11 @@ pub(super) fn parse_go_duration(text: &str) -> Option<Duration> {
 /// Finds the wait that a message names: "try again in 11.054s", "retry in 2 minutes". The text is in lower case.
 pub(super) fn find_wait(message: &str) -> Option<Duration> {
     // OpenAI writes the first, Google the second.
-    let behind = ["try again in ", "retry in "]
+    let after = ["try again in ", "retry in "]
         .iter()
         .find_map(|words| message.split_once(words));
-    let (_, behind) = behind?;
-    let mut words = behind.split_whitespace();
+    let (_, after) = after?;
+    let mut words = after.split_whitespace();
     let first = words.next()?.trim_end_matches(['.', ',', ';', ')']);
     // OpenAI writes Go durations into prose.
     if let Some(found) = parse_go_duration(first) {
@@ -63,9 +63,9 @@ pub(super) fn find_wait(message: &str) -> Option<Duration> {
 /// Finds the date in "you will regain access on 2026-12-01 at 00:00 utc", as time since 1970. The text is in lower
 /// case.
 pub(super) fn find_regain_date(message: &str) -> Option<Duration> {
-    let (_, behind) = message.split_once("regain access on ")?;
-    let day = behind.get(..10)?;
-    let clock = behind
+    let (_, after) = message.split_once("regain access on ")?;
+    let day = after.get(..10)?;
+    let clock = after
         .get(10..)
         .and_then(|rest| rest.trim_start().strip_prefix("at "))
         .and_then(|rest| rest.get(..5))

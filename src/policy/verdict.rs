@@ -63,7 +63,7 @@ impl Verdict {
         Self { scope: reach, ..self }
     }
 
-    /// Returns the same verdict for an error behind the first output of an answer.
+    /// Returns the same verdict for an error after the first output of an answer.
     ///
     /// Its text cannot be compared with the request any more. It may be an echo, so it costs no profile anything.
     #[must_use]

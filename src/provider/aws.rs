@@ -13,7 +13,7 @@ pub fn aws_service(host: &str) -> &'static str {
 }
 
 /// Returns the region in this host (no port); `None` if it names none. Accepts `bedrock-runtime.REGION.amazonaws.com`,
-/// also behind the label of a VPC endpoint.
+/// also after the label of a VPC endpoint.
 pub fn aws_region(host: &str) -> Option<&str> {
     parse_host(host).map(|(_, region)| region)
 }

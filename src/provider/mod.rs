@@ -205,7 +205,7 @@ impl Upstream {
             .is_some_and(|r| r.is_empty() || r.starts_with('/'));
         let mut target = match behind_v1 {
             _ if says_base => rest.to_owned(),
-            Some(behind) if base.ends_with("/v1") => format!("{base}{behind}"),
+            Some(after) if base.ends_with("/v1") => format!("{base}{after}"),
             _ => format!("{base}{rest}"),
         };
         if target.is_empty() {

@@ -66,8 +66,8 @@ fn has_plain_escapes(segment: &str, slashes: EncodedSlashes) -> bool {
 }
 
 /// Returns `true` if the text after `%25`, decoded repeatedly, is a dot, a slash or a backslash.
-fn hides_separator(behind: &str) -> bool {
-    let mut rest = behind;
+fn hides_separator(after: &str) -> bool {
+    let mut rest = after;
     while let Some(deeper) = rest.strip_prefix("25") {
         rest = deeper;
     }

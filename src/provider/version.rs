@@ -53,7 +53,7 @@ pub(super) fn add_version(upstream: &Upstream, rest: &str) -> Option<String> {
     if base.split('/').any(is_version) {
         return None;
     }
-    let behind_base = rest.strip_prefix(base).filter(|behind| behind.starts_with('/'));
+    let behind_base = rest.strip_prefix(base).filter(|after| after.starts_with('/'));
     let path = behind_base.unwrap_or(rest);
     let begins_with_resource = |path: &str| {
         let segment = path.strip_prefix('/').and_then(|path| path.split('/').next());

@@ -78,7 +78,7 @@ pub(super) struct RequestContinuity {
     kinds: &'static [ContinuityKind],
     /// The client's body, decoded. Keys are made from it alone, so that the proxy's own edits never change them.
     client_body: Bytes,
-    /// Hash of the client's last message, behind which the answer follows.
+    /// Hash of the client's last message, after which the answer follows.
     last_message: Option<[u8; 32]>,
     /// `true` if the request may pin values: not for a count, a batch or a compaction, nor in strict or observe mode.
     may_pin: bool,

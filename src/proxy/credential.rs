@@ -137,7 +137,7 @@ pub fn remove_client_tokens<'t>(
     let mut found = None;
     let mut gone: Vec<HeaderName> = Vec::new();
     for (name, value) in headers.iter().filter(|(name, _)| holds_credential(name)) {
-        // Behind a scheme of whichever name, as in `Bearer`.
+        // After a scheme of whichever name, as in `Bearer`.
         let text = value.as_bytes().trim_ascii();
         let last = text.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
         if let Some(token) = tokens.find_name(text).or_else(|| tokens.find_name(last)) {

@@ -244,7 +244,7 @@ impl ExchangeLog {
 
     /// Records bytes of the answer's body that are passed to the client.
     pub(super) fn record_bytes_out(&mut self, bytes: usize) {
-        // Only the first bytes: the metric shows how long a stream stays empty behind its head.
+        // Only the first bytes: the metric shows how long a stream stays empty after its head.
         if let Some(came) = self.head_at.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
             let took = clock::now().duration_since(came);
             self.event.first_byte = Some(took);

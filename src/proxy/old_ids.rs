@@ -100,13 +100,13 @@ impl<'r> NewIds<'r> {
         if !*self.first_bytes.get(usize::from(*first))? {
             return None;
         }
-        // The last id that does not sort behind the text is the match, or begins with the match.
+        // The last id that does not sort after the text is the match, or begins with the match.
         let text = text.get(..text.len().min(ID_BYTES_MAX)).unwrap_or_default();
-        let behind = self.ids.partition_point(|id| {
+        let after = self.ids.partition_point(|id| {
             work::count(1);
             id.new <= text
         });
-        let mut found = self.ids.get(behind.checked_sub(1)?)?;
+        let mut found = self.ids.get(after.checked_sub(1)?)?;
         let shared = found
             .new
             .iter()

@@ -92,10 +92,10 @@ impl AppendedText {
         if *version == VERSION {
             parts.push(String::from_utf8(rest.to_vec()).ok()?);
         } else {
-            while let Some((length, behind)) = rest.split_first_chunk::<8>() {
-                let (part, behind) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+            while let Some((length, after)) = rest.split_first_chunk::<8>() {
+                let (part, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
                 parts.push(String::from_utf8(part.to_vec()).ok()?);
-                rest = behind;
+                rest = after;
             }
             if !rest.is_empty() {
                 return None;
@@ -328,7 +328,7 @@ pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anch
     {
         let expires_at = clock::unix_time() + store.settings.record_ttl;
         let insert = CommitStep::insert_record(anchor_key(caller, anchor), value, expires_at);
-        // Behind the removal, which may still be on its way.
+        // After the removal, which may still be on its way.
         store.write_behind.queue_write(insert);
         let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(appended)));
         texts.change_texts(caller, add);

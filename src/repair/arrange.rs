@@ -39,7 +39,7 @@ fn is_still_misplaced(planner: &Planner<'_>, words: &MisplacedWords) -> bool {
     let kind = |part: PartId| &planner.conversation.parts[part].kind;
     let mut parts = PartId::all(unit.parts.clone()).filter(stay);
     if unit.role == Role::Assistant {
-        // Both searches share one iterator, so only text behind a remaining call counts.
+        // Both searches share one iterator, so only text after a remaining call counts.
         return parts.any(|part| matches!(kind(part), PartKind::Call(_)))
             && parts.any(|part| matches!(kind(part), PartKind::Other));
     }

@@ -25,8 +25,8 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         open: None,
         before: LastSpeaker::default(),
     };
-    // These system messages are written behind the answering user message, not in their own place.
-    let behind: HashSet<usize> = layout
+    // These system messages are written after the answering user message, not in their own place.
+    let after: HashSet<usize> = layout
         .plan
         .turns
         .iter()
@@ -36,11 +36,11 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         .collect();
     for unit in 0..layout.pairing.units.len() {
         work::count(1);
-        if !behind.contains(&unit) {
+        if !after.contains(&unit) {
             builder.add_unit(unit);
         }
         builder.push_answers_of(unit);
-        // After the answering message, since Anthropic accepts them only behind a complete user turn.
+        // After the answering message, since Anthropic accepts them only after a complete user turn.
         builder.push_systems_behind(unit);
     }
     builder.close_message();
@@ -69,7 +69,7 @@ struct OpenMessage {
 struct UnitBlocks {
     /// Blocks of the unit's message.
     items: Vec<MessageBlock>,
-    /// Quotes for a message of their own behind it.
+    /// Quotes for a message of their own after it.
     own_message: Vec<Vec<Piece>>,
 }
 
@@ -174,10 +174,10 @@ impl BlockLayout<'_, '_> {
         let layout = self.layout;
         let turn = layout.turn_inserting_at(unit);
         let anchor = turn.and_then(|turn| layout.pairing.turns[turn].insert_at);
-        let behind = anchor.and_then(|anchor| anchor.behind);
+        let after = anchor.and_then(|anchor| anchor.after);
         let mut laid = UnitBlocks::default();
         // Without a result that stays, inserted results come first, because text must follow results.
-        if behind.is_none() {
+        if after.is_none() {
             self.insert_planned(unit, turn, &mut laid);
         }
         let found = &layout.pairing.units[unit];
@@ -189,7 +189,7 @@ impl BlockLayout<'_, '_> {
                 Some(PartChange::Removed) => {}
                 Some(PartChange::Quoted | PartChange::AsText) => self.push_quote(part, &mut laid),
             }
-            if behind == Some(part) {
+            if after == Some(part) {
                 self.insert_planned(unit, turn, &mut laid);
             }
         }
@@ -212,7 +212,7 @@ impl BlockLayout<'_, '_> {
                 .iter()
                 .map(|answer| MessageBlock::Answer(self.layout.write_answer(answer)));
             laid.items.extend(answers);
-            // Behind the answers: text between results would end their place.
+            // After the answers: text between results would end their place.
             for part in &plan.quotes {
                 self.push_quote(*part, laid);
             }
@@ -237,7 +237,7 @@ impl BlockLayout<'_, '_> {
 
     /// Replaces a unit without remaining blocks.
     ///
-    /// A user turn may vanish behind another one, or before results. Elsewhere a note stays in its place. Without it an
+    /// A user turn may vanish after another one, or before results. Elsewhere a note stays in its place. Without it an
     /// assistant turn would come first, come last (Claude 4.6 and later refuse prefill), or merge with the one before.
     fn replace_emptied(&mut self, unit: usize, role: Role) {
         let found = &self.layout.pairing.units[unit];
@@ -276,7 +276,7 @@ impl BlockLayout<'_, '_> {
         self.push_own_message(laid.own_message);
     }
 
-    /// Moves system messages from before the answering user message to behind it.
+    /// Moves system messages from before the answering user message to after it.
     fn push_systems_behind(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_inserting_at(unit) else {
             return;
@@ -450,7 +450,7 @@ impl BlockLayout<'_, '_> {
 enum BlockRank {
     /// Moves before calls.
     Words,
-    /// Stays behind the text of its stretch.
+    /// Stays after the text of its stretch.
     Call,
     /// Keeps its place among the calls.
     Server,

@@ -41,11 +41,11 @@ pub struct BodyCall {
     pub spelling: IdSpelling,
     /// `true` if the key is unique among all calls of its caller.
     pub is_unique: bool,
-    /// Number of assistant turns behind it.
+    /// Number of assistant turns after it.
     pub turns_behind: usize,
     /// `true` if an assistant turn with thinking follows it.
     pub has_thinking_behind: bool,
-    /// `true` if its result lies behind an assistant turn with thinking that was generated without the result.
+    /// `true` if its result lies after an assistant turn with thinking that was generated without the result.
     pub crosses_thinking: bool,
     /// Its answer in the body.
     pub answer: BodyAnswer,

@@ -2,7 +2,7 @@
 
 use super::{Applicability, BodyCall, CallKey, KnownAnswers, PinnedAnswer, Placeholder, RepairPolicy};
 
-/// Replaces results by placeholders if signed thinking behind them was generated without them.
+/// Replaces results by placeholders if signed thinking after them was generated without them.
 ///
 /// Returns the calls whose answers have changed. Pinned placeholders stay as they are.
 pub fn replace_unseen_results<'c>(

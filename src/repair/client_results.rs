@@ -1,4 +1,4 @@
-//! Results that a client sends behind the last turn, to be stored for later requests.
+//! Results that a client sends after the last turn, to be stored for later requests.
 
 use std::{collections::HashMap, fmt};
 
@@ -18,7 +18,7 @@ use crate::{
 /// Largest result in bytes that is stored. The proxy cannot restore longer ones.
 const BROUGHT_BYTES_MAX: usize = 256 * 1024;
 
-/// A result that a client sent behind the last turn.
+/// A result that a client sent after the last turn.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientResult {
     /// Id of its call, or the tool if there is no id.
@@ -74,7 +74,7 @@ impl<'a> CallQueues<'a> {
     }
 }
 
-/// Returns the real results behind the last turn whose calls are in the body.
+/// Returns the real results after the last turn whose calls are in the body.
 ///
 /// Results with reusable ids are included only if the lane distinguishes their calls (`in_lane`).
 pub fn client_results(body: &[u8], format: Format, outline: &Outline, in_lane: bool) -> Vec<ClientResult> {

@@ -86,7 +86,7 @@ pub struct ContinuityGap {
     pub key: CallKey,
     /// Index of the message.
     pub message: usize,
-    /// `true` if the gap is in the current turn: behind the last message with words of the user.
+    /// `true` if the gap is in the current turn: after the last message with words of the user.
     pub is_current: bool,
     /// The finding for strict and observe mode.
     pub finding: Finding,
@@ -135,7 +135,7 @@ impl CarriedIdentity<'_> {
     }
 }
 
-/// Returns the hash of a history's last message, behind which an answer to the body follows. `None` for a batch.
+/// Returns the hash of a history's last message, after which an answer to the body follows. `None` for a batch.
 pub fn last_message_hash(paired: &Paired<'_>) -> Option<[u8; 32]> {
     let conversation = paired.only_conversation()?;
     Some(hash_before(conversation, conversation.messages.len()))

@@ -50,7 +50,7 @@ fn opening_place(slots: &[ListSlot], conversation: &Conversation<'_>, wire: Wire
         ListSlot::Kept(index, _) => messages.get(*index).is_some_and(|message| message.role == Role::System),
         ListSlot::New(_) => false,
     };
-    // Anthropic accepts instructions only behind a user's message, chat templates only at the beginning.
+    // Anthropic accepts instructions only after a user's message, chat templates only at the beginning.
     if wire.pairing_rules().place.is_user_parts() {
         return 0;
     }

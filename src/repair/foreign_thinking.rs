@@ -79,7 +79,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
     }
 }
 
-/// Plans the removal of the item ids behind a reasoning item that is removed.
+/// Plans the removal of the item ids after a reasoning item that is removed.
 ///
 /// OpenAI refuses an item with an id that comes without its reasoning item; an item without an id needs none
 /// (continuedev/continue#11785).

@@ -20,7 +20,7 @@ pub(super) struct HistoryPlan {
     pub(super) new_ids: HashMap<PartId, String>,
     /// Results to quote before the text of a later unit.
     pub(super) deferred_quotes: BTreeMap<usize, Vec<PartId>>,
-    /// Results to quote behind a unit, as messages of their own.
+    /// Results to quote after a unit, as messages of their own.
     pub(super) quotes_behind: BTreeMap<usize, Vec<PartId>>,
     /// Parts of Gemini that get the documented signature in place of a foreign one.
     pub(super) unsigned: BTreeSet<PartId>,
@@ -30,7 +30,7 @@ pub(super) struct HistoryPlan {
     pub(super) arranged: BTreeSet<usize>,
     /// `true` if messages with results must not contain text.
     pub(super) results_apart: bool,
-    /// `true` if an assistant message goes between results and a user's message behind them.
+    /// `true` if an assistant message goes between results and a user's message after them.
     pub(super) adds_bridges: bool,
     /// `true` if a user turn is inserted at the beginning.
     pub(super) adds_opening: bool,
@@ -49,9 +49,9 @@ pub(super) struct HistoryPlan {
 pub(super) struct TurnPlan {
     /// Answers, in the order of the calls.
     pub(super) answers: Vec<PlannedAnswer>,
-    /// Results before the place of answers, to be quoted behind it.
+    /// Results before the place of answers, to be quoted after it.
     pub(super) quotes: Vec<PartId>,
-    /// `true` if the system messages before the answering message move behind it.
+    /// `true` if the system messages before the answering message move after it.
     pub(super) moves_systems: bool,
 }
 

@@ -31,7 +31,7 @@ use crate::{
 /// Hash that identifies a place.
 pub type Anchor = [u8; 32];
 
-/// A text at the end of a message, with the images and documents behind it.
+/// A text at the end of a message, with the images and documents after it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LateText {
     /// The text.
@@ -57,7 +57,7 @@ impl fmt::Debug for LateText {
     }
 }
 
-/// A user's message with text behind an assistant turn, or the last message of the results behind one. Each place in a
+/// A user's message with text after an assistant turn, or the last message of the results after one. Each place in a
 /// body has an anchor of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatePlace {
@@ -84,7 +84,7 @@ impl LatePlace {
     }
 }
 
-/// Messages that are places for late results, apart from the user's own behind an assistant turn.
+/// Messages that are places for late results, apart from the user's own after an assistant turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlaceOptions {
     /// `true` if messages with results and without text of the user are places.
@@ -99,7 +99,7 @@ pub fn late_places(paired: &Paired<'_>, options: PlaceOptions) -> Vec<LatePlace>
     conversation.map_or_else(Vec::new, |conversation| find_places(conversation, options))
 }
 
-/// Appends texts to messages, each behind the user's own text. Other messages stay as they are.
+/// Appends texts to messages, each after the user's own text. Other messages stay as they are.
 ///
 /// `texts` contains indices of messages. `body` is the handle of the bytes that were parsed.
 pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText)]) -> Result<Bytes, Unreadable> {
@@ -111,7 +111,7 @@ pub fn append_texts(paired: &Paired<'_>, body: &Bytes, texts: &[(usize, LateText
         let conversation = paired.only_conversation()?;
         let message = conversation.messages.get(*index)?;
         // Only Messages has results and text in one message. Elsewhere, and where a provider refuses text beside results,
-        // the text gets a message of its own behind them.
+        // the text gets a message of its own after them.
         let is_alone = is_apart || paired.wire.format != Format::Anthropic && !has_user_text(conversation, message);
         if is_alone && has_results(conversation, message) {
             return Some(vec![insert_message(paired.wire.format, message, text)]);
@@ -255,7 +255,7 @@ fn insert_text(json: Json<'_>, format: Format, message: &Message, late: &LateTex
     Some(vec![begin, text, end])
 }
 
-/// Inserts a user message with the text behind `message`, which contains results.
+/// Inserts a user message with the text after `message`, which contains results.
 fn insert_message(format: Format, message: &Message, late: &LateText) -> Edit {
     let mut pieces = vec![Piece::Constant(",")];
     pieces.extend(format.write_message(true, late_blocks(format, late)));

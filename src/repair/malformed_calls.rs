@@ -63,7 +63,7 @@ fn add_strict_faults(conversation: &Conversation<'_>, pairing: &mut Pairing, for
     for call in &pairing.calls {
         work::count(1);
         if let Some(fault) = wire::find_call_fault(format, json, conversation.parts[call.part].span) {
-            // The provider refuses the call, so no thinking behind it can be bound to its old form.
+            // The provider refuses the call, so no thinking after it can be bound to its old form.
             pairing.flaws.push((flaw_at(call.part, FlawKind::Call(fault)), true));
         }
     }

@@ -98,7 +98,7 @@ impl MessageLayout<'_, '_> {
         self.done.append(&mut self.reasoning);
     }
 
-    /// Adds the quotes behind a unit.
+    /// Adds the quotes after a unit.
     fn push_quotes_behind(&mut self, unit: usize) {
         for part in self.layout.plan.quotes_behind.get(&unit).into_iter().flatten() {
             work::count(1);
@@ -106,7 +106,7 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    /// Adds a message behind the pending reasoning, which belongs to it.
+    /// Adds a message after the pending reasoning, which belongs to it.
     fn push(&mut self, role: Role, slot: ListSlot) {
         self.release_reasoning();
         self.bridge_to(role);
@@ -137,7 +137,7 @@ impl MessageLayout<'_, '_> {
         }
     }
 
-    /// Adds a turn's answers behind the results that stay, then its quotes.
+    /// Adds a turn's answers after the results that stay, then its quotes.
     fn insert_planned(&mut self, turn: TurnId) {
         let Some(plan) = self.layout.plan.turns.get(&turn) else {
             return;

@@ -84,7 +84,7 @@ pub use thinking_marks::ThinkingHash;
 /// The action taken on a finding. Names are stable: metric labels and the `x-antiphon-repair` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// Moved a real result behind its call.
+    /// Moved a real result after its call.
     Move,
     /// Merged results that were split over messages.
     Merge,
@@ -152,9 +152,9 @@ impl Action {
     /// Returns one sentence for a human, without ids.
     pub const fn explanation(self) -> &'static str {
         match self {
-            Self::Move => "a result that stood elsewhere was put behind its call",
+            Self::Move => "a result that stood elsewhere was put after its call",
             Self::Merge => "results that were split over several messages were put into one",
-            Self::Restore => "the real result, remembered or posted since, was put behind its call",
+            Self::Restore => "the real result, remembered or posted since, was put after its call",
             Self::Rename => "an id was replaced, for the call and its result alike",
             Self::Quote => "a result that may not stand as such was kept as marked text",
             Self::Drop => "a redundant block was removed: an equal copy, or half of a server tool's pair",
@@ -162,7 +162,7 @@ impl Action {
             Self::Fix => "a field was given a value that the provider takes",
             Self::Rearrange => {
                 "words were put where the provider accepts them: in front of the calls of their message, \
-                 or behind its results in a message of their own"
+                 or after its results in a message of their own"
             }
             Self::Open => "a user's turn was put in front of the history",
             Self::Unbind => "the provider was asked to leave out thinking that is bound to another beginning",
@@ -235,7 +235,7 @@ pub fn repair_with(
 
 /// Finds calls and text in `body` that some servers of its format refuse, although its provider is not known to.
 ///
-/// They are repaired only behind such a refusal. None is among the findings of [`check`].
+/// They are repaired only after such a refusal. None is among the findings of [`check`].
 pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
     let strict = LearnedRules {
         strict_calls: true,

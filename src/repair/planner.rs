@@ -21,7 +21,7 @@ pub(super) struct Planner<'c> {
     pub(super) copies_left: usize,
     /// Units that may contain user text. Filled on demand.
     pub(super) user_units: Option<Vec<usize>>,
-    /// For each unit: the first unit from there on behind which no call waits. Filled on demand.
+    /// For each unit: the first unit from there on after which no call waits. Filled on demand.
     pub(super) clear_units: Option<Vec<usize>>,
 }
 

@@ -75,7 +75,7 @@ impl RefusalConstraints<'_> {
             // MiniMax refuses text beside results in these words, and may be behind a server with another name.
             RefusalKind::AnyFault => Some(WordsPlace::ApartFromResults),
             RefusalKind::Orphan if self.refusal.ids.is_empty() => Some(WordsPlace::ApartFromResults),
-            // Text behind a call is refused as if the call had no result (BerriAI/litellm#22946, 2026-03; Bedrock:
+            // Text after a call is refused as if the call had no result (BerriAI/litellm#22946, 2026-03; Bedrock:
             // evalstate/fast-agent#668, 2026-02).
             RefusalKind::Unanswered => Some(WordsPlace::BeforeCalls),
             _ => None,
@@ -92,7 +92,7 @@ impl RefusalConstraints<'_> {
     pub(super) fn strictest_rules(&self, rules: PairingRules, policy: &RepairPolicy) -> PairingRules {
         let rules = self.taught_rules(rules).permitted(policy).tighten(rules);
         let place = match rules.place {
-            // A result directly behind its call satisfies both servers that match by id and those that match by order.
+            // A result directly after its call satisfies both servers that match by id and those that match by order.
             ResultPlace::Anywhere => ResultPlace::ItemRun,
             place => place,
         };
@@ -258,7 +258,7 @@ impl RefusalConstraints<'_> {
         }
     }
 
-    /// Returns `true` if each named id has exactly one call and one result behind it.
+    /// Returns `true` if each named id has exactly one call and one result after it.
     pub(super) fn is_balanced(&self, conversation: &Conversation<'_>) -> bool {
         let count = |id: &String| {
             let (mut calls, mut results) = (0, 0);

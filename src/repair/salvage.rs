@@ -42,7 +42,7 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
     }
 }
 
-/// Turns a result into marked user text: behind all results of its turn, or before later text.
+/// Turns a result into marked user text: after all results of its turn, or before later text.
 pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
     if !planner.allows(Applicability::Salvage) {
         return;
@@ -70,9 +70,9 @@ pub(super) fn quote_result(planner: &mut Planner<'_>, row: ResultRowId) {
         planner.plan.part_changes.insert(part, PartChange::Quoted);
         return;
     };
-    // A quote before the results would break their place, so it moves behind them.
+    // A quote before the results would break their place, so it moves after them.
     let in_front = match (planner.rules.place, found.insert_at) {
-        (_, Some(anchor)) => anchor.behind.is_some_and(|behind| part < behind) && row.unit <= anchor.unit,
+        (_, Some(anchor)) => anchor.after.is_some_and(|after| part < after) && row.unit <= anchor.unit,
         (ResultPlace::ToolRun, None) => row.is_leading() && !found.calls.is_empty(),
         (_, None) => false,
     };
@@ -137,7 +137,7 @@ fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
     turn.only_results || (planner.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
 }
 
-/// Returns the next unit behind `unit` that may contain user text.
+/// Returns the next unit after `unit` that may contain user text.
 fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
     let pairing = planner.pairing;
     let words = planner.user_units.get_or_insert_with(|| {
@@ -159,7 +159,7 @@ fn next_user_unit(planner: &mut Planner<'_>, unit: usize) -> Option<usize> {
             .collect()
     });
     let found = words.get(words.partition_point(|index| *index <= unit)).copied()?;
-    // Results come first: the quote goes behind them if they lie in a later message of the same gap.
+    // Results come first: the quote goes after them if they lie in a later message of the same gap.
     let turn = pairing
         .turns
         .get(pairing.turns.partition_point(|turn| turn.gap.end <= found));

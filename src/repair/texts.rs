@@ -60,7 +60,7 @@ pub(super) const REMOTE_CALL_ANSWER: &str = Placeholder::OutcomeUnknown.text();
 /// The user turn before a history that begins with the assistant.
 pub(super) const OPENING: &str = "[antiphon: the beginning of this conversation is missing.]";
 
-/// The assistant's message between tool results and a user's message behind them.
+/// The assistant's message between tool results and a user's message after them.
 pub(super) const BRIDGE: &str = "[antiphon: the user went on before the assistant answered these results.]";
 
 /// The rest of a user message whose results went to their calls, if a user turn must stay.

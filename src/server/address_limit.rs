@@ -32,8 +32,8 @@ pub enum AddressRangeParseError {
     /// No address, or more bits than an address has.
     #[error("expected an address, or a range such as 10.0.0.0/8")]
     Malformed,
-    /// Something else than digits behind the slash.
-    #[error("expected digits alone behind the slash, as in 10.0.0.0/8")]
+    /// Something else than digits after the slash.
+    #[error("expected digits alone after the slash, as in 10.0.0.0/8")]
     PrefixLength,
     /// An IPv4 address as IPv6, with a prefix that is no range of IPv4.
     #[error("expected an IPv4 range such as 192.0.2.0/24 for addresses that begin with ::ffff:")]

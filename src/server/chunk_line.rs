@@ -46,8 +46,8 @@ fn skip_quoted(mut bytes: &[u8]) -> Option<&[u8]> {
         match byte {
             b'"' => return Some(rest),
             b'\\' => {
-                let (escaped, behind) = rest.split_first()?;
-                rest = Some(behind).filter(|_| is_text_byte(*escaped))?;
+                let (escaped, after) = rest.split_first()?;
+                rest = Some(after).filter(|_| is_text_byte(*escaped))?;
             }
             byte if is_text_byte(*byte) => {}
             _ => return None,

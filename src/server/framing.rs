@@ -39,7 +39,7 @@ struct RequestHeadsInner {
     is_streamed: AtomicBool,
     // Number of requests whose framing was taken from the queue.
     taken: AtomicU64,
-    // Number of the request with a malformed body; 0 if there is none. Nothing is followed behind it.
+    // Number of the request with a malformed body; 0 if there is none. Nothing is followed after it.
     malformed: AtomicU64,
 }
 
@@ -265,7 +265,7 @@ impl FramingInspector {
         let (framing, state) = match (self.lengths, self.codings) {
             (0, 0) => (RequestFraming::Plain, InspectorState::Head),
             (0, _) => (RequestFraming::Plain, InspectorState::ChunkSize),
-            // The refusal closes the connection, so nothing behind this head will be read.
+            // The refusal closes the connection, so nothing after this head will be read.
             (1.., 1..) => (RequestFraming::LengthAndCoding, InspectorState::Blind),
             (1, 0) => match self.length {
                 Some(0) => (RequestFraming::Plain, InspectorState::Head),

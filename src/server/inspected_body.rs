@@ -66,7 +66,7 @@ impl Body for InspectedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let polled = self.poll_inner(cx).map_err(RequestBodyError::from);
-        // The inspector sees bytes before hyper does, so no frame behind a malformed line gets past this check.
+        // The inspector sees bytes before hyper does, so no frame after a malformed line gets past this check.
         if polled.is_ready() && self.is_malformed() {
             return Poll::Ready(Some(Err(RequestBodyError::MalformedChunk)));
         }

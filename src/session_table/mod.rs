@@ -110,7 +110,7 @@ struct LaneState {
     last_idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     is_compacted: bool,
-    /// `true` once a request of the lane has declared tools behind words of the user.
+    /// `true` once a request of the lane has declared tools after words of the user.
     has_begun: bool,
 }
 
@@ -388,12 +388,12 @@ impl SessionTable {
         repeated
     }
 
-    /// Returns up to `limit` lanes behind the first `skip`, in the order of [`find_lanes`](Self::find_lanes).
+    /// Returns up to `limit` lanes after the first `skip`, in the order of [`find_lanes`](Self::find_lanes).
     pub fn lane_views(&self, skip: usize, limit: usize, now: Instant) -> Vec<LaneView> {
         self.find_lanes(&LaneFilter::default(), skip, limit, now).1
     }
 
-    /// Returns the number of selected lanes, and up to `limit` of them behind the first `skip`.
+    /// Returns the number of selected lanes, and up to `limit` of them after the first `skip`.
     ///
     /// Lanes with overdue calls come first, then those with other open calls, then the most recently used.
     pub fn find_lanes(&self, filter: &LaneFilter, skip: usize, limit: usize, now: Instant) -> (usize, Vec<LaneView>) {

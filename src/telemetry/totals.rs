@@ -24,7 +24,7 @@ pub struct ExchangeTotals {
     pub repaired: u64,
     /// Repair actions, by their label.
     pub actions: BTreeMap<&'static str, u64>,
-    /// Failed exchanges, by status, or by the stable name of a failure behind a good status.
+    /// Failed exchanges, by status, or by the stable name of a failure after a good status.
     pub failures: BTreeMap<String, u64>,
 }
 
@@ -61,7 +61,7 @@ impl TotalsTable {
     }
 }
 
-/// Returns the status of a failed exchange, or the name of a failure that came behind a good status.
+/// Returns the status of a failed exchange, or the name of a failure that came after a good status.
 fn failure_name(event: &ExchangeEnded) -> String {
     if event.status >= FAILURE_STATUS_MIN {
         return event.status.to_string();

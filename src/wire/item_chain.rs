@@ -213,7 +213,7 @@ impl<'a> ContinuedBody<'a> {
         ANSWER_WORDS.iter().any(|word| word.find(input).is_some())
     }
 
-    /// Returns the chain of this request behind `parent`, the chain of the response that it continues from.
+    /// Returns the chain of this request after `parent`, the chain of the response that it continues from.
     ///
     /// If the body itself begins with the items of `parent`, they count once. `None` if the chain cannot be known.
     pub fn chain(&self, parent: Option<ItemChain>) -> Option<ItemChain> {
@@ -221,20 +221,20 @@ impl<'a> ContinuedBody<'a> {
             return None;
         }
         let mut own = ItemChain::empty(self.is_stored);
-        let mut behind = parent;
+        let mut after = parent;
         let mut repeats_parent = parent.is_some_and(|parent| parent == own);
         self.for_each_item(|item| {
             own.push_item(item);
-            if let Some(behind) = &mut behind {
-                behind.push_item(item);
+            if let Some(after) = &mut after {
+                after.push_item(item);
             }
             // Such a client sends the whole history with each request, and drops nothing if the id is gone.
             repeats_parent |= parent == Some(own);
         })?;
-        match behind {
-            Some(behind) if !repeats_parent => {
+        match after {
+            Some(after) if !repeats_parent => {
                 // Reasoning would count in one part of the chain, and not in the other.
-                (behind.has_plain_reasoning == self.is_stored).then_some(behind)
+                (after.has_plain_reasoning == self.is_stored).then_some(after)
             }
             _ => Some(own),
         }
@@ -251,7 +251,7 @@ impl<'a> ContinuedBody<'a> {
         let mut own = ItemChain::empty(chain.has_plain_reasoning);
         let mut begins = false;
         let walked = self.for_each_item(|item| {
-            // Items behind the chain may be anything but references.
+            // Items after the chain may be anything but references.
             if own.count < chain.count {
                 own.push_item(item);
                 begins = own == chain;

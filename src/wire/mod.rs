@@ -68,7 +68,7 @@ pub enum Dialect {
     Bedrock,
     /// DeepSeek: results must match calls exactly, no messages are combined, and ids carry state.
     DeepSeek,
-    /// Mistral: ids of nine letters or digits, and no user text directly behind a tool message.
+    /// Mistral: ids of nine letters or digits, and no user text directly after a tool message.
     Mistral,
     /// xAI: a tool message without an id answers by position.
     Xai,

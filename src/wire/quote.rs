@@ -14,7 +14,7 @@ use crate::{
 /// The beginning of every mark that the proxy writes.
 const MARK_START: &[u8] = b"[antiphon:";
 
-/// The characters behind which a reader may see a new line.
+/// The characters after which a reader may see a new line.
 pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// One piece of a quoted result.
@@ -103,7 +103,7 @@ fn mark_labels(id: &str, name: Option<&str>) -> (String, String) {
 struct QuoteWriter<'a> {
     json: Json<'a>,
     pieces: Vec<QuotedPiece>,
-    /// The inside of the text behind the last carried block.
+    /// The inside of the text after the last carried block.
     text: Vec<Piece>,
     /// Set once this text needs a line break before more text. A header ends with its own.
     needs_line_break: bool,
@@ -132,7 +132,7 @@ impl<'a> QuoteWriter<'a> {
         let json = self.json;
         let kind = json.member(block, "type").map(|kind| json.decode_string(kind));
         match (kind.as_deref(), json.string_member(block, "text")) {
-            // Right behind a carried block, a blank text would become a block of its own, which providers refuse.
+            // Right after a carried block, a blank text would become a block of its own, which providers refuse.
             (None | Some(b"text" | b"input_text" | b"output_text"), Some(text))
                 if self.text.is_empty() && json::is_blank(json.bytes(text)) => {}
             (None | Some(b"text" | b"input_text" | b"output_text"), Some(text)) => {

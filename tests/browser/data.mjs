@@ -94,7 +94,7 @@ const BREAKS = [
       { kind: "unanswered", message: 11, call_id: id, tool, explanation: "the tool call has no result where one is due" },
       { kind: "misplaced", message: 14, call_id: id, tool, explanation: "the result of the tool call stands outside its place" },
     ],
-    actions: [{ action: "moved", count: 1, explanation: "a result that stood elsewhere was put behind its call" }],
+    actions: [{ action: "moved", count: 1, explanation: "a result that stood elsewhere was put after its call" }],
     before: {
       messages: 38,
       shown: [

@@ -197,7 +197,7 @@ export const olderLateListsAreDropped = (browser) =>
     await lateRows(page).nth(7).waitFor();
     const asked = mock.asked.length;
     held.release();
-    // The first list goes on to its second page, and all others are read behind it.
+    // The first list goes on to its second page, and all others are read after it.
     await until(async () => mock.asked.slice(asked), (lines) => lines.some((line) => line.includes("state=evidence")), "the other lists are read");
     assert.equal(await lateRows(page).count(), 8, "the rows that were asked for since stay");
   });

@@ -4,7 +4,7 @@
     python3 tests/referees/run.py
 
 The newest version judges every repaired case of `openai-chat-mistral`, and every case with malformed calls. Version
-1.5.4 refuses a user's message behind a tool message, as servers with Mistral's templates still do: it judges the cases
+1.5.4 refuses a user's message after a tool message, as servers with Mistral's templates still do: it judges the cases
 that a bridge repairs, before and after. The last line is `N passed, N failed`; it exits with 1 if any failed. It exits
 with 0 and a line `skipped: …` if mistral-common cannot be installed.
 """

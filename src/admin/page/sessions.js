@@ -113,8 +113,8 @@ export class Sessions {
 	}
 
 	/**
-	 * Asks for lanes that the text finds, or for idle ones: for as many as are shown, or for those behind them.
-	 * @param {boolean} further those behind the ones that are there
+	 * Asks for lanes that the text finds, or for idle ones: for as many as are shown, or for those after them.
+	 * @param {boolean} further those after the ones that are there
 	 * @returns {Promise<boolean>} false if something else was asked before the answer came
 	 */
 	async ask(further) {

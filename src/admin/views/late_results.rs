@@ -67,7 +67,7 @@ pub(in crate::admin) struct LateResultsPage {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LateResult)]
 struct LateResultView {
-    /// The value of `after` for a page that begins behind this row.
+    /// The value of `after` for a page that begins after this row.
     cursor: String,
     state: LateStateView,
     /// The call id. An odd id is escaped, a long one shortened.

@@ -38,7 +38,7 @@ impl DateConverter {
     fn to_date(self, at: Instant) -> String {
         // An instant may be before or after now, and durations cannot be negative: one of the two is zero.
         let ahead = at.saturating_duration_since(self.now);
-        let behind = self.now.saturating_duration_since(at);
-        rfc3339_date((self.since_1970 + ahead).saturating_sub(behind))
+        let after = self.now.saturating_duration_since(at);
+        rfc3339_date((self.since_1970 + ahead).saturating_sub(after))
     }
 }

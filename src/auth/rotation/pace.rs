@@ -156,7 +156,7 @@ impl Pace {
         self.note_extension(now + rest);
     }
 
-    /// Moves every slot behind the end of a cooldown: the quota is refilled meanwhile.
+    /// Moves every slot after the end of a cooldown: the quota is refilled meanwhile.
     pub(super) fn note_extension(&mut self, until: Instant) {
         self.round = self.round.wrapping_add(1);
         self.returned.clear();
@@ -261,7 +261,7 @@ mod tests {
         Instant::now()
     }
 
-    /// Returns the slots of the next requests, in milliseconds behind `from`.
+    /// Returns the slots of the next requests, in milliseconds after `from`.
     fn slots(pace: &mut Pace, count: usize, now: Instant, from: Instant) -> Vec<u128> {
         let mut take = || {
             let slot = pace.free_slot(None, now);

@@ -109,7 +109,7 @@ pub(super) struct ListArgs {
     /// Rows of a page, 1000 at most
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) limit: u16,
-    /// Cursor behind which to begin: `list` prints it if there are more rows
+    /// Cursor after which to begin: `list` prints it if there are more rows
     #[arg(long, value_name = "CURSOR")]
     pub(super) after: Option<u64>,
     /// Read every page

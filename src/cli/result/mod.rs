@@ -196,7 +196,7 @@ fn write_result(row: &ListedRow, as_json: bool) -> io::Result<()> {
     out.flush()
 }
 
-/// Acknowledges results. Goes on behind a refused one.
+/// Acknowledges results. Goes on after a refused one.
 async fn ack_results(args: &AckArgs) -> Result<ExitCode, ClientError> {
     let client = ApiClient::new(
         ApiUrl::of_proxy(&args.caller.proxy)?,

@@ -13,7 +13,7 @@ use std::{
 pub(super) struct KnownClient {
     /// Name of the program.
     pub(super) program: &'static str,
-    /// Arguments directly behind the program's name. The first list that applies is used.
+    /// Arguments directly after the program's name. The first list that applies is used.
     pub(super) arguments: &'static [&'static [&'static str]],
     /// Variables. For each name, the first row that applies is used.
     pub(super) variables: &'static [ClientVariable],
@@ -170,7 +170,7 @@ const fn from_file(program: &'static str, missing_setting: &'static str) -> Know
 /// The settings of one run of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AppliedSettings {
-    /// Arguments directly behind the program's name.
+    /// Arguments directly after the program's name.
     pub(super) arguments: Vec<String>,
     pub(super) variables: Vec<(String, String)>,
     /// Setting that only the user can make. `None` if the command can be pointed at the proxy.

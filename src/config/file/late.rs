@@ -45,7 +45,7 @@ section! {
         pub cancel_grace: String = "60s".into(),
         /// Store of copies of the results that clients send. Results that a repair has moved are in the ledger anyway.
         pub keep_seen: KeepSeenName = KeepSeenName::Memory,
-        /// Appends late results behind tool results too, for agents whose users never write.
+        /// Appends late results after tool results too, for agents whose users never write.
         pub deliver_in_loops: bool = false,
         /// Serves the task page, over TLS or to this machine, to whoever has a link.
         pub task_page: bool = false,

@@ -88,7 +88,7 @@ pub(super) fn judge_open_end(walk: &mut PairingWalk<'_, '_>) {
 /// Elsewhere they are server halves.
 pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
     let last = TurnId::new(walk.pairing.turns.len().saturating_sub(1));
-    // Computed once, because the gap behind the last turn may be as long as the history.
+    // Computed once, because the gap after the last turn may be as long as the history.
     let mut spoke = None;
     for index in 0..walk.servers.len() {
         work::count(1);
@@ -109,7 +109,7 @@ pub(super) fn judge_servers(walk: &mut PairingWalk<'_, '_>) {
         let droppable = !found.thinking && !found.programmatic;
         if resolved.is_none() && closed {
             walk.pairing.server_halves.push(ServerHalf { part, droppable });
-            // Text behind an open server call is refused, so a half that stays forbids it.
+            // Text after an open server call is refused, so a half that stays forbids it.
             found.only_results |= !droppable;
         } else {
             // The provider still works on this call: it accepts nothing but results.
@@ -139,11 +139,11 @@ fn keep_beside_thinking(walk: &mut PairingWalk<'_, '_>) {
 ///
 /// Thinking is looked up by unit, not by message, because a split message is sent as several.
 fn unit_of<'w>(walk: &'w PairingWalk<'_, '_>, part: PartId) -> &'w TurnUnit {
-    let behind = walk
+    let after = walk
         .pairing
         .units
         .partition_point(|unit| unit.parts.start <= part.index());
-    &walk.pairing.units[behind - 1]
+    &walk.pairing.units[after - 1]
 }
 
 /// Returns `true` if the gap contains user text. In a turn without client calls any user message counts.
@@ -159,7 +159,7 @@ fn user_spoke(walk: &PairingWalk<'_, '_>, turn: TurnId) -> bool {
 
 /// Finds the place for inserted results.
 ///
-/// It is behind the last result that stays, or at the beginning of the answering user message.
+/// It is after the last result that stays, or at the beginning of the answering user message.
 pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
     for row in &walk.pairing.results {
         work::count(1);
@@ -175,7 +175,7 @@ pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
         if row.is_leading() && stays {
             walk.pairing.turns[turn].insert_at = Some(InsertPoint {
                 unit: row.unit,
-                behind: Some(row.part),
+                after: Some(row.part),
             });
         }
     }
@@ -186,7 +186,7 @@ pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
                 work::count(1);
                 walk.pairing.units[*unit].role == Role::User
             });
-            turn.insert_at = user.map(|unit| InsertPoint { unit, behind: None });
+            turn.insert_at = user.map(|unit| InsertPoint { unit, after: None });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Text in places where the provider accepts none: behind a call, or with or behind results.
+//! Text in places where the provider accepts none: after a call, or with or after results.
 
 use crate::{
     conversation::{
@@ -67,7 +67,7 @@ pub fn has_text_beside_calls(conversation: &Conversation<'_>, pairing: &Pairing)
     })
 }
 
-/// Returns the user's message directly behind a tool message.
+/// Returns the user's message directly after a tool message.
 fn behind_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
     let (before, unit) = (units.get(index.checked_sub(1)?)?, units.get(index)?);
     let follows = unit.role == Role::User && before.role == Role::Tool && !before.parts.is_empty();
@@ -80,7 +80,7 @@ fn behind_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Opti
     })
 }
 
-/// Returns the text behind the first call of an assistant's message.
+/// Returns the text after the first call of an assistant's message.
 fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
     let unit = units.get(index)?;
     if unit.role != Role::Assistant {
@@ -90,10 +90,10 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]
     work::count(parts.len());
     let call = parts.iter().position(|part| matches!(part.kind, PartKind::Call(_)))?;
     // Text before the first call is in its place.
-    let behind = parts.get(call..)?;
+    let after = parts.get(call..)?;
     let is_word = |part: &Part<'_>| matches!(part.kind, PartKind::Other);
-    let first = behind.iter().position(is_word)?;
-    let last = behind.iter().rposition(is_word)?;
+    let first = after.iter().position(is_word)?;
+    let last = after.iter().rposition(is_word)?;
     // Thinking is bound to its prefix. The blocks before a compaction are ignored.
     let first_behind = unit.parts.start + call;
     let is_barrier = |(index, part): (usize, &Part<'_>)| {
@@ -103,7 +103,7 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]
         unit: index,
         part: Some(PartId::new(unit.parts.start + call + first)),
         beside: PartId::new(unit.parts.start + call),
-        movable: !behind.get(..last)?.iter().enumerate().any(is_barrier),
+        movable: !after.get(..last)?.iter().enumerate().any(is_barrier),
     })
 }
 

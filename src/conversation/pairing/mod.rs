@@ -165,7 +165,7 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
 
 /// Returns the first unit that is not instructions, where these stand in front of the history.
 pub(crate) fn first_speaker(units: &[TurnUnit], rules: PairingRules) -> Option<&TurnUnit> {
-    // Anthropic accepts instructions only behind a user's message.
+    // Anthropic accepts instructions only after a user's message.
     let mut units = units.iter();
     units.find(|unit| {
         work::count(1);

@@ -62,7 +62,7 @@ fn saved_body() -> String {
     text
 }
 
-/// Returns the number of bytes before and behind the change.
+/// Returns the number of bytes before and after the change.
 fn unchanged_bytes(sent: &[u8], got: &[u8]) -> usize {
     let equal = |pair: &(&u8, &u8)| pair.0 == pair.1;
     let front = sent.iter().zip(got).take_while(equal).count();

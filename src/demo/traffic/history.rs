@@ -16,7 +16,7 @@ pub(super) enum HistoryEntry {
     Model(&'static str),
     /// Tool calls of one message.
     Calls(&'static [NumberedCall]),
-    /// A call, and a text of the model behind it. Messages only.
+    /// A call, and a text of the model after it. Messages only.
     CallThenText(NumberedCall, &'static str),
     /// A call whose input was cut off. Messages only.
     EmptyCall(NumberedCall),

@@ -27,7 +27,7 @@ impl Cancels<'_> {
         evidence::watches(self.0, lane)
     }
 
-    /// Notes a request of a lane. `goes_on` is `true` if it continues the history behind some call without its result.
+    /// Notes a request of a lane. `goes_on` is `true` if it continues the history after some call without its result.
     /// Does not wait.
     pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
         evidence::note_request(self.0, caller, lane, body, goes_on);

@@ -30,12 +30,12 @@ const PAGE_TASKS: usize = 100;
 /// The longest result that a list contains, in bytes.
 const RESULT_BYTES_MAX: u64 = 16 * 1024;
 
-/// The place behind which a page begins. Calls come first.
+/// The place after which a page begins. Calls come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskCursor {
-    /// Behind this place among the calls. 0 begins.
+    /// After this place among the calls. 0 begins.
     Calls(u64),
-    /// Behind this place among the intents.
+    /// After this place among the intents.
     Intents(u64),
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Callers bound their wait with their own timeouts, as with a slow disk, and the same follows. A request whose 250 ms
 //! (5 s with a call that may have an answer) are over takes the records for unknown, never for absent. A head that has
-//! waited so long for its pins is sent, and they are written behind it. Posts of tool services wait for 30 s.
+//! waited so long for its pins is sent, and they are written after it. Posts of tool services wait for 30 s.
 
 use std::{sync::Arc, time::Duration};
 
@@ -224,7 +224,7 @@ mod tests {
         names.map(Result::unwrap).collect()
     }
 
-    /// A rebuild that fails behind the removal of the indexes leaves them, the records and the count as they were.
+    /// A rebuild that fails after the removal of the indexes leaves them, the records and the count as they were.
     #[test]
     fn a_failed_rebuild_is_rolled_back() {
         let folder = tempfile::tempdir().unwrap();

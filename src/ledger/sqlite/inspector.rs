@@ -76,7 +76,7 @@ impl LedgerInspector {
         schema::open_read_only(path).map(|connection| Self { connection })
     }
 
-    /// Calls `show` with every row behind the place `after`, in the order of inserts, until it breaks. `None` begins with
+    /// Calls `show` with every row after the place `after`, in the order of inserts, until it breaks. `None` begins with
     /// the first row.
     ///
     /// Reads each value and compares the row with its checksum. A row that differs comes without its record.

@@ -70,7 +70,7 @@ pub(super) fn list_records(
     })
 }
 
-/// Lists the records of one kind of one principal behind a place.
+/// Lists the records of one kind of one principal after a place.
 pub(super) fn list_after(
     connection: &Connection,
     kind: RecordKind,
@@ -97,7 +97,7 @@ pub(super) fn list_after(
     Ok(found)
 }
 
-/// Lists the principals behind `after` that have records of one kind.
+/// Lists the principals after `after` that have records of one kind.
 pub(super) fn list_principals(
     connection: &Connection,
     kind: RecordKind,
@@ -107,7 +107,7 @@ pub(super) fn list_principals(
     let mut statement = connection.prepare_cached(
         "SELECT min(principal) FROM records INDEXED BY by_principal WHERE kind = ?1 AND principal > ?2",
     )?;
-    // No hash is empty, so each comes behind the empty text.
+    // No hash is empty, so each comes after the empty text.
     let (mut found, mut last) = (Vec::new(), after.map_or_else(Vec::new, Vec::from));
     // One search for each principal: the number of its records does not matter.
     while found.len() < limit {

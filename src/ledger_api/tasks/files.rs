@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use super::PAGE_PATH;
 use crate::ledger_api::LedgerBody;
 
-/// A file by its path behind that of the page, with its type and its content.
+/// A file by its path after that of the page, with its type and its content.
 type TaskPageFile = (&'static str, &'static str, &'static [u8]);
 
 const FILES: [TaskPageFile; 3] = [

@@ -1,6 +1,6 @@
 //! Choice of the thinking that a resend leaves out, after a provider has refused thinking as foreign.
 //!
-//! First the blocks behind the last accepted body, so that the bytes which the provider has cached stay. Then all.
+//! First the blocks after the last accepted body, so that the bytes which the provider has cached stay. Then all.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub(super) struct ForeignThinkingRecovery {
 enum RemovalStage {
     /// Nothing was removed.
     Untouched,
-    /// Blocks behind the last accepted one were removed.
+    /// Blocks after the last accepted one were removed.
     BehindAccepted,
     /// All blocks before the current turn were removed.
     All,
@@ -115,12 +115,12 @@ pub(super) fn choose_blocks(
         // An accepted body proves every block up to its last one.
         let is_settled =
             |block: &ThinkingBlock| is_refused(block) || facts.is_accepted_thinking(scope.thinking_key(block.hash));
-        let behind = blocks
+        let after = blocks
             .iter()
             .rposition(is_settled)
             .map_or(0, |index| index.saturating_add(1));
-        let newer = hashes(blocks.get(behind..).unwrap_or_default());
-        if behind > 0 && !newer.is_empty() {
+        let newer = hashes(blocks.get(after..).unwrap_or_default());
+        if after > 0 && !newer.is_empty() {
             return Some(ChosenBlocks {
                 stage: RemovalStage::BehindAccepted,
                 blocks: newer,

@@ -253,7 +253,7 @@ impl RejectionRecovery {
             return Vec::new();
         };
         let answered = paired.answered_calls();
-        // The last calls first: the newest thinking is behind them, and one ledger read has a limit.
+        // The last calls first: the newest thinking is after them, and one ledger read has a limit.
         answered.iter().map(|call| call.key).rev().take(ROWS_MAX).collect()
     }
 
@@ -339,7 +339,7 @@ impl RejectionRecovery {
         }))
     }
 
-    /// Replaces results by placeholders if signed thinking behind them was generated without them.
+    /// Replaces results by placeholders if signed thinking after them was generated without them.
     ///
     /// Also overrides results that the client has added in place since. They move to the end of the user's text.
     fn replace_results(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {

@@ -183,13 +183,13 @@ fn is_made_id(id: &[u8]) -> bool {
     MADE_PREFIXES.iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// Returns the string behind a member's name, or that of the `id` with which the object there begins.
+/// Returns the string after a member's name, or that of the `id` with which the object there begins.
 fn member_text(rest: &[u8]) -> Option<&[u8]> {
     let value = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let value = match value.strip_prefix(b"{") {
         Some(inside) => {
-            let behind = inside.trim_ascii_start().strip_prefix(b"\"id\"")?;
-            behind.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start()
+            let after = inside.trim_ascii_start().strip_prefix(b"\"id\"")?;
+            after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start()
         }
         None => value,
     };

@@ -1,7 +1,7 @@
 //! Ids in a request body: the string values of members that name objects, wherever they stand.
 //!
-//! The bytes are searched for the names, and only the values behind them are read. In valid JSON a name between
-//! unescaped quotes with a colon behind it can only be a member: a quote inside a string is escaped.
+//! The bytes are searched for the names, and only the values after them are read. In valid JSON a name between
+//! unescaped quotes with a colon after it can only be a member: a quote inside a string is escaped.
 
 use memchr::memmem;
 
@@ -15,7 +15,7 @@ use crate::wire::{
 const MEMBERS_MAX: usize = 1024;
 /// The most ids of one body.
 const IDS_MAX: usize = 64;
-/// Bytes behind a name that are read: the work for a body is bounded, however its values are nested.
+/// Bytes after a name that are read: the work for a body is bounded, however its values are nested.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// Members whose values are ids, lists of ids, or objects with an `id`.
@@ -98,8 +98,8 @@ fn value_start(body: &[u8], at: usize) -> Option<usize> {
     let name_end = rest.iter().take(40).position(|byte| *byte == b'"')?;
     let name = std::str::from_utf8(rest.get(..name_end)?).ok()?;
     MEMBERS.binary_search(&name).ok()?;
-    let behind = inside.saturating_add(name_end).saturating_add(1);
-    let colon = skip_space(body, behind)?;
+    let after = inside.saturating_add(name_end).saturating_add(1);
+    let colon = skip_space(body, after)?;
     (body.get(colon) == Some(&b':')).then(|| skip_space(body, colon.saturating_add(1)))?
 }
 

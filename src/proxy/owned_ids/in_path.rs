@@ -1,4 +1,4 @@
-//! Ids in a path: the segments behind the names of collections, and which answers name further ids.
+//! Ids in a path: the segments after the names of collections, and which answers name further ids.
 
 use http::Method;
 

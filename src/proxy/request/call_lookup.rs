@@ -154,7 +154,7 @@ impl CallLookup {
         placeholder: impl Fn(&BodyCall) -> Option<crate::repair::Placeholder>,
     ) {
         let answered = paired.answered_calls().into_iter();
-        // Without thinking behind it nothing is bound. A key that is not unique could override another call.
+        // Without thinking after it nothing is bound. A key that is not unique could override another call.
         let bound = answered.filter(|call| call.is_unique && call.has_thinking_behind);
         let overrides = bound.filter_map(|call| Some((call.key, placeholder(&call)?)));
         self.known.overrides.extend(overrides);

@@ -5,7 +5,7 @@ use crate::proxy::late_results::LateResults;
 
 /// The answers of a plan, with a mark if they may be pinned already.
 ///
-/// A plan or splice that fails behind the pinning must not leave them: the store never evicts a pin that waits for its
+/// A plan or splice that fails after the pinning must not leave them: the store never evicts a pin that waits for its
 /// provider.
 pub(super) struct NewPins<'r> {
     results: &'r LateResults,

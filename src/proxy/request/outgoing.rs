@@ -306,7 +306,7 @@ fn decode_escapes(text: &[u8]) -> Cow<'_, [u8]> {
     while let Some(at) = memmem::find(rest, PREFIX) {
         let (before, escape) = rest.split_at(at);
         plain.extend_from_slice(before);
-        let (escape, behind) = escape.split_at(escape.len().min(PREFIX.len() + 2));
+        let (escape, after) = escape.split_at(escape.len().min(PREFIX.len() + 2));
         let digits = escape
             .get(PREFIX.len()..)
             .and_then(|digits| str::from_utf8(digits).ok())
@@ -315,7 +315,7 @@ fn decode_escapes(text: &[u8]) -> Cow<'_, [u8]> {
             Some(letter) => plain.push(letter),
             None => plain.extend_from_slice(escape),
         }
-        rest = behind;
+        rest = after;
     }
     plain.extend_from_slice(rest);
     Cow::Owned(plain)

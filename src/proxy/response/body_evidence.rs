@@ -8,7 +8,7 @@ use crate::{
     wire::REFUSAL_BYTES_MAX,
 };
 
-/// Beginnings of an event stream, behind white space. A comment begins with a colon.
+/// Beginnings of an event stream, after white space. A comment begins with a colon.
 const EVENT_STARTS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
 /// Bytes of the longest of [`EVENT_STARTS`].
 const OPENING_BYTES_MAX: usize = 6;
@@ -55,7 +55,7 @@ impl BodyEvidence {
     }
 }
 
-/// The first bytes of a body behind white space.
+/// The first bytes of a body after white space.
 #[derive(Debug, Default)]
 pub(super) struct BodyOpening(Vec<u8>);
 

@@ -54,8 +54,8 @@ impl fmt::Debug for HeldEnd {
 /// Returns the offset of the last event that the data contains, whole or in part.
 fn last_event_start(data: &[u8]) -> usize {
     let events = data.trim_ascii_end();
-    let behind = |separator: &[u8]| memmem::rfind(events, separator).map(|at| at + separator.len());
-    behind(b"\n\n").max(behind(b"\r\n\r\n")).unwrap_or(0)
+    let after = |separator: &[u8]| memmem::rfind(events, separator).map(|at| at + separator.len());
+    after(b"\n\n").max(after(b"\r\n\r\n")).unwrap_or(0)
 }
 
 #[cfg(test)]

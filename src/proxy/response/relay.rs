@@ -358,7 +358,7 @@ impl Relay {
             watcher.finish();
         }
         if self.has_last_event() {
-            // Behind the last event nothing can be missing, so the client's answer ends well.
+            // After the last event nothing can be missing, so the client's answer ends well.
             return self.finish_body(cx);
         }
         // No error event: clients retry a broken connection by themselves, and many of them stop at an error.
@@ -369,7 +369,7 @@ impl Relay {
 
     /// Returns `true` if the event that ends every answer of the format has come, and it is no error.
     fn has_last_event(&self) -> bool {
-        // A stop reason is not enough: Chat Completions sends the usage and other choices behind it.
+        // A stop reason is not enough: Chat Completions sends the usage and other choices after it.
         self.announcing_facts()
             .is_some_and(|(_, facts)| facts.terminal && facts.error.is_none())
     }

@@ -13,7 +13,7 @@ const RETRIED_PREFIX: &str = "Overloaded: ";
 pub struct RelayError(pub Verdict);
 
 impl RelayError {
-    /// Returns the message of the error event: the cause, behind the word that most clients retry on.
+    /// Returns the message of the error event: the cause, after the word that most clients retry on.
     pub(super) fn client_message(self, tool: Option<&RunningTool>) -> String {
         let text = match (self.0.class, self.0.code) {
             (Class::Broken, _) => "the stream ended before the answer was complete; try again",

@@ -21,7 +21,7 @@ const CALLER_BYTES_MAX: usize = 16 * 1024 * 1024;
 const CALLERS_MAX: usize = 10_000;
 /// The most pins that are written at once. Each takes two steps of a commit at most.
 const ROUND_PINS_MAX: usize = ROWS_MAX / 2;
-/// Bytes of answers behind which no further pin is written at once.
+/// Bytes of answers after which no further pin is written at once.
 const ROUND_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The knowledge about the row of a pin in the ledger.

@@ -310,7 +310,7 @@ fn commit_row(
         _ => RowState::Absent,
     };
     if let Err(row) = journal.decide_row(key, row, stored, false) {
-        // Without room in the journal the row reaches the ledger later, behind the removal of an unaccepted one.
+        // Without room in the journal the row reaches the ledger later, after the removal of an unaccepted one.
         store.telemetry.record_ledger_timeout("write");
         let insert = CommitStep::insert_record(key, row.encode(), store.expires_at());
         queued.extend([remove_step(key), insert]);

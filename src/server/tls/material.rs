@@ -27,7 +27,7 @@ const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Files of the listeners' TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// File with the certificate, and behind it those of the CAs between it and a root. PEM.
+    /// File with the certificate, and after it those of the CAs between it and a root. PEM.
     pub certificate: PathBuf,
     /// File with the private key of the certificate. PEM, without a password.
     pub key: PathBuf,

@@ -99,7 +99,7 @@ struct LineTime {
 impl LineTime {
     /// Returns a time to the second.
     fn short_time(self, since_1970: Duration) -> String {
-        // The formatter fails behind the year 9999.
+        // The formatter fails after the year 9999.
         let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970.min(LAST_TIME)).to_string();
         // Somebody is watching a terminal, and knows the date.
         match date.split_once('T').filter(|_| self.is_terminal) {

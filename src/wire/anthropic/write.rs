@@ -38,7 +38,7 @@ pub(crate) fn write_quote(json: Json<'_>, result: Span, id: &str, name: Option<&
     let quoted = quote_result(json, id, name, json.member(result, "content"), &CARRIED_TYPES);
     let blocks = quoted.into_iter().map(|piece| piece.into_block(Format::Anthropic));
     let mut blocks: Vec<Vec<Piece>> = blocks.collect();
-    // A cache breakpoint of the result must stay behind all of it, which is on the last block: a text.
+    // A cache breakpoint of the result must stay after all of it, which is on the last block: a text.
     if let (Some(marker), Some(last)) = (json.member(result, "cache_control"), blocks.last_mut()) {
         last.pop();
         let start = r#","cache_control":"#;

@@ -23,10 +23,10 @@ impl EventPattern {
         let (mut rest, mut from) = (event, 0);
         for gap in &self.gaps {
             let same = self.bytes.get(from..gap.start).unwrap_or_default();
-            let Some(behind) = rest.strip_prefix(same).and_then(after_string_text) else {
+            let Some(after) = rest.strip_prefix(same).and_then(after_string_text) else {
                 return false;
             };
-            (rest, from) = (behind, gap.end);
+            (rest, from) = (after, gap.end);
         }
         // Without a pattern even an empty event must be read.
         !self.bytes.is_empty() && self.bytes.get(from..) == Some(rest)
@@ -53,13 +53,13 @@ impl EventPattern {
     }
 }
 
-/// Returns the rest of `text` from the closing quote of a string on, given the text behind the opening quote.
+/// Returns the rest of `text` from the closing quote of a string on, given the text after the opening quote.
 fn after_string_text(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     loop {
         rest = rest.get(memchr::memchr2(b'"', b'\\', rest)?..)?;
         match rest {
-            [b'\\', _, behind @ ..] => rest = behind,
+            [b'\\', _, after @ ..] => rest = after,
             [b'"', ..] => return Some(rest),
             _ => return None,
         }

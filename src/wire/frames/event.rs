@@ -23,8 +23,8 @@ impl<'a> SseEvent<'a> {
         let mut some = false;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (line, behind) = split_line(rest);
-            rest = behind;
+            let (line, after) = split_line(rest);
+            rest = after;
             let (field, value) = split_field(line);
             match field {
                 b"data" if some => {
@@ -43,15 +43,15 @@ impl<'a> SseEvent<'a> {
     }
 }
 
-/// Splits off the first line. Returns it without its end, and the bytes behind that end.
+/// Splits off the first line. Returns it without its end, and the bytes after that end.
 fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let length = memchr::memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len());
     let (line, end) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
-    let behind = match end {
-        [b'\r', b'\n', behind @ ..] | [_, behind @ ..] => behind,
+    let after = match end {
+        [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
         [] => end,
     };
-    (line, behind)
+    (line, after)
 }
 
 /// Splits a line into field name and value. A comment has an empty name.
@@ -59,7 +59,7 @@ fn split_field(line: &[u8]) -> (&[u8], &[u8]) {
     let Some((name, value)) = memchr::memchr(b':', line).and_then(|colon| line.split_at_checked(colon)) else {
         return (line, &[]);
     };
-    // Behind the colon exactly one blank belongs to the syntax, not to the value.
+    // After the colon exactly one blank belongs to the syntax, not to the value.
     let value = value.get(1..).unwrap_or_default();
     (name, value.strip_prefix(b" ").unwrap_or(value))
 }

@@ -21,9 +21,9 @@ enum LinePosition {
     Begin,
     /// Inside a line.
     Inside,
-    /// Behind a CR that ended a line with content. An LF would belong to that line end.
+    /// After a CR that ended a line with content. An LF would belong to that line end.
     AfterReturn,
-    /// Behind a CR that ended an empty line, and so the event. An LF would belong to that line end.
+    /// After a CR that ended an empty line, and so the event. An LF would belong to that line end.
     AfterLastReturn,
 }
 
@@ -63,7 +63,7 @@ impl EventFramer {
 
     /// Returns `true` if an event may be inserted here, because no event is incomplete.
     pub fn is_between_events(&self) -> bool {
-        // The event is complete behind the last CR, even if an LF may follow.
+        // The event is complete after the last CR, even if an LF may follow.
         self.event_start == self.at || self.line == LinePosition::AfterLastReturn
     }
 

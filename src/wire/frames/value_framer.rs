@@ -28,9 +28,9 @@ pub struct ValueFramer {
 /// The position of the next byte in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StringPosition {
-    /// Not behind a backslash.
+    /// Not after a backslash.
     Plain,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 

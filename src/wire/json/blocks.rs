@@ -6,7 +6,7 @@ use fearless_simd::{Simd, prelude::*, u8x64};
 /// Number of bytes in a block.
 pub(super) const BLOCK: usize = 64;
 
-/// Returns the 64 bytes at `at`, with blanks behind the end of the body.
+/// Returns the 64 bytes at `at`, with blanks after the end of the body.
 #[inline(always)]
 pub(super) fn load_block<'b>(body: &'b [u8], at: usize, tail: &'b mut [u8; BLOCK]) -> &'b [u8; BLOCK] {
     let rest = body.get(at..).unwrap_or_default();

@@ -21,7 +21,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Creates a cursor before the first value at or behind `at`.
+    /// Creates a cursor before the first value at or after `at`.
     pub(crate) const fn new(body: &'a [u8], at: usize) -> Self {
         Self { body, at }
     }
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
         self.expect_byte(close).is_ok()
     }
 
-    /// Passes the comma behind a value, or the bracket that ends the list. Returns `true` for the bracket.
+    /// Passes the comma after a value, or the bracket that ends the list. Returns `true` for the bracket.
     #[inline]
     fn ends_list(&mut self, close: u8) -> Result<bool, Unreadable> {
         self.skip_space();

@@ -65,7 +65,7 @@ fn replace_between(elements: &[Span], last: Option<usize>, next: usize, fresh: V
     (!span.is_empty() || !pieces.is_empty()).then_some(Edit { span, pieces })
 }
 
-/// Replaces everything behind the last kept element.
+/// Replaces everything after the last kept element.
 fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let tail = elements
         .last()

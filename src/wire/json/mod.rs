@@ -203,7 +203,7 @@ impl<'a> Json<'a> {
         let empty = self.for_each_member_span(span, |_| first = true).is_err() || !first;
         let mut pieces = vec![Piece::Made(format!("{}:", quote_string(name)))];
         pieces.extend(value);
-        // The new member comes first, where only the comma behind it depends on the others.
+        // The new member comes first, where only the comma after it depends on the others.
         if !empty {
             pieces.push(Piece::Constant(","));
         }

@@ -23,9 +23,9 @@ const PROBES: usize = 3;
 /// Number of bytes in a probe. Any processor has registers of this size, so it is inlined.
 const PROBE: usize = 16;
 
-/// Returns the offset behind the closing quote of a string, and `true` if the string contains a backslash.
+/// Returns the offset after the closing quote of a string, and `true` if the string contains a backslash.
 ///
-/// `from` is the offset behind the opening quote. `None` if the string does not end.
+/// `from` is the offset after the opening quote. `None` if the string does not end.
 #[inline]
 pub(super) fn string_end_and_escape(body: &[u8], from: usize) -> Option<(usize, bool)> {
     if let Some(end) = short_string_end(body, from) {
@@ -37,7 +37,7 @@ pub(super) fn string_end_and_escape(body: &[u8], from: usize) -> Option<(usize, 
     Some((end, memchr::memchr(b'\\', inside).is_some()))
 }
 
-/// Returns the offset behind the closing quote of a string, as [`string_end_and_escape`] does.
+/// Returns the offset after the closing quote of a string, as [`string_end_and_escape`] does.
 #[inline]
 pub(super) fn string_end(body: &[u8], from: usize) -> Option<usize> {
     short_string_end(body, from).or_else(|| long_string_end(body, from, 0))
@@ -91,7 +91,7 @@ fn long_string_end_with<S: Simd>(simd: S, body: &[u8], from: usize, mut carry: u
     None
 }
 
-/// Returns the offset behind the last bracket of an object or array. `from` is the offset behind its first bracket.
+/// Returns the offset after the last bracket of an object or array. `from` is the offset after its first bracket.
 ///
 /// Brackets and braces count alike. A container that mixes them is not JSON; the full parse before an edit detects it.
 pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
@@ -130,9 +130,9 @@ fn container_end_with<S: Simd>(simd: S, body: &[u8], from: usize) -> Option<usiz
     None
 }
 
-/// Returns the offset in a block behind the bracket at which the depth reaches 0.
+/// Returns the offset in a block after the bracket at which the depth reaches 0.
 ///
-/// `None` if the container continues. Then `depth` is the depth behind the block.
+/// `None` if the container continues. Then `depth` is the depth after the block.
 fn last_bracket(opened: u64, mut closed: u64, depth: &mut u64) -> Option<usize> {
     let before = *depth;
     let count = u64::from(closed.count_ones());

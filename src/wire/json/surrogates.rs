@@ -16,18 +16,18 @@ pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     while let Some(found) = memchr::memchr(b'\\', json.as_bytes().get(at..).unwrap_or_default()) {
         work::count_bytes(found);
         let escape = at.saturating_add(found);
-        let behind = escape.saturating_add(ESCAPE);
+        let after = escape.saturating_add(ESCAPE);
         at = match code_unit(json, escape) {
-            Some(0xD800..=0xDBFF) if matches!(code_unit(json, behind), Some(0xDC00..=0xDFFF)) => {
-                behind.saturating_add(ESCAPE)
+            Some(0xD800..=0xDBFF) if matches!(code_unit(json, after), Some(0xDC00..=0xDFFF)) => {
+                after.saturating_add(ESCAPE)
             }
             Some(0xD800..=0xDFFF) => {
                 mended.push_str(json.get(copied..escape).unwrap_or_default());
                 mended.push_str(REPLACEMENT);
-                copied = behind;
-                behind
+                copied = after;
+                after
             }
-            Some(_) => behind,
+            Some(_) => after,
             // A short escape is a backslash and one letter, which may be a backslash itself.
             None => escape.saturating_add(2),
         };

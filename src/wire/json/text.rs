@@ -90,23 +90,23 @@ pub fn is_object(text: &[u8]) -> bool {
 pub fn compact_json(json: &[u8]) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
-    while let Some((first, behind)) = rest.split_first() {
+    while let Some((first, after)) = rest.split_first() {
         work::count(1);
         if *first != b'"' {
             if !first.is_ascii_whitespace() {
                 out.push(char::from(*first));
             }
-            rest = behind;
+            rest = after;
             continue;
         }
         // Broken text loses nothing: a string without an end reaches to the end of the text.
         let end = skip::string_end(rest, 1).unwrap_or(rest.len());
-        let (string, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        let (string, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
         match std::str::from_utf8(&decode_string(string)) {
             Ok(text) => out.push_str(&quote_string(text)),
             Err(_) => out.push_str(&String::from_utf8_lossy(string)),
         }
-        rest = behind;
+        rest = after;
     }
     out
 }

@@ -84,7 +84,7 @@ impl<'a, S: Simd> Validator<'a, S> {
         }
     }
 
-    /// Passes what is behind a value, up to the next one. Returns `true` at the end of the text.
+    /// Passes what is after a value, up to the next one. Returns `true` at the end of the text.
     #[inline(always)]
     fn end_value(&mut self) -> Option<bool> {
         loop {
@@ -220,7 +220,7 @@ impl<'a, S: Simd> Validator<'a, S> {
         None
     }
 
-    /// Passes white space and the byte behind it, which is returned. `None` at the end.
+    /// Passes white space and the byte after it, which is returned. `None` at the end.
     #[inline(always)]
     fn next_token(&mut self) -> Option<u8> {
         let token = self.peek_token()?;
@@ -228,7 +228,7 @@ impl<'a, S: Simd> Validator<'a, S> {
         Some(token)
     }
 
-    /// Passes white space. Returns the byte behind it, `None` at the end.
+    /// Passes white space. Returns the byte after it, `None` at the end.
     #[inline(always)]
     fn peek_token(&mut self) -> Option<u8> {
         loop {

@@ -48,7 +48,7 @@ pub enum RefusalKind {
     RepeatedCall,
     /// A call whose input is no JSON object, or whose name breaks the provider's pattern. Few texts name an id.
     MalformedCall,
-    /// Mistral and its templates: a user's message directly behind a tool message. Names no ids.
+    /// Mistral and its templates: a user's message directly after a tool message. Names no ids.
     UserBehindResults,
     /// Chat templates: a history without a user's message at its beginning. Names no ids.
     NoUserTurn,
@@ -58,7 +58,7 @@ pub enum RefusalKind {
     RepeatedItem,
     /// Responses: an item without its reasoning item. The id is that of the item, not of the reasoning.
     WithoutReasoningItem,
-    /// Anthropic: a thinking block that was generated behind another prefix. Names no ids.
+    /// Anthropic: a thinking block that was generated after another prefix. Names no ids.
     Bound {
         /// Set if the text names the beta header that the setting `drop_block` needs and the request lacked.
         header_named: bool,
@@ -118,7 +118,7 @@ fn find_in_text(text: &[u8], layers: u8) -> Option<Refusal> {
 
 fn refusal_by_phrase(phrase: &str, kind: RefusalKind, text: &[u8]) -> Option<Refusal> {
     let (ids, _) = match_phrase(phrase, text)?;
-    // The header is named behind the phrase, or not at all.
+    // The header is named after the phrase, or not at all.
     let kind = match kind {
         RefusalKind::Bound { .. } => RefusalKind::Bound {
             header_named: memmem::find(text, BINDING_HEADER).is_some(),

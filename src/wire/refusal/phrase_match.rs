@@ -15,7 +15,7 @@ const QUOTE_MARKS: &[u8] = b"`'\"\\";
 /// Number of marks in a row that are skipped.
 const QUOTE_MARKS_MAX: usize = 4;
 
-/// Matches `phrase` with the beginning of `text`. Returns the ids that the text names and the rest behind the phrase.
+/// Matches `phrase` with the beginning of `text`. Returns the ids that the text names and the rest after the phrase.
 pub(super) fn match_phrase<'t>(phrase: &str, text: &'t [u8]) -> Option<(Vec<String>, &'t [u8])> {
     let mut ids = Vec::new();
     let (mut rest, mut slots) = match_to_slot(phrase, text)?;
@@ -62,7 +62,7 @@ fn match_to_slot<'t, 'p>(phrase: &'p str, text: &'t [u8]) -> Option<PhraseRest<'
     Some((rest, ""))
 }
 
-/// Returns the gap before the first position at which `phrase` continues, and the rests behind that position.
+/// Returns the gap before the first position at which `phrase` continues, and the rests after that position.
 ///
 /// The gap ends at the first byte that `stops`, or after 264 bytes.
 fn find_gap<'t, 'p>(phrase: &'p str, text: &'t [u8], stops: fn(&u8) -> bool) -> Option<(&'t [u8], PhraseRest<'t, 'p>)> {
@@ -79,7 +79,7 @@ fn read_id_list(text: &[u8]) -> Vec<String> {
     let end = memmem::find(line, LITELLM_TAIL).unwrap_or(line.len());
     let line = line.get(..end).unwrap_or_default();
     let mut ids = Vec::new();
-    // The first word is an id, and so is any word behind a comma.
+    // The first word is an id, and so is any word after a comma.
     let mut expected = true;
     for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
         let listed = ListedId::new(word);

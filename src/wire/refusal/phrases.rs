@@ -130,7 +130,7 @@ const MALFORMED_CALLS: &[&str] = &[
     "The function.arguments parameter of the code model must be in JSON format",
     // NEAR AI: javascriptmusic#208 (2026-08), codeg#538 (2026-08).
     "Assistant tool call function.arguments must be valid JSON",
-    // Behind a place such as `messages.70.tool_calls.0.function.arguments:`; codegraff#752 (2026-09).
+    // After a place such as `messages.70.tool_calls.0.function.arguments:`; codegraff#752 (2026-09).
     "arguments must be a valid JSON object string",
     // llama.cpp, LM Studio: OpenHands/software-agent-sdk#2887.
     "Failed to parse tool call arguments as JSON",

@@ -121,7 +121,7 @@ impl Watcher {
             AnswerFramer::Events(framer) => {
                 let start = framer.pushed_bytes();
                 framer.push(bytes, |range| {
-                    // Some servers send more behind the end; it must not change the facts.
+                    // Some servers send more after the end; it must not change the facts.
                     if !has_ended(*format, facts) {
                         reader.read_event(held.event_bytes(&range, start, bytes), range.start == 0, facts);
                     }
@@ -137,7 +137,7 @@ impl Watcher {
                 });
                 held.store_open_event(framer.event_start(), start, bytes);
                 *ended |= facts.terminal;
-                // An array that was cut off behind its last element is still a broken answer.
+                // An array that was cut off after its last element is still a broken answer.
                 facts.terminal = *ended && (!framer.is_array() || framer.is_closed());
             }
         }

@@ -353,7 +353,7 @@ async fn files_are_packed_and_kept_by_their_content() {
     assert_eq!(unpacked, script);
 }
 
-/// A result far behind its call: the sketch of the received body shows the call too.
+/// A result far after its call: the sketch of the received body shows the call too.
 #[tokio::test]
 async fn a_sketch_shows_the_call_that_a_finding_is_about() {
     let turn = |role: &str, content: Value| json!({"role": role, "content": content});

@@ -331,7 +331,7 @@ async fn pages_contain_each_result_of_each_caller_once() {
     assert_eq!(ids(&page(&router, &format!("?after={third}")).await), whole[3..]);
 }
 
-/// A page reads a bounded number of records, and goes on behind them.
+/// A page reads a bounded number of records, and goes on after them.
 #[tokio::test(start_paused = true)]
 async fn a_page_ends_before_it_has_read_everything() {
     let ledger = durable();

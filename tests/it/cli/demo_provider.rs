@@ -119,10 +119,10 @@ fn words(answer: &Message) -> String {
 }
 
 /// Returns a request that offers a tool, with these history entries after the user's text.
-fn offering(format: Format, streams: bool, behind: &[Value]) -> Value {
+fn offering(format: Format, streams: bool, after: &[Value]) -> Value {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let tool = json!({"name": "weather", "parameters": schema});
-    let list = |first: Value| Value::from([&[first], behind].concat());
+    let list = |first: Value| Value::from([&[first], after].concat());
     let go = || json!({"role": "user", "content": "go"});
     match format {
         Format::Anthropic => json!({

@@ -75,7 +75,7 @@ fn the_manager_is_notified_of_readiness_and_stopping() {
     assert_eq!(started.terminate(), Some(0));
     assert_eq!(next_notification(&manager), "STOPPING=1\n");
     manager.set_nonblocking(true).unwrap();
-    assert!(manager.recv(&mut [0; 16]).is_err(), "something was said behind the end");
+    assert!(manager.recv(&mut [0; 16]).is_err(), "something was said after the end");
 }
 
 #[test]

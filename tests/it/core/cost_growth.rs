@@ -65,7 +65,7 @@ fn server_tools_beside_answered_calls() {
 
 #[test]
 fn results_without_call_ids() {
-    repairs("outputs without ids behind answered calls", DEEPSEEK, 250, |size| {
+    repairs("outputs without ids after answered calls", DEEPSEEK, 250, |size| {
         let calls = many(size, |n| {
             format!(r#"{{"type":"function_call","call_id":"c{n}","name":"f","arguments":""}}"#)
         });

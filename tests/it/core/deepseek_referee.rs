@@ -99,7 +99,7 @@ fn the_referee_refuses_text_after_a_call_until_it_is_moved() {
             {"role": "assistant", "content": blocks},
             {"role": "user", "content": [result("t1"), result("t2")]},
         ]});
-        let refused = referee(&body, Format::Anthropic).expect_err("words behind a call");
+        let refused = referee(&body, Format::Anthropic).expect_err("words after a call");
         let missing = "`tool_use` ids were found without `tool_result` blocks immediately after: t1";
         assert!(refused.contains(place) && refused.contains(missing), "{refused}");
         let after = mend(body.to_string().as_bytes(), MESSAGES).expect("a body that can be mended");

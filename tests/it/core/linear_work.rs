@@ -208,7 +208,7 @@ fn item_troubles(size: usize) -> Vec<Trouble> {
             input(&[list(size, |_| call("a".into())), list(size, |_| output("a".into()))]),
         ),
         (
-            "screens that nobody shot, each behind reasoning",
+            "screens that nobody shot, each after reasoning",
             Wire::OPENAI_RESPONSES,
             input(&[list(size, |n| {
                 format!(r#"{reasoning},{{"type":"computer_call","call_id":"c{n}"}}"#)

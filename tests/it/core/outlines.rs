@@ -228,7 +228,7 @@ fn a_compaction_is_recognized_by_its_last_message() {
     for (name, last, expected) in [
         ("a string", user(&format!("\"{text}\"")), true),
         ("a block", blocks(text), true),
-        ("behind much else", blocks(&padded), true),
+        ("after much else", blocks(&padded), true),
         ("half of it", blocks(&text[..60]), false),
         (
             "a result that says so",
@@ -298,7 +298,7 @@ const ENDS: &[Ended] = &[
         &["b"],
     ),
     (
-        "items behind reasoning",
+        "items after reasoning",
         W::OPENAI_RESPONSES,
         r#"{"input":[{"type":"reasoning","id":"r1"},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":""},
             {"type":"reasoning","id":"r2"},{"type":"function_call","call_id":"b","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"b","output":""},
@@ -307,7 +307,7 @@ const ENDS: &[Ended] = &[
         &["b", "c"],
     ),
     (
-        "words behind items",
+        "words after items",
         W::OPENAI_RESPONSES,
         r#"{"input":[{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":""},{"role":"user","content":"and?"}]}"#,
         &["a"],

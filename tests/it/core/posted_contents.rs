@@ -241,10 +241,10 @@ fn every_content_becomes_a_valid_result() {
     let mut failures = Vec::new();
     for (content, wanted) in ROWS {
         for (wire, wanted) in WIRES.into_iter().zip(wanted) {
-            let (before, behind) = around(wire.format, false);
+            let (before, after) = around(wire.format, false);
             match restored(&open(wire.format), wire, content, false) {
                 Err(words) => failures.push(format!("{wire} {content}: {words}")),
-                Ok(out) if !out.contains(&format!("{before}{wanted}{behind}")) => {
+                Ok(out) if !out.contains(&format!("{before}{wanted}{after}")) => {
                     failures.push(format!("{wire} {content}:\n  wanted {wanted}\n  in {out}"));
                 }
                 Ok(_) => {}
@@ -280,10 +280,10 @@ fn an_error_result_has_text() {
             format!(r#"[{text},{{"type":"text","text":"{as_text}"}}]"#),
         ),
     ];
-    let (before, behind) = around(Format::Anthropic, true);
+    let (before, after) = around(Format::Anthropic, true);
     for (content, wanted) in rows {
         let out = restored(&open(Format::Anthropic), Wire::ANTHROPIC, &content, true).expect(&content);
-        assert!(out.contains(&format!("{before}{wanted}{behind}")), "{content}: {out}");
+        assert!(out.contains(&format!("{before}{wanted}{after}")), "{content}: {out}");
     }
     for (content, _) in ROWS {
         for wire in WIRES {
@@ -356,10 +356,10 @@ const TAKEN: &[(&str, &str)] = &[
 fn valid_content_is_sent_as_posted() {
     for (name, content) in TAKEN {
         let wire: Wire = name.parse().unwrap();
-        let (before, behind) = around(wire.format, false);
+        let (before, after) = around(wire.format, false);
         let out =
             restored(&open(wire.format), wire, content, false).unwrap_or_else(|words| panic!("{content}: {words}"));
-        assert!(out.contains(&format!("{before}{content}{behind}")), "{content}\n{out}");
+        assert!(out.contains(&format!("{before}{content}{after}")), "{content}\n{out}");
     }
 }
 

@@ -423,7 +423,7 @@ fn blocks_behind_calls_and_beside_results() {
                 open,
             ),
             (
-                "behind",
+                "after",
                 wire,
                 last,
                 body(json!([tool_use("1"), tool_use("2"), text])),

@@ -339,9 +339,9 @@ fn mangled_streams_give_the_same_facts_for_every_chunking() {
         let mut chunks = Vec::new();
         let mut rest = &*bytes;
         while !rest.is_empty() {
-            let (chunk, behind) = rest.split_at(rng.below(60).min(rest.len()));
+            let (chunk, after) = rest.split_at(rng.below(60).min(rest.len()));
             chunks.push(chunk);
-            rest = behind;
+            rest = after;
         }
         let facts = watch(story.format, framing, chunks);
         assert_eq!(facts, wanted, "SEED={seed} {}", story.file.display());

@@ -258,8 +258,8 @@ fn every_known_refusal_has_a_heading() {
         let is_found = headings.iter().any(|pieces| {
             let mut rest = plain.as_str();
             pieces.iter().all(|piece| match rest.split_once(piece.trim()) {
-                Some((_, behind)) => {
-                    rest = behind;
+                Some((_, after)) => {
+                    rest = after;
                     true
                 }
                 None => false,

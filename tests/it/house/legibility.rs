@@ -167,11 +167,11 @@ fn reaches(uses: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str, seen
 /// Skips `pub`, `pub(…)` and the keywords that may precede an item.
 fn after_visibility(line: &str) -> &str {
     let mut rest = line.trim_start();
-    if let Some(behind) = rest.strip_prefix("pub") {
-        rest = behind
+    if let Some(after) = rest.strip_prefix("pub") {
+        rest = after
             .strip_prefix('(')
-            .and_then(|behind| behind.split_once(')'))
-            .map_or(behind, |(_, rest)| rest);
+            .and_then(|after| after.split_once(')'))
+            .map_or(after, |(_, rest)| rest);
         rest = rest.trim_start();
     }
     for word in ["const ", "async ", "unsafe "] {
@@ -247,9 +247,9 @@ fn imported_paths(code: &str) -> Vec<Vec<String>> {
         let is_word = rest[..at].chars().next_back().is_none_or(char::is_whitespace);
         others.push_str(&rest[..at]);
         rest = &rest[at + "use ".len()..];
-        if is_word && let Some((tree, behind)) = rest.split_once(';') {
+        if is_word && let Some((tree, after)) = rest.split_once(';') {
             flatten(tree, &[], &mut found);
-            rest = behind;
+            rest = after;
         }
     }
     others.push_str(rest);

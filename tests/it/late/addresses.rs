@@ -14,7 +14,7 @@ async fn emits(world: &World, session: &str, id: &str, input: &Value) -> String 
     owner(&ask(world, session, &[says("go")]).await)
 }
 
-/// Asks on behind the call, and returns the body upstream.
+/// Asks on after the call, and returns the body upstream.
 async fn goes_on(world: &World, session: &str, id: &str, input: &Value) -> String {
     ask(
         world,

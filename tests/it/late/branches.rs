@@ -138,7 +138,7 @@ async fn a_restored_result_is_delivered_once_its_answer_is_complete() {
     ask(&world, "s1", &log).await;
     assert_eq!(post(&world, &call, &json!(FILM)).await.status(), 200);
     log.extend([calls(&call), says("is it done?")]);
-    // The provider's stream breaks behind its first words.
+    // The provider's stream breaks after its first words.
     let start = anthropic::start() + &anthropic::text_start(0) + &anthropic::text(0, "it is");
     world.script(vec![sse(), say(start), Step::Break]);
     let mut body = messages_body(&log);

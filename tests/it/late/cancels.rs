@@ -95,7 +95,7 @@ impl Stage {
     }
 }
 
-/// R7: the service of a left conversation is asked once it is sure, and a result behind its word is evidence.
+/// R7: the service of a left conversation is asked once it is sure, and a result after its word is evidence.
 #[tokio::test]
 async fn a_call_of_a_closed_session_is_undone() {
     let stage = Stage::start("cancel_grace = \"1s\"").await;

@@ -51,7 +51,7 @@ fn summary() -> Vec<Value> {
     vec![says("This is a summary of a conversation in which a film is rendered.")]
 }
 
-/// The call is gone, so the result has no place of its own: it stands once behind the user's words, also after a restart.
+/// The call is gone, so the result has no place of its own: it stands once after the user's words, also after a restart.
 #[tokio::test(start_paused = true)]
 async fn a_result_follows_its_conversation_over_a_compaction() {
     for (number, (is_posted_first, restarts)) in [(true, false), (false, false), (false, true)].into_iter().enumerate()

@@ -194,7 +194,7 @@ async fn twenty_contents_in_four_formats_brick_no_conversation() {
             refused[0]
         );
     }
-    println!("{requests} requests behind 160 results were answered 200, and none was refused");
+    println!("{requests} requests after 160 results were answered 200, and none was refused");
 }
 
 async fn ask(world: &World, talk: &Talk) {

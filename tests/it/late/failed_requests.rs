@@ -15,7 +15,7 @@ use crate::support::{
 const ID: &str = "toolu_01AbC9dE3fG7hJ2kL4mN6pQ8";
 const FILM: &str = "https://e.com/film.mp4";
 
-/// Returns a conversation that a provider has answered without the result, which came behind that.
+/// Returns a conversation that a provider has answered without the result, which came after that.
 async fn conversation(world: &World) -> Vec<Value> {
     ask(world, "s0", &[says("hello")]).await;
     let mut log = vec![says("go"), calls(ID), says("hurry")];

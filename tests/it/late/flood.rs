@@ -83,7 +83,7 @@ async fn a_slow_disk_keeps_up_with_60_calls_a_second() {
     for second in 0..5 * 60 {
         for number in second * 60..(second + 1) * 60 {
             store.record_calls(caller, [observed(number)]);
-            // At once behind the call, whose record must come first.
+            // At once after the call, whose record must come first.
             store.note_client_result(caller, None, query(number), Some("\"done\"".repeat(100)));
         }
         tokio::time::sleep(secs(1)).await;

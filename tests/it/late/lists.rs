@@ -1,4 +1,4 @@
-//! Lists of a caller's calls: pages, filters, calls that still run, the feed behind an event, and what a service takes
+//! Lists of a caller's calls: pages, filters, calls that still run, the feed after an event, and what a service takes
 //! back.
 
 use serde_json::json;
@@ -156,7 +156,7 @@ async fn a_known_path_refuses_other_methods() {
     }
 }
 
-/// A client that lost its connection goes on behind the last event that it saw.
+/// A client that lost its connection goes on after the last event that it saw.
 #[tokio::test(start_paused = true)]
 async fn the_feed_goes_on_behind_the_last_event() {
     let ledger = durable();

@@ -29,7 +29,7 @@ async fn post_film(world: &World, owner: Option<&str>) -> Answer {
     answer
 }
 
-/// Asks on behind the call. Returns `true` if the request upstream contains the result.
+/// Asks on after the call. Returns `true` if the request upstream contains the result.
 async fn gets_film(world: &World, key: &str) -> bool {
     ask_as(world, key, "s1", &[says("go"), calls(ID), says("is it done?")]).await;
     copies(world, FILM) > 0

@@ -127,7 +127,7 @@ async fn an_answer_given_on_a_missed_read_is_never_remembered() {
     }
 }
 
-/// Bodies without an unanswered call behind a turn of the assistant never wait for a dead ledger.
+/// Bodies without an unanswered call after a turn of the assistant never wait for a dead ledger.
 #[tokio::test(start_paused = true)]
 async fn a_healthy_body_never_waits_for_a_dead_ledger() {
     let ledger = SwitchableLedger::new();

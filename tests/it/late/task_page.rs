@@ -293,7 +293,7 @@ async fn a_link_of_the_operator_resolves_unknown_outcomes() {
     assert_eq!(gone.status(), 404);
 }
 
-/// Tasks behind many answered calls are found, each once, and the last page has no cursor.
+/// Tasks after many answered calls are found, each once, and the last page has no cursor.
 #[tokio::test]
 async fn a_list_of_many_calls_has_every_task_once() {
     let settings = LateSettings {

@@ -1,6 +1,6 @@
 //! Faults of the disk, made by `strace`: the n-th write, sync, rename or open fails, or every sync is slow.
 //!
-//! A fault loses no acknowledged record, and the store works again behind it. Without `strace` these tests are skipped.
+//! A fault loses no acknowledged record, and the store works again after it. Without `strace` these tests are skipped.
 //!
 //! `COMMITS=` sets the commits of each run, whose every call fails once. `SLOW_SECONDS=1200` writes for so long on slow
 //! syncs.

@@ -221,12 +221,12 @@ const ODD: &[Odd] = &[
     ),
     ("garbage", |path| rewrite(path, |bytes| bytes.fill(0xA5)), "foreign"),
     (
-        "garbage behind the header",
+        "garbage after the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0xA5)),
         "damaged",
     ),
     (
-        "zeros behind the header",
+        "zeros after the header",
         |path| rewrite(path, |bytes| bytes[100..].fill(0)),
         "damaged",
     ),

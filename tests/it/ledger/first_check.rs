@@ -130,7 +130,7 @@ fn message(words: &str) -> Vec<u8> {
     )
 }
 
-/// The check is stopped. Requests are answered, the size is unknown, and a posted result is acknowledged behind it.
+/// The check is stopped. Requests are answered, the size is unknown, and a posted result is acknowledged after it.
 #[tokio::test]
 async fn a_proxy_serves_while_its_ledger_is_checked() {
     if !has_strace() {
@@ -156,7 +156,7 @@ async fn a_proxy_serves_while_its_ledger_is_checked() {
     end_fault(process.id());
     let posted = service.response().await;
     assert_eq!(posted.status(), 202, "{}", posted.text());
-    // Acknowledged behind the check, so that the size is known.
+    // Acknowledged after the check, so that the size is known.
     assert!(shown_records(&process).await.unwrap() > RECORDS);
     process.kill();
     install.start().await.stop().await;

@@ -233,7 +233,7 @@ async fn a_write_that_fails_alone_is_lost_after_five_minutes() {
     }
 }
 
-/// Whole batches of writes that fail alone delay those behind them by no more than a pause each, and are lost in the end.
+/// Whole batches of writes that fail alone delay those after them by no more than a pause each, and are lost in the end.
 #[tokio::test(start_paused = true)]
 async fn batches_that_fail_alone_are_lost_and_delay_no_other() {
     const DAMAGED: u64 = 3_500;

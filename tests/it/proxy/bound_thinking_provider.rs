@@ -63,7 +63,7 @@ const LEGAL: &[Change] = &[
     ("another parameter", |body| {
         body["max_tokens"] = 5.into();
     }),
-    ("an edit behind the last thought", |body| {
+    ("an edit after the last thought", |body| {
         body["messages"][6]["content"] = "oh".into();
     }),
     ("a mismatch that is to be dropped", |body| {

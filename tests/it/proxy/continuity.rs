@@ -422,7 +422,7 @@ async fn what_a_client_drops_is_put_back() {
     }
 }
 
-/// Returns the messages of a body, without the bracket behind them.
+/// Returns the messages of a body, without the bracket after them.
 fn prefix(server: Server, body: &str) -> String {
     let body: Value = serde_json::from_str(body).unwrap();
     let list = body[server.history_key()].to_string();

@@ -178,7 +178,7 @@ async fn a_dead_id_goes_if_the_body_begins_with_all_of_its_items() {
         assert_eq!(stage.sent(), wanted, "the same bytes, without the member");
         let before = stage.sent();
 
-        // The client goes on with the dead id: its requests go without it at once, behind the same bytes.
+        // The client goes on with the dead id: its requests go without it at once, after the same bytes.
         let (output, next) = answered(&answer, streams);
         items.extend(output);
         items.push(user("more"));
@@ -190,7 +190,7 @@ async fn a_dead_id_goes_if_the_body_begins_with_all_of_its_items() {
             stage.sent()
         );
         assert!(!stage.sent().contains("previous_response_id"));
-        // The answer behind the removal has a chain of its own.
+        // The answer after the removal has a chain of its own.
         let known = items[..items.len() - 1].to_vec();
         stage.lose_responses();
         let body = stage.body(Some(&next), &[known, vec![user("other")]].concat());

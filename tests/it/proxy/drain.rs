@@ -127,7 +127,7 @@ impl HeldTime {
     }
 }
 
-/// Begins a drain without a timeout, up to `time` behind its begin.
+/// Begins a drain without a timeout, up to `time` after its begin.
 async fn pass_drain(drained: &mut (impl Future<Output = usize> + Unpin), time: Duration) {
     let (end, step) = (clock::now() + time, Duration::from_millis(100));
     while clock::now() < end {

@@ -475,7 +475,7 @@ async fn an_error_after_output_is_passed_on_and_affects_only_the_next_request() 
             (200, said.as_str(), true),
             "{name}"
         );
-        assert_eq!(keys(&world.requests()), "a", "{name}: sent again behind its first word");
+        assert_eq!(keys(&world.requests()), "a", "{name}: sent again after its first word");
         assert_eq!(answer.header("x-antiphon-profile"), Some("a"), "{name}");
         world.settle().await;
         // Without a retry, no second profile can be affected. A text about the account may be an echo by now.

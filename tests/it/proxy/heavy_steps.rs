@@ -64,7 +64,7 @@ fn body_of(messages: &[Value]) -> String {
     json!({"model": "m", "max_tokens": 16, "messages": messages}).to_string()
 }
 
-/// Sends a request, asserts that it waits for a place behind the provider's answer, and frees all places.
+/// Sends a request, asserts that it waits for a place after the provider's answer, and frees all places.
 async fn answer_behind(world: &World, request: Vec<u8>) -> Answer {
     let began = world.now();
     let mut client = world.client();
@@ -230,7 +230,7 @@ async fn a_large_body_is_searched_for_the_lifetime_of_its_cache_as_heavy_work() 
     let mut client = world.client();
     client.send(ask(400_000)).await;
     world.settle().await;
-    // It gets the place behind the first plan of that body, and before the search.
+    // It gets the place after the first plan of that body, and before the search.
     held.push(hold_place(&world, 3));
     world.settle().await;
     assert_eq!(world.heavy_work.waiting(), 2);

@@ -1,4 +1,4 @@
-//! Histories that have lost their user's message: refused directly, opened behind the server's own words, and opened at
+//! Histories that have lost their user's message: refused directly, opened after the server's own words, and opened at
 //! once from then on.
 
 use antiphon::provider::ProviderKind;

@@ -126,7 +126,7 @@ async fn a_connection_is_kept_if_its_answer_was_read_to_the_end() {
     for (answer, polls, is_kept) in [
         (OK, 0, false),
         (OK, 1, true),
-        // Without a length, only a poll behind the last frame finds the end.
+        // Without a length, only a poll after the last frame finds the end.
         (chunked, 1, false),
         (chunked, 2, true),
         (&chunked[..chunked.len() - 5], 1, false),

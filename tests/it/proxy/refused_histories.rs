@@ -1,4 +1,4 @@
-//! Histories that a server refuses for the form of a call or the place of text: refused directly, repaired behind the
+//! Histories that a server refuses for the form of a call or the place of text: refused directly, repaired after the
 //! server's own words, and repaired at once from then on.
 
 use antiphon::{
@@ -139,8 +139,8 @@ fn other_stories() -> Vec<Story> {
         });
     }
     for (name, of) in [
-        ("text behind a call, Anthropic", "anthropic"),
-        ("text behind a call, Bedrock", "anthropic-bedrock"),
+        ("text after a call, Anthropic", "anthropic"),
+        ("text after a call, Bedrock", "anthropic-bedrock"),
     ] {
         stories.push(Story {
             name,

@@ -83,7 +83,7 @@ fn of_messages() -> Vec<Said> {
         "messages": [user("hurry")]});
     vec![
         Said {
-            name: "a call behind a compaction",
+            name: "a call after a compaction",
             path: MESSAGES,
             body: messages(&compacted),
             words: "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1. Each `tool_use` block must have a corresponding `tool_result` block in the next message.",

@@ -35,7 +35,7 @@ fn repeated(door: &Door) -> u64 {
         .sum()
 }
 
-/// Returns a history in which the call `A` is lost, with `tail` behind it.
+/// Returns a history in which the call `A` is lost, with `tail` after it.
 fn lost_then(tail: &[String]) -> Vec<String> {
     let (log, _) = hurry(calls(&[A]));
     [&log[..], tail].concat()

@@ -165,12 +165,12 @@ async fn a_caller_swapped_between_two_requests_finds_nothing() {
             if first.key == second.key && user(first) == user(second) {
                 continue;
             }
-            let (before, behind) = (requests(first.body_user), requests(second.body_user));
-            for at in 0..behind.len() {
-                let fresh = send(&world(), second, &behind[at..]).await;
+            let (before, after) = (requests(first.body_user), requests(second.body_user));
+            for at in 0..after.len() {
+                let fresh = send(&world(), second, &after[at..]).await;
                 let world = world();
                 send(&world, first, &before[..at]).await;
-                let swapped = send(&world, second, &behind[at..]).await;
+                let swapped = send(&world, second, &after[at..]).await;
                 assert_eq!(swapped, fresh, "{first:?}, then {second:?} from request {at} on");
             }
         }

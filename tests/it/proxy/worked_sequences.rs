@@ -40,7 +40,7 @@ async fn sequence_1_interrupted_call_and_user_text() {
     assert_eq!(refused.notes(), (529, "placeholder=1", 1));
     assert_eq!(refused.messages(), out.join(","));
     let taken = door.assert_sent(&log, "placeholder=1", 1, &out).await;
-    assert_eq!(taken.up, refused.up, "behind 529 the same bytes");
+    assert_eq!(taken.up, refused.up, "after 529 the same bytes");
     door.restart().await;
     door.assert_repeats(&log, "placeholder=1", &out).await;
 }

@@ -362,7 +362,7 @@ async fn a_resend_reports_its_late_results() {
     assert_eq!(send(&log).await.0, "placeholder=1");
     settles(&process, A, &json!("REAL")).await;
     log.extend([said("waiting"), user(r#""news?""#)]);
-    // The provider objects to the text behind the call.
+    // The provider objects to the text after the call.
     let message = format!("messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: {A}");
     let error = json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
     provider.reply(Reply::Status(400, error));

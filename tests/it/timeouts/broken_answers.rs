@@ -1,4 +1,4 @@
-//! A provider's connection that breaks in an answer breaks the client's, behind every byte and without an error event.
+//! A provider's connection that breaks in an answer breaks the client's, after every byte and without an error event.
 
 use crate::support::{
     still::{
@@ -70,8 +70,8 @@ impl Answer {
         let half = &self.call[..self.call.len() - self.call.len() / 3];
         let said = self.begin.clone() + &self.text;
         vec![
-            ("behind the head", String::new()),
-            ("behind the first event", self.begin.clone()),
+            ("after the head", String::new()),
+            ("after the first event", self.begin.clone()),
             ("in text", said.clone()),
             ("in an event", said.clone() + half),
             ("before the last event", said + &self.call + &self.end),
@@ -109,7 +109,7 @@ async fn log_and_metric_name_a_break_that_the_client_only_feels() {
             }
             let want = ["200 whole n1 @5", "A@0", "- done ok", "ok=1", "-", "works"];
             let script = broken(&answer.whole(), &last);
-            rows.push(Row::new("behind the last event", [script], want).ask(Ask::of(answer.path)));
+            rows.push(Row::new("after the last event", [script], want).ask(Ask::of(answer.path)));
         }
     }
     play(rows).await;

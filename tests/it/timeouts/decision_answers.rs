@@ -91,12 +91,12 @@ async fn an_answer_that_no_model_gave_clears_nothing() {
         served("JSON", typed("application/json", MESSAGE), "200 n1 @0"),
         served("JSON as text", typed("text/plain", MESSAGE), "200 n1 @0"),
         served(
-            "JSON behind white space",
+            "JSON after white space",
             typed("text/plain", &format!("\r\n\t {MESSAGE}")),
             "200 n1 @0",
         ),
         served(
-            "JSON behind a mark",
+            "JSON after a mark",
             typed("text/plain", &format!("\u{feff}{MESSAGE}")),
             "200 n1 @0",
         ),

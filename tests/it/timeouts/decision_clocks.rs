@@ -236,7 +236,7 @@ async fn the_timeout_between_heartbeats_needs_two_and_follows_their_gap() {
             900,
         ),
         silent(
-            "one ping behind the tool",
+            "one ping after the tool",
             &[search(), vec![say(ping())], dead()],
             Tool,
             900,

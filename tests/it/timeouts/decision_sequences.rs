@@ -372,7 +372,7 @@ async fn retries_are_paid_from_a_budget_that_successes_refill() {
         assert_eq!(
             sends_of(&ask(&world, &turn("")).await),
             sent,
-            "behind {successes} successes"
+            "after {successes} successes"
         );
     }
     assert_eq!(cooldowns(&world), "-");

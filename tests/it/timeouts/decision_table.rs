@@ -230,7 +230,7 @@ async fn a_parked_request_is_resent_once_if_possible() {
     let over_it = |row: Row| row.settings(|builder| builder.proxy.timeouts.gate = secs(300));
     play(vec![
         Row::new(
-            "7: behind the gate",
+            "7: after the gate",
             [parked()],
             [
                 "200 cut overloaded_error n1 @120",

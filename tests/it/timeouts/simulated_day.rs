@@ -218,7 +218,7 @@ async fn live(
             answer.status(),
             answer.text()
         );
-        // Without an error event, only a provider's broken connection cuts an answer, and never behind its last event.
+        // Without an error event, only a provider's broken connection cuts an answer, and never after its last event.
         let defined = answer.complete
             || answer.text().contains("event: error\n")
             || !answer.text().contains("event: message_stop\n");

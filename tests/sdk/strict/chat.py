@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: a call is answered by the run of tool messages behind it."""
+"""OpenAI Chat Completions: a call is answered by the run of tool messages after it."""
 
 import json
 import re

@@ -5,7 +5,7 @@ import json
 from . import chat, gemini, messages, responses
 from .reply import HALVES, WORDS
 
-# Before the head; behind it; in the text; in the arguments of a call; before the last event.
+# Before the head; after it; in the text; in the arguments of a call; before the last event.
 PLACES = ("no head", "head", "text", "arguments", "last event")
 # An end of the body that is no end of the answer: the connection itself does not break.
 CLEAN = "clean end"

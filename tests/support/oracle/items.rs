@@ -91,7 +91,7 @@ pub(super) fn item<'a>(base: &Base<'a>, item: &'a [u8], dialect: Dialect, shells
     }
 }
 
-/// Steps of Gemini's Interactions that are no items of Responses, without the `_call` and `_result` behind most.
+/// Steps of Gemini's Interactions that are no items of Responses, without the `_call` and `_result` after most.
 const STEPS: [&str; 8] = [
     "code_execution",
     "google_maps",

@@ -110,7 +110,7 @@ fn present_branch(lines: &[TextLine<'_>], chained: &[ChainedLine<'_>]) -> HashSe
     while !at.is_empty() && branch.insert(at.clone()) {
         let (place, parent) = links.get(&at).cloned().unwrap_or_default();
         let is_lost = !parent.is_empty() && !links.contains_key(&parent);
-        // Behind a lost line the message before it goes on: what is lost must not hide what it leaves open.
+        // After a lost line the message before it goes on: what is lost must not hide what it leaves open.
         at = if is_lost {
             message_before(chained, place)
         } else {
