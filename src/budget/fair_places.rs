@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_client_remains_behind_its_last_place() {
+    fn nothing_of_a_client_remains_after_its_last_place() {
         let mut places = FairPlaces::<u8>::new(2, 2);
         for _ in 0..2 {
             assert_eq!(

@@ -222,11 +222,11 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
         ResultRole::Answers(_) => {
             // Even a result in its place must move out of an assistant message or before a system message.
             let inner = pairing.units.get(row.unit).is_some_and(|unit| unit.inner);
-            let behind_system = row
+            let after_system = row
                 .turn
                 .and_then(|turn| pairing.turns.get(turn.index()))
                 .is_some_and(|turn| !turn.systems.is_empty());
-            (!row.in_place || inner || behind_system).then_some(FindingKind::Misplaced)
+            (!row.in_place || inner || after_system).then_some(FindingKind::Misplaced)
         }
         ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) | ResultRole::RepeatsRemote => {
             Some(FindingKind::Duplicate)

@@ -74,7 +74,7 @@ pub enum WordsPlace {
     /// Anywhere but before required results.
     Anywhere,
     /// Not directly after a run of tool messages (Mistral). The client's own text may stay there.
-    NotBehindResults,
+    NotAfterResults,
     /// Not directly after a run of tool messages, the client's own text included: an assistant message goes between.
     Bridged,
     /// In the assistant's message, only before its calls (DeepSeek's Messages).

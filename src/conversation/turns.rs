@@ -120,7 +120,7 @@ pub fn group_turns(
         let mut start = index;
         let closed: Vec<usize> = closed_units(conversation, units, index..end, begin).collect();
         let ends = |next: &usize| {
-            closed.binary_search(next).is_ok() || ends_behind_calls(conversation, units, *next, rules.place)
+            closed.binary_search(next).is_ok() || ends_after_calls(conversation, units, *next, rules.place)
         };
         for next in (index + 1..end).filter(ends) {
             turns.push(Turn {
@@ -143,22 +143,22 @@ pub fn group_turns(
 /// Returns `true` if a turn ends before the unit `next` because of its calls.
 ///
 /// In a flat list of items a turn ends after its calls. In Gemini each signed call begins a step of its own.
-fn ends_behind_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
+fn ends_after_calls(conversation: &Conversation<'_>, units: &[TurnUnit], next: usize, place: ResultPlace) -> bool {
     let parts = |unit: usize| {
         work::count(units[unit].parts.len());
         &conversation.parts[units[unit].parts.clone()]
     };
     let is_call = |part: &Part<'_>| matches!(part.kind, PartKind::Call(_));
-    let behind_calls = || next > 0 && parts(next - 1).iter().any(is_call);
+    let after_calls = || next > 0 && parts(next - 1).iter().any(is_call);
     match place {
-        ResultPlace::Anywhere | ResultPlace::ItemRun => !parts(next).iter().any(is_call) && behind_calls(),
+        ResultPlace::Anywhere | ResultPlace::ItemRun => !parts(next).iter().any(is_call) && after_calls(),
         // Only the first call of a step is signed, and its parallel siblings are not.
         ResultPlace::NextContent => {
             let first = parts(next).iter().find_map(|part| match &part.kind {
                 PartKind::Call(call) => Some(call.signed),
                 _ => None,
             });
-            first == Some(true) && behind_calls()
+            first == Some(true) && after_calls()
         }
         ResultPlace::UserTurn | ResultPlace::ToolRun => false,
     }

@@ -358,8 +358,8 @@ impl LateStore {
     }
 
     /// Returns the results that wait for the caller after the one with the name `last`, or all if that is unknown.
-    pub async fn list_behind(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
-        queries::list_behind(self, caller, last).await
+    pub async fn list_waiting_after(&self, caller: Caller, last: RecordName) -> Result<Vec<NamedResult>, LateError> {
+        queries::list_waiting_after(self, caller, last).await
     }
 
     /// Returns those of the named calls that have a posted result, received or not, as far as memory knows. Each comes

@@ -175,7 +175,7 @@ async fn append_page(
 }
 
 /// Returns the waiting results after that with the name `last`, or all of them if it is unknown.
-pub(super) async fn list_behind(
+pub(super) async fn list_waiting_after(
     late: &LateStore,
     caller: Caller,
     last: RecordName,

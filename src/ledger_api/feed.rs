@@ -90,7 +90,7 @@ pub(super) async fn open_feed(
     // Before the read, so that no result falls in between.
     let feed = api.late.subscribe(owner);
     let missed = match last {
-        Some(last) => api.late.list_behind(owner, last).await?,
+        Some(last) => api.late.list_waiting_after(owner, last).await?,
         None => Vec::new(),
     };
     let missed: VecDeque<SettledEvent> = missed.into_iter().map(SettledEvent::from_result).collect();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_month_ends_where_the_one_behind_it_begins() {
+    fn the_next_month_ends_where_the_one_after_it_begins() {
         for (present, end) in [
             ("2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z"),
             ("2026-01-31T23:59:59Z", "2026-03-01T00:00:00Z"),

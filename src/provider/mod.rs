@@ -195,7 +195,7 @@ impl Upstream {
         let versioned = version::add_version(self, rest);
         let rest = versioned.as_deref().unwrap_or(rest);
         // Clients differ: some base URLs contain the version, some do not.
-        let behind_v1 = if rest == "/v1" {
+        let after_v1 = if rest == "/v1" {
             Some("")
         } else {
             rest.strip_prefix("/v1").filter(|r| r.starts_with('/'))
@@ -203,7 +203,7 @@ impl Upstream {
         let says_base = rest
             .strip_prefix(base)
             .is_some_and(|r| r.is_empty() || r.starts_with('/'));
-        let mut target = match behind_v1 {
+        let mut target = match after_v1 {
             _ if says_base => rest.to_owned(),
             Some(after) if base.ends_with("/v1") => format!("{base}{after}"),
             _ => format!("{base}{rest}"),

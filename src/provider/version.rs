@@ -53,17 +53,17 @@ pub(super) fn add_version(upstream: &Upstream, rest: &str) -> Option<String> {
     if base.split('/').any(is_version) {
         return None;
     }
-    let behind_base = rest.strip_prefix(base).filter(|after| after.starts_with('/'));
-    let path = behind_base.unwrap_or(rest);
+    let after_base = rest.strip_prefix(base).filter(|after| after.starts_with('/'));
+    let path = after_base.unwrap_or(rest);
     let begins_with_resource = |path: &str| {
         let segment = path.strip_prefix('/').and_then(|path| path.split('/').next());
         segment.is_some_and(|segment| api.resources.contains(&segment))
     };
-    let behind_foreign = || FOREIGN_APIS.iter().find_map(|prefix| path.strip_prefix(prefix));
+    let after_foreign = || FOREIGN_APIS.iter().find_map(|prefix| path.strip_prefix(prefix));
     let path = if begins_with_resource(path) {
         path
     } else {
-        behind_foreign().filter(|path| begins_with_resource(path))?
+        after_foreign().filter(|path| begins_with_resource(path))?
     };
     let before = rest.strip_suffix(path)?;
     Some(format!("{before}{}{path}", api.version))

@@ -173,12 +173,12 @@ fn turn_call_into_text(planner: &mut Planner<'_>, call: PartId) {
 
 /// Counts a move for a result in its place that is cut out of an assistant message, or put before a system message.
 fn keep_answer_in_place(planner: &mut Planner<'_>, turn: TurnId, unit: usize) {
-    let behind_system = !planner.pairing.turns[turn].systems.is_empty();
-    if behind_system {
+    let after_system = !planner.pairing.turns[turn].systems.is_empty();
+    if after_system {
         planner.plan.turns.entry(turn).or_default().moves_systems = true;
     }
     // Both moves follow from the layout. No answer is planned, and only the action is counted.
-    if behind_system || planner.pairing.units[unit].inner {
+    if after_system || planner.pairing.units[unit].inner {
         planner.count(Action::Move);
     }
 }

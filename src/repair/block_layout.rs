@@ -41,7 +41,7 @@ pub(super) fn layout_blocks(layout: &Layout<'_>) -> Vec<ListSlot> {
         }
         builder.push_answers_of(unit);
         // After the answering message, since Anthropic accepts them only after a complete user turn.
-        builder.push_systems_behind(unit);
+        builder.push_systems_after(unit);
     }
     builder.close_message();
     builder.done
@@ -277,7 +277,7 @@ impl BlockLayout<'_, '_> {
     }
 
     /// Moves system messages from before the answering user message to after it.
-    fn push_systems_behind(&mut self, unit: usize) {
+    fn push_systems_after(&mut self, unit: usize) {
         let Some(turn) = self.layout.turn_inserting_at(unit) else {
             return;
         };

@@ -42,9 +42,9 @@ pub struct BodyCall {
     /// `true` if the key is unique among all calls of its caller.
     pub is_unique: bool,
     /// Number of assistant turns after it.
-    pub turns_behind: usize,
+    pub turns_after: usize,
     /// `true` if an assistant turn with thinking follows it.
-    pub has_thinking_behind: bool,
+    pub has_thinking_after: bool,
     /// `true` if its result lies after an assistant turn with thinking that was generated without the result.
     pub crosses_thinking: bool,
     /// Its answer in the body.
@@ -182,7 +182,7 @@ impl<'c> CallIndex<'c> {
             .and_then(|row| pairing.results.get(row.index()));
         // A result elsewhere is moved by the plan, so its content is no answer yet.
         let in_place = answer.filter(|row| row.in_place);
-        let is_behind_thinking =
+        let is_after_thinking =
             |other: TurnId| other > turn && self.thinking[other.index()] > self.thinking[turn.index()];
         BodyCall {
             row,
@@ -194,12 +194,12 @@ impl<'c> CallIndex<'c> {
             occurrence,
             spelling,
             is_unique: !is_reusable,
-            turns_behind: pairing.turns.len().saturating_sub(turn.index() + 1),
-            has_thinking_behind: self
+            turns_after: pairing.turns.len().saturating_sub(turn.index() + 1),
+            has_thinking_after: self
                 .thinking
                 .last()
                 .is_some_and(|all| *all > self.thinking[turn.index()]),
-            crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_behind_thinking),
+            crosses_thinking: answer.and_then(|row| row.turn).is_some_and(is_after_thinking),
             answer: match answer {
                 Some(row) if row.in_place => BodyAnswer::InPlace {
                     is_lost: self.conversation.is_lost_result(row.part),

@@ -22,7 +22,7 @@ pub fn replace_unseen_results<'c>(
             Some(pinned) => matches!(pinned, PinnedAnswer::Result(_)),
             None => known.results.contains_key(&call.key),
         };
-        let is_unseen = call.crosses_thinking || (call.has_thinking_behind && is_real);
+        let is_unseen = call.crosses_thinking || (call.has_thinking_after && is_real);
         // A pinned placeholder is already what the thinking has seen.
         if !is_unseen || matches!(pinned, Some(PinnedAnswer::Placeholder(_))) {
             continue;

@@ -226,13 +226,13 @@ struct GapSearch<'c> {
 impl GapSearch<'_> {
     /// Adds the gaps of assistant messages with calls.
     fn add_gaps(&self, kind: ContinuityKind, gaps: &mut Vec<ContinuityGap>) {
-        let mut is_behind_assistant = false;
+        let mut is_after_assistant = false;
         for (index, message) in self.conversation.messages.iter().enumerate() {
             work::count(1);
             let is_assistant = message.role == Role::Assistant;
             // Two contents of the model in a row are one step, whose first call stands in the first of them.
-            let is_step = is_assistant && !(is_behind_assistant && self.format == Format::Gemini);
-            is_behind_assistant = is_assistant;
+            let is_step = is_assistant && !(is_after_assistant && self.format == Format::Gemini);
+            is_after_assistant = is_assistant;
             let first = first_call(self.conversation, message).filter(|_| is_step);
             let Some((ordinal, part, call)) = first else { continue };
             let lacks = match kind {

@@ -74,7 +74,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
         planner.plan.part_changes.insert(*part, PartChange::Removed);
         planner.count(Action::Drop);
         if format == Format::OpenAiResponses {
-            drop_ids_behind(planner.history, &mut planner.plan, &mut fixed, *part);
+            drop_ids_after(planner.history, &mut planner.plan, &mut fixed, *part);
         }
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn remove_foreign_thinking(planner: &mut Planner<'_>, format: Format)
 ///
 /// OpenAI refuses an item with an id that comes without its reasoning item; an item without an id needs none
 /// (continuedev/continue#11785).
-fn drop_ids_behind(history: &PairedHistory<'_>, plan: &mut HistoryPlan, fixed: &mut HashSet<usize>, reasoning: PartId) {
+fn drop_ids_after(history: &PairedHistory<'_>, plan: &mut HistoryPlan, fixed: &mut HashSet<usize>, reasoning: PartId) {
     let (conversation, json) = (&history.conversation, Json::new(history.conversation.body));
     let first = conversation
         .part(reasoning)

@@ -21,7 +21,7 @@ pub(super) struct HistoryPlan {
     /// Results to quote before the text of a later unit.
     pub(super) deferred_quotes: BTreeMap<usize, Vec<PartId>>,
     /// Results to quote after a unit, as messages of their own.
-    pub(super) quotes_behind: BTreeMap<usize, Vec<PartId>>,
+    pub(super) quotes_after: BTreeMap<usize, Vec<PartId>>,
     /// Parts of Gemini that get the documented signature in place of a foreign one.
     pub(super) unsigned: BTreeSet<PartId>,
     /// Fields to fix.

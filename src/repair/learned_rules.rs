@@ -125,6 +125,6 @@ const fn fits(words: WordsPlace, place: ResultPlace) -> bool {
     match words {
         WordsPlace::Anywhere => true,
         WordsPlace::BeforeCalls | WordsPlace::ApartFromResults => matches!(place, ResultPlace::UserTurn),
-        WordsPlace::NotBehindResults | WordsPlace::Bridged => matches!(place, ResultPlace::ToolRun),
+        WordsPlace::NotAfterResults | WordsPlace::Bridged => matches!(place, ResultPlace::ToolRun),
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
         layout,
         done: Vec::new(),
         before: LastSpeaker::default(),
-        is_behind_results: false,
+        is_after_results: false,
         reasoning: Vec::new(),
     };
     for unit in 0..layout.pairing.units.len() {
@@ -27,7 +27,7 @@ pub(super) fn layout_messages(layout: &Layout<'_>) -> Vec<ListSlot> {
         if let Some(turn) = layout.turn_inserting_at(unit).or_else(|| layout.turn_ending_at(unit)) {
             builder.insert_planned(turn);
         }
-        builder.push_quotes_behind(unit);
+        builder.push_quotes_after(unit);
     }
     builder.release_reasoning();
     builder.done
@@ -38,7 +38,7 @@ struct MessageLayout<'l, 'c> {
     done: Vec<ListSlot>,
     before: LastSpeaker,
     /// `true` if the last message is a result.
-    is_behind_results: bool,
+    is_after_results: bool,
     /// Reasoning items at the end. Each belongs to the next item, and nothing may come between.
     reasoning: Vec<ListSlot>,
 }
@@ -99,8 +99,8 @@ impl MessageLayout<'_, '_> {
     }
 
     /// Adds the quotes after a unit.
-    fn push_quotes_behind(&mut self, unit: usize) {
-        for part in self.layout.plan.quotes_behind.get(&unit).into_iter().flatten() {
+    fn push_quotes_after(&mut self, unit: usize) {
+        for part in self.layout.plan.quotes_after.get(&unit).into_iter().flatten() {
             work::count(1);
             self.push_user_message(self.write_quote(*part));
         }
@@ -116,11 +116,11 @@ impl MessageLayout<'_, '_> {
 
     /// Adds an assistant message before the user's message that follows results, if the provider demands one.
     fn bridge_to(&mut self, role: Role) {
-        if self.layout.plan.adds_bridges && self.is_behind_results && role == Role::User {
+        if self.layout.plan.adds_bridges && self.is_after_results && role == Role::User {
             self.done
                 .push(ListSlot::New(write::write_assistant_text(texts::BRIDGE)));
         }
-        self.is_behind_results = role == Role::Tool;
+        self.is_after_results = role == Role::Tool;
     }
 
     /// Replaces a tool message that left its place, by a note unless a user or tool message is beside it.

@@ -466,7 +466,7 @@ fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
 /// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.
 fn permitted_rules(rules: PairingRules, context: &PairingContext<'_>) -> PairingRules {
     let rules = context.learned.permitted(context.policy).tighten(rules);
-    let keeps_shape = context.policy.shapes || rules.words == WordsPlace::NotBehindResults;
+    let keeps_shape = context.policy.shapes || rules.words == WordsPlace::NotAfterResults;
     PairingRules {
         words: if keeps_shape { rules.words } else { WordsPlace::Anywhere },
         ..rules

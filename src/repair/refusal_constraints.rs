@@ -70,7 +70,7 @@ impl RefusalConstraints<'_> {
     fn taught_rules(&self, rules: PairingRules) -> LearnedRules {
         let (kind, of_users) = (self.refusal.kind, rules.place == ResultPlace::UserTurn);
         let words = match kind {
-            RefusalKind::UserBehindResults => Some(WordsPlace::Bridged),
+            RefusalKind::UserAfterResults => Some(WordsPlace::Bridged),
             _ if !of_users || rules.words != WordsPlace::Anywhere => None,
             // MiniMax refuses text beside results in these words, and may be behind a server with another name.
             RefusalKind::AnyFault => Some(WordsPlace::ApartFromResults),

@@ -98,7 +98,7 @@ fn quote_item(planner: &mut Planner<'_>, part: PartId, unit: usize) {
         planner.plan.part_changes.insert(part, PartChange::Quoted);
     } else {
         planner.plan.part_changes.insert(part, PartChange::Removed);
-        planner.plan.quotes_behind.entry(place).or_default().push(part);
+        planner.plan.quotes_after.entry(place).or_default().push(part);
     }
 }
 
@@ -134,7 +134,7 @@ fn first_clear_unit(planner: &mut Planner<'_>, unit: usize) -> usize {
 
 /// Returns `true` if no text may follow the results of a turn.
 fn allows_no_text(planner: &Planner<'_>, turn: &Turn, leading: bool) -> bool {
-    turn.only_results || (planner.rules.words == WordsPlace::NotBehindResults && leading && !turn.calls.is_empty())
+    turn.only_results || (planner.rules.words == WordsPlace::NotAfterResults && leading && !turn.calls.is_empty())
 }
 
 /// Returns the next unit after `unit` that may contain user text.

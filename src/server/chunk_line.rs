@@ -15,10 +15,10 @@ pub(super) fn parse_size_line(line: &[u8]) -> Option<u64> {
 
 /// Returns what follows the first extension. `None` if it is malformed.
 fn skip_extension(bytes: &[u8]) -> Option<&[u8]> {
-    let behind_semicolon = skip_blanks(bytes).strip_prefix(b";")?;
-    let behind_name = skip_token(skip_blanks(behind_semicolon))?;
-    let Some(value) = skip_blanks(behind_name).strip_prefix(b"=") else {
-        return Some(behind_name);
+    let after_semicolon = skip_blanks(bytes).strip_prefix(b";")?;
+    let after_name = skip_token(skip_blanks(after_semicolon))?;
+    let Some(value) = skip_blanks(after_name).strip_prefix(b"=") else {
+        return Some(after_name);
     };
     let value = skip_blanks(value);
     match value.strip_prefix(b"\"") {

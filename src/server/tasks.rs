@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signal_is_noticed_behind_an_output_that_is_ready() {
+    async fn a_signal_is_noticed_after_an_output_that_is_ready() {
         let signal = StopSignal::default();
         let given = signal.clone();
         let last = pin!(async move {

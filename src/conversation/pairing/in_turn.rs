@@ -260,11 +260,11 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             if !may_contain_results {
                 // Anthropic accepts no system message between a call and its results, so such messages move.
                 // Any other message ends the place of results.
-                let may_move_behind = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
-                if let (true, Some(turn)) = (may_move_behind, turn) {
+                let may_move_after = self.rules.place == ResultPlace::UserTurn && gap.users == 0;
+                if let (true, Some(turn)) = (may_move_after, turn) {
                     self.pairing.turns[turn].systems = first..unit + 1;
                 }
-                gap.closed |= !may_move_behind;
+                gap.closed |= !may_move_after;
                 continue;
             }
             if gap.users > 0 && self.rules.place.is_user_parts() && self.rules.merged_roles != MergedRoles::All {

@@ -27,9 +27,9 @@ impl MisplacedWords {
     /// Returns the stable name of the place, as in [`Finding::detail`](crate::conversation::Finding::detail).
     pub const fn place_label(&self, role: Role) -> &'static str {
         match (role, self.part) {
-            (Role::Assistant, _) => "behind_call",
+            (Role::Assistant, _) => "after_call",
             (_, Some(_)) => "beside_result",
-            (_, None) => "behind_result",
+            (_, None) => "after_result",
         }
     }
 }
@@ -37,10 +37,10 @@ impl MisplacedWords {
 /// Finds text in places where the rules accept none. Parts before a compaction are not judged.
 pub(super) fn find_misplaced_words(walk: &mut PairingWalk<'_, '_>) {
     let find = match walk.rules.words {
-        WordsPlace::BeforeCalls => behind_call,
+        WordsPlace::BeforeCalls => after_call,
         WordsPlace::ApartFromResults => beside_result,
-        WordsPlace::Bridged => behind_result,
-        WordsPlace::Anywhere | WordsPlace::NotBehindResults => return,
+        WordsPlace::Bridged => after_result,
+        WordsPlace::Anywhere | WordsPlace::NotAfterResults => return,
     };
     let units = &walk.pairing.units;
     let judged = (0..units.len()).filter(|index| units[*index].parts.start >= walk.begin.index());
@@ -56,10 +56,10 @@ pub fn has_text_beside_calls(conversation: &Conversation<'_>, pairing: &Pairing)
     (0..units.len()).any(|index| {
         work::count(1);
         let found = match units[index].role {
-            Role::Assistant => behind_call(conversation, index, units),
+            Role::Assistant => after_call(conversation, index, units),
             Role::User => {
                 let beside = beside_result(conversation, index, units);
-                beside.or_else(|| behind_result(conversation, index, units))
+                beside.or_else(|| after_result(conversation, index, units))
             }
             Role::Tool | Role::System => None,
         };
@@ -68,7 +68,7 @@ pub fn has_text_beside_calls(conversation: &Conversation<'_>, pairing: &Pairing)
 }
 
 /// Returns the user's message directly after a tool message.
-fn behind_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
+fn after_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
     let (before, unit) = (units.get(index.checked_sub(1)?)?, units.get(index)?);
     let follows = unit.role == Role::User && before.role == Role::Tool && !before.parts.is_empty();
     follows.then(|| MisplacedWords {
@@ -81,7 +81,7 @@ fn behind_result(_: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Opti
 }
 
 /// Returns the text after the first call of an assistant's message.
-fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
+fn after_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]) -> Option<MisplacedWords> {
     let unit = units.get(index)?;
     if unit.role != Role::Assistant {
         return None;
@@ -95,9 +95,9 @@ fn behind_call(conversation: &Conversation<'_>, index: usize, units: &[TurnUnit]
     let first = after.iter().position(is_word)?;
     let last = after.iter().rposition(is_word)?;
     // Thinking is bound to its prefix. The blocks before a compaction are ignored.
-    let first_behind = unit.parts.start + call;
+    let first_after = unit.parts.start + call;
     let is_barrier = |(index, part): (usize, &Part<'_>)| {
-        matches!(part.kind, PartKind::Compaction) || conversation.thinks(PartId::new(first_behind + index))
+        matches!(part.kind, PartKind::Compaction) || conversation.thinks(PartId::new(first_after + index))
     };
     Some(MisplacedWords {
         unit: index,

@@ -28,7 +28,7 @@ enum RemovalStage {
     /// Nothing was removed.
     Untouched,
     /// Blocks after the last accepted one were removed.
-    BehindAccepted,
+    AfterAccepted,
     /// All blocks before the current turn were removed.
     All,
 }
@@ -122,7 +122,7 @@ pub(super) fn choose_blocks(
         let newer = hashes(blocks.get(after..).unwrap_or_default());
         if after > 0 && !newer.is_empty() {
             return Some(ChosenBlocks {
-                stage: RemovalStage::BehindAccepted,
+                stage: RemovalStage::AfterAccepted,
                 blocks: newer,
             });
         }

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_stand_behind_collections() {
+    fn ids_stand_after_collections() {
         for (target, expected) in [
             ("/v1/files", &[][..]),
             ("/v1/files/file-1/content", &["file-1"]),

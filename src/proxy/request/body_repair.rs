@@ -433,7 +433,7 @@ impl BodyRepair<'_> {
         let recall = &results.recall;
         let is_stored = recall.survives_restart() && recall.may_have_answers(context.caller);
         // A turn of the assistant after an unanswered call was generated with an answer, perhaps one of ours.
-        let is_answered_before = |call: &BodyCall| call.turns_behind > 0;
+        let is_answered_before = |call: &BodyCall| call.turns_after > 0;
         let has_old_call = || read.paired.open_calls().any(is_answered_before);
         // Just after a start it is not known yet who has texts. A first message follows no turn, so it has none.
         let is_continued = recall.survives_restart() && read.outline.messages > 1;

@@ -155,7 +155,7 @@ impl CallLookup {
     ) {
         let answered = paired.answered_calls().into_iter();
         // Without thinking after it nothing is bound. A key that is not unique could override another call.
-        let bound = answered.filter(|call| call.is_unique && call.has_thinking_behind);
+        let bound = answered.filter(|call| call.is_unique && call.has_thinking_after);
         let overrides = bound.filter_map(|call| Some((call.key, placeholder(&call)?)));
         self.known.overrides.extend(overrides);
     }
@@ -198,7 +198,7 @@ impl CallLookup {
             // The ledger's name covers letters and digits only: among twins the exact id tells whose result it is.
             let is_its = |id: &[u8]| call.spelling == IdSpelling::Alone || id == call.id;
             // Restored near the end only: further back the client may have pruned results on purpose.
-            let is_near = call.turns_behind < TURNS_BEHIND_MAX;
+            let is_near = call.turns_after < TURNS_BEHIND_MAX;
             match (recorded, seen.filter(|_| is_near)) {
                 (Some(FoundCall::Posted(posted)), _) if is_its(&posted.id) && !in_texts.contains(&posted.call) => {
                     let content = prepare_content(&posted.content, call, results);

@@ -49,7 +49,7 @@ pub(super) fn watch_calls(
     texts: &LateTexts,
 ) -> Option<RepeatWatch> {
     // Describing a call hashes its input, so most requests must not get this far.
-    let is_last = |call: &BodyCall| call.turns_behind == 0;
+    let is_last = |call: &BodyCall| call.turns_after == 0;
     let loses = paired.open_calls().any(is_last) || outline.last_results.iter().any(|result| result.lost);
     if !loses && !path.sessions.has_lost_calls(&context.caller) {
         return None;
@@ -110,7 +110,7 @@ impl LossSources<'_> {
             tier: self.policy.tier_of(&call.tool),
             // Whatever stands in the body, the reason of the loss is that no client waited.
             loss: loss.map(|loss| if was_unattended() { LossKind::Detached } else { loss }),
-            is_in_last_turn: call.turns_behind == 0,
+            is_in_last_turn: call.turns_after == 0,
         }
     }
 }

@@ -77,7 +77,7 @@ impl CoalescedBody {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(step) => {
                     let Some(data) = joinable_data(&step) else {
-                        return self.emit_behind_joined(step);
+                        return self.emit_after_joined(step);
                     };
                     // The first frame of a burst must not wait, and a frame alone need not be copied.
                     if self.joined.is_empty() && !self.is_burst() {
@@ -114,7 +114,7 @@ impl CoalescedBody {
     }
 
     /// Passes on a step that cannot be joined, after the frames that are held.
-    fn emit_behind_joined(&mut self, step: PolledFrame) -> Poll<PolledFrame> {
+    fn emit_after_joined(&mut self, step: PolledFrame) -> Poll<PolledFrame> {
         if self.joined.is_empty() {
             return self.emit_frame(step);
         }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_event_begins_behind_the_blank_line_before_it() {
+    fn the_last_event_begins_after_the_blank_line_before_it() {
         for (data, wanted) in [
             ("data: a\n\ndata: b\n\n", 9),
             ("data: a\r\n\r\ndata: b\r\n\r\n", 11),

@@ -291,7 +291,7 @@ impl ProviderAnswer {
         // Only servers that parse calls or apply templates use other statuses, and only for these faults.
         let may_have_any_status = matches!(
             refusal.kind,
-            RefusalKind::MalformedCall | RefusalKind::UserBehindResults | RefusalKind::NoUserTurn
+            RefusalKind::MalformedCall | RefusalKind::UserAfterResults | RefusalKind::NoUserTurn
         );
         let is_wrong_status = match self.response.status() {
             StatusCode::BAD_REQUEST => false,

@@ -115,7 +115,7 @@ impl StructureChange {
         let none = BTreeSet::new();
         let Some(after) = after else {
             let places: BTreeSet<usize> = found.collect();
-            let calls = before.calls_behind(&places, []);
+            let calls = before.calls_after(&places, []);
             return Self {
                 before: Some(before.structure_around(places, calls, &none, &none)),
                 after: None,
@@ -126,7 +126,7 @@ impl StructureChange {
         let places: BTreeSet<usize> = found.chain(before.messages_with(&removed)).collect();
         // A result that was put in belongs to a call, which may stand far before the findings.
         let placed = added.iter().filter_map(|at| after.blocks.get(*at)?.id.as_deref());
-        let calls = before.calls_behind(&places, placed);
+        let calls = before.calls_after(&places, placed);
         Self {
             before: Some(before.structure_around(places, calls, &none, &removed)),
             after: Some(after.structure_around(after.messages_with(&added), Vec::new(), &added, &none)),
@@ -202,7 +202,7 @@ impl<'a> FlatBody<'a> {
     }
 
     /// Returns the indices of the messages with the calls that the messages `places` answer, and with those of `ids`.
-    fn calls_behind<'i>(&'i self, places: &BTreeSet<usize>, ids: impl IntoIterator<Item = &'i str>) -> Vec<usize> {
+    fn calls_after<'i>(&'i self, places: &BTreeSet<usize>, ids: impl IntoIterator<Item = &'i str>) -> Vec<usize> {
         let last = places.last().copied().unwrap_or_default();
         let blocks_of = |index: &usize| {
             self.messages

@@ -32,7 +32,7 @@ pub fn rebuild_list(list: Span, elements: &[Span], slots: Vec<ListSlot>) -> Vec<
             }
         }
     }
-    edits.extend(replace_behind(list, elements, last, fresh));
+    edits.extend(replace_after(list, elements, last, fresh));
     edits
 }
 
@@ -66,7 +66,7 @@ fn replace_between(elements: &[Span], last: Option<usize>, next: usize, fresh: V
 }
 
 /// Replaces everything after the last kept element.
-fn replace_behind(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
+fn replace_after(list: Span, elements: &[Span], last: Option<usize>, fresh: Vec<Vec<Piece>>) -> Option<Edit> {
     let tail = elements
         .last()
         .map_or_else(|| list.start.saturating_add(1), |span| span.end);

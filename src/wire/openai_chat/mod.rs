@@ -29,7 +29,7 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
         open_end: false,
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
         words: match dialect {
-            Dialect::Mistral => WordsPlace::NotBehindResults,
+            Dialect::Mistral => WordsPlace::NotAfterResults,
             _ => WordsPlace::Anywhere,
         },
         // `invalid function arguments json string, tool_call_id: … (2013)` (earendil-works/pi#5468, 2026-06).

@@ -49,7 +49,7 @@ pub enum RefusalKind {
     /// A call whose input is no JSON object, or whose name breaks the provider's pattern. Few texts name an id.
     MalformedCall,
     /// Mistral and its templates: a user's message directly after a tool message. Names no ids.
-    UserBehindResults,
+    UserAfterResults,
     /// Chat templates: a history without a user's message at its beginning. Names no ids.
     NoUserTurn,
     /// A server tool's call without its result, or the reverse, in assistant messages.

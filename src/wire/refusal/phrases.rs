@@ -2,7 +2,7 @@
 
 use crate::wire::refusal::RefusalKind::{
     self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan, RepeatedCall,
-    RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer, WithoutReasoningContent,
+    RepeatedItem, ServerHalf, Unanswered, UserAfterResults, WithoutContainer, WithoutReasoningContent,
     WithoutReasoningItem, WithoutSignature,
 };
 
@@ -12,7 +12,7 @@ use crate::wire::refusal::RefusalKind::{
 /// without a blank, `<words>` for up to 264 bytes on one line, and `<ids>` for an id. `<ids>` at the end stands for a
 /// list, separated by commas or blanks, up to a full stop, a closing quote or the end of the line.
 pub(super) const PHRASES: &[(RefusalKind, &[&str])] = &[
-    (UserBehindResults, USER_BEHIND_RESULTS),
+    (UserAfterResults, USER_BEHIND_RESULTS),
     (AnyFault, ANY_FAULTS),
     // Before `Unanswered` and `ServerHalf`, whose phrases also match some of its texts.
     (Orphan, ORPHANS),

@@ -505,7 +505,7 @@ fn check_names_the_kind_of_a_file() {
 
 /// The walk back from a lost line begins at its place in the file, which a line without a message has too.
 #[test]
-fn check_finds_open_calls_behind_a_lost_line() {
+fn check_finds_open_calls_after_a_lost_line() {
     let user = |uuid: &str, parent: &str| line("user", uuid, parent, GO_ON);
     for kind in ["attachment", "system", "progress"] {
         let lines = [

@@ -6,7 +6,7 @@ use antiphon::wire::{
     REFUSAL_BYTES_MAX, Refusal,
     RefusalKind::{
         self, AnyFault, Bound, DeadResponse, Duplicate, ForeignThinking, MalformedCall, NoUserTurn, Orphan,
-        RepeatedCall, RepeatedItem, ServerHalf, Unanswered, UserBehindResults, WithoutContainer,
+        RepeatedCall, RepeatedItem, ServerHalf, Unanswered, UserAfterResults, WithoutContainer,
         WithoutReasoningContent, WithoutReasoningItem, WithoutSignature,
     },
     json::quote_string,
@@ -356,7 +356,7 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
         "",
     ),
     // Mistral's order of roles.
-    ("Unexpected role 'user' after role 'tool'", UserBehindResults, ""),
+    ("Unexpected role 'user' after role 'tool'", UserAfterResults, ""),
     // GLM.
     (
         "The messages parameter is illegal. Please check the documentation.",

@@ -405,7 +405,7 @@ fn ids_that_are_null() {
 }
 
 #[test]
-fn blocks_behind_calls_and_beside_results() {
+fn blocks_after_calls_and_beside_results() {
     let open = "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: 1, 2. Each \
                 `tool_use` block must have a corresponding `tool_result` block in the next message.";
     let mixed = "invalid params, tool call result does not follow tool call (2013)";
@@ -460,7 +460,7 @@ fn blocks_behind_calls_and_beside_results() {
 }
 
 #[test]
-fn a_user_message_behind_a_tool_message() {
+fn a_user_message_after_a_tool_message() {
     let words = "Unexpected role 'user' after role 'tool'";
     let mut bare = chat_arguments("{}");
     bare["messages"].as_array_mut().expect("a list").push(user("on"));

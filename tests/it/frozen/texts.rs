@@ -256,7 +256,7 @@ fn told(body: &str) -> String {
         RefusalKind::Duplicate => "duplicate",
         RefusalKind::RepeatedCall => "repeated_call",
         RefusalKind::MalformedCall => "malformed_call",
-        RefusalKind::UserBehindResults => "user_behind_results",
+        RefusalKind::UserAfterResults => "user_after_results",
         RefusalKind::ServerHalf => "server_half",
         RefusalKind::RepeatedItem => "repeated_item",
         RefusalKind::WithoutReasoningItem => "without_reasoning_item",

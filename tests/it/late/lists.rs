@@ -158,7 +158,7 @@ async fn a_known_path_refuses_other_methods() {
 
 /// A client that lost its connection goes on after the last event that it saw.
 #[tokio::test(start_paused = true)]
-async fn the_feed_goes_on_behind_the_last_event() {
+async fn the_feed_goes_on_after_the_last_event() {
     let ledger = durable();
     let world = verified_world(&ledger).await;
     for number in 0..3 {

@@ -307,7 +307,7 @@ async fn a_slow_head_gets_408_and_a_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_second_head_gets_408_behind_the_whole_first_answer() {
+async fn a_slow_second_head_gets_408_after_the_whole_first_answer() {
     // More than the buffer of the connection.
     let body = "x".repeat(64 * 1024);
     let world = World::with(|builder| builder.server.header_timeout = TIMEOUT);

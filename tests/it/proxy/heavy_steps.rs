@@ -108,7 +108,7 @@ fn fill_memory(world: &World) -> BodyShare {
 
 /// The copies that a search and a resend make are counted, and wait while others fill the memory.
 #[tokio::test(start_paused = true)]
-async fn steps_behind_an_answer_wait_for_memory() {
+async fn steps_after_an_answer_wait_for_memory() {
     let credit = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.";
     let credit = json!({"type": "error", "error": {"type": "invalid_request_error", "message": credit}}).to_string();
     let body = body_of(&[long(400_000)]);

@@ -76,7 +76,7 @@ async fn admission_is_as_strict_as_over_http_1() {
 }
 
 #[tokio::test]
-async fn a_broken_stream_ends_with_a_reset_behind_its_last_byte() {
+async fn a_broken_stream_ends_with_a_reset_after_its_last_byte() {
     let upstream = Upstream::script(|mut conn, _| async move {
         conn.request().await;
         conn.send(SSE).await;

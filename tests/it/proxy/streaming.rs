@@ -261,7 +261,7 @@ async fn break_off(conn: Conn, reset: bool) {
 }
 
 #[tokio::test]
-async fn a_broken_stream_is_cut_behind_its_last_byte() {
+async fn a_broken_stream_is_cut_after_its_last_byte() {
     for reset in [false, true] {
         for path in [
             "/anthropic/v1/messages",

@@ -168,7 +168,7 @@ async fn a_slow_client_gets_every_byte_before_the_break() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_break_behind_an_error_event_stays_a_break() {
+async fn a_break_after_an_error_event_stays_a_break() {
     for (path, error) in [
         ("/anthropic/v1/messages", anthropic::error("overloaded_error")),
         ("/openai/v1/responses", responses::error("server_error")),

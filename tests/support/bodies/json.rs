@@ -157,9 +157,9 @@ impl Writer<'_> {
     }
 
     /// Writes the whitespace before an item or a closing bracket.
-    fn between(&mut self, behind_comma: bool) {
+    fn between(&mut self, after_comma: bool) {
         match self.style.spacing {
-            Spacing::Blanks if behind_comma => self.out.push(b' '),
+            Spacing::Blanks if after_comma => self.out.push(b' '),
             Spacing::Tight | Spacing::Blanks => {}
             Spacing::Pretty | Spacing::Windows => self.line(),
             Spacing::Wild => self.blank(true),

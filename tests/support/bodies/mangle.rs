@@ -36,7 +36,7 @@ pub enum Break {
     /// Gemini: the model's text and its calls in two contents.
     SplitCall,
     /// Anthropic: model text after one of its calls.
-    WordsBehindCall,
+    WordsAfterCall,
     /// Anthropic: user text in a message with results.
     WordsBesideResults,
 }
@@ -70,7 +70,7 @@ impl Break {
         Self::ServerHalf,
         Self::WrongKind,
         Self::SplitCall,
-        Self::WordsBehindCall,
+        Self::WordsAfterCall,
         Self::WordsBesideResults,
     ];
 
@@ -103,7 +103,7 @@ impl Break {
             Self::ServerHalf => server_half(talk, rng),
             Self::WrongKind => wrong_kind(talk, rng),
             Self::SplitCall => split_call(talk, rng),
-            Self::WordsBehindCall => words_behind_call(talk, rng),
+            Self::WordsAfterCall => words_after_call(talk, rng),
             Self::WordsBesideResults => words_beside_results(talk, rng),
         }
     }
@@ -457,7 +457,7 @@ fn split_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
     true
 }
 
-fn words_behind_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
+fn words_after_call(talk: &mut Conversation, rng: &mut Rng) -> bool {
     let is_call = |_: &Message, block: &Block| matches!(block, Block::Call { .. });
     let Some((m, b)) = find(talk, rng, is_call).filter(|_| talk.anthropic()) else {
         return false;
