@@ -101,7 +101,7 @@ pub async fn provider_only(
          it refuses broken histories in the real provider's words, and else calls one of your tools every other turn\n\
          \n  \
          ANTHROPIC_BASE_URL=http://{at}\n  OPENAI_BASE_URL=http://{at}/v1\n  GOOGLE_GEMINI_BASE_URL=http://{at}\n\n\
-         after the proxy: antiphon serve --upstream anthropic=http://{at} --upstream openai=http://{at} \
+         behind the proxy: antiphon serve --upstream anthropic=http://{at} --upstream openai=http://{at} \
          --upstream gemini=http://{at}\n\
          press Ctrl-C to end"
     )?;

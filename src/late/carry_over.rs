@@ -35,7 +35,7 @@ impl<'l> CarryOver<'l> {
     }
 
     /// Returns the results of the caller whose conversations were left, the oldest first: those of tools that carry
-    /// over, from the same `origin` as the new conversation, without contents.
+    /// over, and whose `origin` (upstream and client program) is that of the new conversation. Without contents.
     pub async fn find_left(
         self,
         caller: Caller,
@@ -53,12 +53,12 @@ impl<'l> CarryOver<'l> {
             call.origin.as_ref() == Some(origin)
                 && call.lane.as_ref() != Some(lane.as_bytes())
                 && reaches(late, caller.principal(), call)
-                && is_left(late, call)
+                && is_due(late, call)
         });
         Ok(results)
     }
 
-    /// Reserves results for a conversation. Returns those that no other one has reserved.
+    /// Reserves results for a conversation. Returns those that were free, or that it has reserved before.
     pub async fn reserve(
         self,
         caller: Caller,
@@ -79,16 +79,17 @@ impl<'l> CarryOver<'l> {
     }
 }
 
-/// Returns `true` if the result of a call reaches the next conversation of its user. Only a client that names its sessions
-/// gets there: conversations that are guessed by their beginning may be one.
+/// Returns `true` if the result of a call reaches the next conversation of its user. That needs a known user and a
+/// named session: two conversations that are known by their beginning alone may be the same one.
 pub(super) fn reaches(late: &LateStore, principal: Principal, call: &RecordedCall) -> bool {
     late.0.settings.tool_settings(&call.tool).carries_over
         && call.strength == SessionStrength::Strong
         && intents::is_strong_user(late, principal, Principal::from_bytes(call.account))
 }
 
-/// Returns `true` if the conversation of a call with a result was left, as far as this process knows.
-fn is_left(late: &LateStore, call: &RecordedCall) -> bool {
+/// Returns `true` if a result is due for another conversation: its own was left as far as this process knows, or has not
+/// asked for it in time.
+fn is_due(late: &LateStore, call: &RecordedCall) -> bool {
     let is_late = call.posted.as_ref().is_some_and(|posted| !posted.attached);
     let posted_at = call.posted.as_ref().map(|posted| posted.posted_at);
     let last = call.heartbeat_at.max(posted_at.unwrap_or_default());

@@ -134,7 +134,7 @@ fn far() -> Instant {
 async fn load_all(late: &LateStore) -> Result<(), LateError> {
     load(late).await?;
     cancels::watch_recorded(late).await?;
-    late.0.watched_lanes.end_start();
+    late.0.watched_lanes.end_recovery();
     Ok(())
 }
 
@@ -323,7 +323,10 @@ async fn give_up(late: &LateStore, record: &Record, message: &OutgoingRecord, no
     let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
     if is_done {
         late.0.telemetry.record_late_event("send_given_up");
-        tracing::warn!(tries = message.tries, "a message to a tool service was given up");
+        tracing::warn!(
+            tries = message.tries,
+            "a message was given up: `antiphon webhooks ls` lists it"
+        );
     }
     Ok(is_done)
 }

@@ -14,11 +14,11 @@ use crate::{
     ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
 };
 
-/// Time for which a read counts: 7 days.
-const READ_COUNTS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The time for which a read counts: 7 days.
+const READ_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Time between two notes of the same reader, so that a poll costs no write.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60 * 60);
-/// The name of the record: a caller has one.
+/// The name of the record. It is constant, since a caller has one.
 const NAME: RecordName = [0; 32];
 
 /// Notes that a caller reads its feed, or the list of its outstanding results. Does not wait.
@@ -35,7 +35,7 @@ pub(super) fn note_read(late: &LateStore, caller: Caller) {
 /// Stores the time of a caller's last read.
 pub(super) async fn store_read(late: &LateStore, principal: Principal, at: Moment) -> Result<(), LateError> {
     let key = reader_key(principal);
-    let expires_at = at.saturating_add(READ_COUNTS);
+    let expires_at = at.saturating_add(READ_VALID_FOR);
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
         let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
@@ -71,7 +71,7 @@ pub(super) async fn has_surface(
         return Ok(true);
     }
     let noted = late.0.readers.get(&principal);
-    if noted.is_some_and(|at| now < at.saturating_add(READ_COUNTS)) {
+    if noted.is_some_and(|at| now < at.saturating_add(READ_VALID_FOR)) {
         return Ok(true);
     }
     let record = late.0.ledger.read(vec![reader_key(principal)], now).await?;

@@ -182,9 +182,14 @@ pub fn copies(world: &World, text: &str) -> usize {
     last_body(world).matches(text).count()
 }
 
-/// Returns how often an event was counted.
+/// Returns how often an event of a world was counted.
 pub fn counted(world: &World, event: &str) -> u64 {
-    let page = world.shared.telemetry.encode_metrics();
+    counted_by(&world.shared.telemetry, event)
+}
+
+/// Returns how often an event was counted.
+pub fn counted_by(telemetry: &Telemetry, event: &str) -> u64 {
+    let page = telemetry.encode_metrics();
     let name = format!("antiphon_late_results_total{{event=\"{event}\"}} ");
     let line = page.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
     line.parse().unwrap()

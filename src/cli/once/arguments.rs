@@ -21,7 +21,7 @@ command may run again; where [tools.NAME] has tier = \"one_way\", only with --re
 The proxy must keep its ledger on disk. On this machine no token is needed: `antiphon serve` writes one that only its user
 can read. Elsewhere put a client token with personal = true into ANTIPHON_TOKEN. Outputs are encrypted with a key from the
 token, arguments are stored as keyed hashes only, and a new token knows nothing of earlier runs. The command finds a key
-for the systems after it in ANTIPHON_IDEMPOTENCY_KEY.
+for the systems behind it in ANTIPHON_IDEMPOTENCY_KEY.
 
 Exit codes:
   0-125  that of the command, also if it is replayed

@@ -47,7 +47,8 @@ async fn make_link(args: &LinkArgs) -> Result<ExitCode, ClientError> {
     writeln!(io::stdout().lock(), "{url}")?;
     writeln!(
         io::stderr().lock(),
-        "whoever has this address sees the tasks for {} minutes; revoke it: antiphon tasks revoke {link}",
+        "whoever has this address can see the tasks and report unknown outcomes for {} minutes; revoke it: \
+         antiphon tasks revoke {link}",
         args.minutes
     )?;
     Ok(ExitCode::SUCCESS)
@@ -58,7 +59,7 @@ async fn revoke_link(args: &RevokeArgs) -> Result<ExitCode, ClientError> {
     let client = args.access.client()?;
     match client.delete(&format!("{LINKS}/{}", args.link)).await? {
         ApiReply::Done(_) => {
-            writeln!(io::stdout().lock(), "the link opens nothing any more")?;
+            writeln!(io::stdout().lock(), "revoked: the link opens nothing any more")?;
             Ok(ExitCode::SUCCESS)
         }
         ApiReply::Refused(refusal) => Ok(report_refusal(&refusal, "revoke")),

@@ -1,4 +1,4 @@
-//! Requests about cancels: the owner of a call wants it undone, and its service reports that it was.
+//! Requests about cancels: the owner of a call wants it undone, and its service reports that it was, or will not be.
 
 use super::{evidence, sending};
 use crate::{
@@ -8,7 +8,8 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         leave_reason::LeaveReason,
         matching::{self, NamedCall},
-        outbox, record_names,
+        outbox::{self, OutgoingRecord},
+        record_names,
         records::{RecordedCall, RecordedCallState},
         settling::{self, MatchedCall},
     },
@@ -62,9 +63,21 @@ pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Resu
     if !matching::is_running(&call) {
         return Ok(CancelAnswer::Ended);
     }
-    let message = evidence::cancel_message(late, &key, call.lane, LeaveReason::Requested, now);
-    late.0.watched_lanes.lock().request(&key, clock::now());
-    outbox::store_message(late, evidence::cancel_key(&key), &message).await?;
+    if call.state == RecordedCallState::CancelRefused {
+        return Ok(CancelAnswer::State(call.state));
+    }
+    let message_key = evidence::cancel_key(&key);
+    // One that was sent has its own tries and its own end.
+    let is_sent = call.state == RecordedCallState::CancelRequested;
+    let stored = evidence::read_message(late, message_key).await?;
+    if !is_sent || stored.is_none_or(|stored| stored.is_dead) {
+        let message = OutgoingRecord {
+            give_up_at: call.deadline.max(now),
+            ..evidence::cancel_message(late, &key, call.lane, LeaveReason::Requested, now)
+        };
+        outbox::store_message(late, message_key, &message).await?;
+    }
+    late.0.watched_lanes.lock().make_final(&key, clock::now());
     Ok(CancelAnswer::State(RecordedCallState::CancelRequested))
 }
 

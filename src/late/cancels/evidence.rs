@@ -35,14 +35,14 @@ impl WatchedLanes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops watching a call that has a result.
+    /// Stops watching a call: it has a result, was undone, or its tool goes on.
     pub(in crate::late) fn remove_call(&self, key: &RecordKey) {
         self.lock().remove_call(key);
     }
 
     /// Notes that the cancels of earlier processes are watched.
-    pub(in crate::late) fn end_start(&self) {
-        self.lock().end_start();
+    pub(in crate::late) fn end_recovery(&self) {
+        self.lock().end_recovery();
     }
 
     /// Notes a heartbeat of a tool.
@@ -275,7 +275,7 @@ async fn is_final(late: &LateStore, key: RecordKey, purpose: &Purpose) -> Result
     ))
 }
 
-async fn read_message(late: &LateStore, key: RecordKey) -> Result<Option<OutgoingRecord>, LateError> {
+pub(super) async fn read_message(late: &LateStore, key: RecordKey) -> Result<Option<OutgoingRecord>, LateError> {
     let record = late.0.ledger.read(vec![key], clock::unix_time()).await?;
     let record = record.into_iter().flatten().next();
     Ok(record.and_then(|record| OutgoingRecord::decode(&record.value)))
@@ -302,7 +302,7 @@ pub(super) fn cancel_message(
         },
         made_at: now,
         due_at: now.saturating_add(grace),
-        // Replaced by the deadline of the call when it is first sent.
+        // Replaced by the deadline of the call when it is first sent: evidence does not know it.
         give_up_at: now.saturating_add(late.0.settings.ttl),
         tries: 0,
         is_dead: false,

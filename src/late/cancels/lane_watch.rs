@@ -17,7 +17,7 @@ use crate::{
 
 /// The most watched lanes. A call of a further one is cancelled only if its owner asks for it.
 const LANES_MAX: usize = 10_000;
-/// The most watched calls of one lane.
+/// The most watched calls of one lane. A further one is cancelled only if its owner asks for it.
 const CALLS_MAX: usize = 256;
 
 /// A call that can be cancelled.
@@ -27,9 +27,10 @@ pub(super) struct WatchedCall {
     pub(super) key: RecordKey,
     /// Its id.
     pub(super) id: Vec<u8>,
-    /// The last heartbeat of its tool.
+    /// The last heartbeat of its tool, or the time from which the call is watched.
     pub(super) alive_at: Instant,
-    /// The evidence that its lane was left, and the time of the first. `None` while the lane is alive.
+    /// The latest evidence that its lane was left, and the time of the first, from which the grace counts. `None` while
+    /// the lane is alive.
     pub(super) pending: Option<(LeaveReason, Instant)>,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct HeardLane {
 struct WatchedLane {
     session: Option<[u8; 32]>,
     heard_at: Instant,
-    /// The sign of life that this process has stored last.
+    /// The sign of life that this process has queued last for the ledger.
     signed_at: Moment,
     calls: Vec<WatchedCall>,
 }
@@ -87,7 +88,7 @@ impl LaneWatch {
     }
 
     /// Notes that the cancels of earlier processes are watched.
-    pub(super) fn end_start(&mut self) {
+    pub(super) fn end_recovery(&mut self) {
         self.heard_early = None;
     }
 
@@ -134,7 +135,8 @@ impl LaneWatch {
             match call.pending {
                 Some((LeaveReason::Requested, _)) => {}
                 pending if lacks(call) => {
-                    // Such a request is no sign of life, so the grace goes on from the first evidence.
+                    // Such a request ends the silence of the lane. It does not keep this call, whose grace goes on from the
+                    // first evidence.
                     let left_at = pending.map_or(now, |(_, first)| first);
                     call.pending = Some((LeaveReason::WentOn, left_at));
                     heard.left.push(LeftCall {
@@ -154,7 +156,7 @@ impl LaneWatch {
         heard
     }
 
-    /// Returns the sign of life that this process has stored last for a lane: what it proves was judged already.
+    /// Returns the sign of life that this process has queued last for a lane: what it proves was judged already.
     pub(super) fn own_sign(&self, lane: &[u8; 32]) -> Moment {
         self.lanes.get(lane).map_or(Moment::ZERO, |watched| watched.signed_at)
     }
@@ -176,8 +178,8 @@ impl LaneWatch {
             .collect()
     }
 
-    /// Notes that the owner wants a call cancelled.
-    pub(super) fn request(&mut self, key: &RecordKey, now: Instant) {
+    /// Notes that no request revokes the cancel of a call any more: its owner asked for it, or it was sent.
+    pub(super) fn make_final(&mut self, key: &RecordKey, now: Instant) {
         if let Some(call) = self.find_call(key) {
             call.pending = Some((LeaveReason::Requested, now));
         }
@@ -283,7 +285,7 @@ mod tests {
             };
             watch.add_call(LANE, Some([9; 32]), call, now);
         }
-        watch.end_start();
+        watch.end_recovery();
         watch
     }
 
@@ -317,7 +319,7 @@ mod tests {
         assert!(watch.contains(&LANE) && !watch.is_heard_early(&LANE));
         watch.hear(&LANE, |_| false, (crate::clock::now(), Moment::ZERO));
         assert!(watch.is_heard_early(&LANE) && !watch.is_heard_early(&[2; 32]));
-        watch.end_start();
+        watch.end_recovery();
         assert!(!watch.contains(&LANE) && !watch.is_heard_early(&LANE));
     }
 
@@ -338,10 +340,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wish_of_the_owner_is_not_revoked_and_ended_calls_are_forgotten() {
+    async fn a_final_cancel_is_not_revoked_and_ended_calls_are_forgotten() {
         let now = crate::clock::now();
         let mut watch = watch(now);
-        watch.request(&key(1), now);
+        watch.make_final(&key(1), now);
         assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)), HeardLane::default());
         assert_eq!(watch.pending_reason(&LANE, &key(1)), Some(LeaveReason::Requested));
         assert_eq!(

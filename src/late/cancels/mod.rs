@@ -22,13 +22,13 @@ use crate::{auth::Caller, ledger::RecordKey, session::LaneId};
 pub struct Cancels<'l>(pub(super) &'l LateStore);
 
 impl Cancels<'_> {
-    /// Returns `true` if the lane has a call that can be cancelled.
+    /// Returns `true` if the lane has a watched call, or may have one of an earlier process.
     pub fn watches(self, lane: LaneId) -> bool {
         evidence::watches(self.0, lane)
     }
 
-    /// Notes a request of a lane. `goes_on` is `true` if it continues the history after some call without its result.
-    /// Does not wait.
+    /// Notes a request of a lane, without waiting. `goes_on` is `true` if the history in `body` leaves
+    /// some call of the lane without its result, and goes on all the same: a call that it lacks was left.
     pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
         evidence::note_request(self.0, caller, lane, body, goes_on);
     }
@@ -43,17 +43,17 @@ impl Cancels<'_> {
         evidence::note_closed(self.0, session);
     }
 
-    /// Watches a call that is recorded, if its tool can undo it.
+    /// Watches a recorded call if evidence may cancel it: its tool has a `cancel_url`, and no other lane uses its id.
     pub(super) fn watch_call(self, key: RecordKey, call: &RecordedCall) {
         evidence::watch_call(self.0, key, call);
     }
 
-    /// Asks the tool of the caller's call to undo it. The cancel is stored on return.
+    /// Asks the service of the caller's call to undo it. The cancel is stored on return.
     pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
         confirming::request(self.0, caller, id).await
     }
 
-    /// Notes that a call was undone, or with `is_refused` that it will not be.
+    /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
     pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
         confirming::confirm(self.0, named, is_refused).await
     }

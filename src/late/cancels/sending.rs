@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The type of the message.
-const EVENT: &str = "ledger.intent.cancel";
+const MESSAGE_TYPE: &str = "ledger.intent.cancel";
 
 /// A cancel that is ready to be sent.
 pub(in crate::late) struct PreparedCancel {
@@ -44,7 +44,8 @@ pub(in crate::late) enum CancelReply {
 }
 
 impl CancelReply {
-    /// Reads the body of a success. Anything but a clear word means that the service will report.
+    /// Reads the body of a success. Anything but a clear word means that the service will report. The name of the state
+    /// counts as the word `refused`.
     pub(in crate::late) fn read(body: &[u8]) -> Self {
         let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         match answer["state"].as_str() {
@@ -101,7 +102,7 @@ enum DueCall {
     Revoked,
     /// Another process has seen a request of its lane.
     Alive,
-    /// It has a result, or its tool refuses to undo it.
+    /// It is no longer open: it has a result, was undone, or its tool refuses to undo it.
     Ended,
 }
 
@@ -178,7 +179,7 @@ async fn note_requested(
     if late.0.ledger.commit(steps, now).await? != CommitOutcome::Done {
         return Err(LateError::Busy);
     }
-    late.0.watched_lanes.lock().request(&call_record.key, clock::now());
+    late.0.watched_lanes.lock().make_final(&call_record.key, clock::now());
     notices.schedule(late, now);
     late.0.telemetry.record_late_event("cancel_requested");
     Ok(())
@@ -195,6 +196,7 @@ pub(in crate::late) async fn note_reply(
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, call);
     let mut steps = vec![remove_step(record)];
+    let mut is_end = false;
     if reply != CancelReply::Accepted {
         let found = late
             .0
@@ -208,8 +210,9 @@ pub(in crate::late) async fn note_reply(
             let call = RecordedCall::decode(&record.value)?;
             Some((record, call))
         });
-        // A result that came meanwhile is the truth.
+        // A result that came meanwhile wins.
         if let Some((record, call)) = found.filter(|(_, call)| matching::is_running(call)) {
+            is_end = true;
             steps.extend(end_steps(late, &record, call, reply == CancelReply::Refused, now).await?);
         }
     }
@@ -218,6 +221,8 @@ pub(in crate::late) async fn note_reply(
     }
     if reply != CancelReply::Accepted {
         late.0.watched_lanes.remove_call(&call_key);
+    }
+    if is_end {
         count_end(late, reply == CancelReply::Refused);
     }
     Ok(true)
@@ -282,7 +287,7 @@ fn message_body(
 ) -> String {
     let owner: Owner = late.owner_of(Caller::of_account(principal));
     json!({
-        "type": EVENT,
+        "type": MESSAGE_TYPE,
         "timestamp": rfc3339_date(made_at),
         "data": {
             "call_id": String::from_utf8_lossy(&call.id),

@@ -25,7 +25,7 @@ async fn only_the_listeners_own_pages_may_call_it() {
         ("localhost:4748", "http://localhost:4748", true),
         ("LOCALHOST:4748", "http://localhost:4748", true),
         ("[::1]:4748", "http://[::1]:4748", true),
-        // After a server with TLS.
+        // Behind a server with TLS.
         ("admin.example", "https://admin.example", true),
         // Other pages of this machine.
         ("127.0.0.1:4748", "http://127.0.0.1:5173", false),

@@ -10,9 +10,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{Caller, Principal, WebhookKey},
+    clock::unix_time,
     late::{
-        CancelAnswer, Dispatcher, LateSettings, LateStore, ObservedCall, PostOutcome, PreparedMessage, SendOutcome,
-        ServiceSettings, ToolSettings, matching::NamedCall, records::PostRefusal,
+        CancelAnswer, Dispatcher, LateSettings, LateStore, ListedMessage, Messages, ObservedCall, PostOutcome,
+        PreparedMessage, SendOutcome, ServiceSettings, ToolSettings,
+        matching::NamedCall,
+        records::{PostRefusal, RecordedCallState},
     },
     ledger::Ledger,
     repair::{Tier, input_hash},
@@ -25,7 +28,7 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::support::{
     bodies::Rng,
     kept::durable,
-    late::{over, service},
+    late::{counted_by, over, service},
     seed::seed,
     wire::spawn,
 };
@@ -60,12 +63,16 @@ struct Modelled {
     /// `true` once it has a result, was undone, or its tool goes on.
     is_ended: bool,
     is_cancelled: bool,
+    is_refused: bool,
+    /// The id of the message that the service has failed to accept, and the number of failures.
+    failed: Option<(String, u32)>,
     /// All of its events, for the message of a failure.
     events: Vec<&'static str>,
 }
 
 struct Walk {
     ledger: Arc<dyn Ledger>,
+    telemetry: Telemetry,
     late: LateStore,
     dispatcher: Dispatcher,
     /// The batches that are due. The next one is looked for once this one was taken.
@@ -101,11 +108,13 @@ fn settings() -> LateSettings {
 impl Walk {
     async fn new(seed: u64) -> Self {
         let ledger = durable();
-        let (late, dispatcher, due) = Self::open(&ledger).await;
+        let telemetry = Telemetry::default();
+        let (late, dispatcher, due) = Self::open(&ledger, &telemetry).await;
         let caller = Self::caller(&late);
         let now = Instant::now();
         Self {
             ledger,
+            telemetry,
             late,
             dispatcher,
             due,
@@ -122,8 +131,11 @@ impl Walk {
         Caller::of_account(Principal::of_token(late.principal_key(), "ann"))
     }
 
-    async fn open(ledger: &Arc<dyn Ledger>) -> (LateStore, Dispatcher, mpsc::Receiver<Vec<PreparedMessage>>) {
-        let (late, writer, worker) = over(ledger, settings(), Telemetry::default());
+    async fn open(
+        ledger: &Arc<dyn Ledger>,
+        telemetry: &Telemetry,
+    ) -> (LateStore, Dispatcher, mpsc::Receiver<Vec<PreparedMessage>>) {
+        let (late, writer, worker) = over(ledger, settings(), telemetry.clone());
         drop(spawn(writer.run()));
         drop(spawn(worker.run()));
         late.callers().store_verified(Self::caller(&late)).await.unwrap();
@@ -217,6 +229,8 @@ impl Walk {
             is_done: false,
             is_ended: false,
             is_cancelled: false,
+            is_refused: false,
+            failed: None,
             events: vec!["call"],
         };
         self.calls.insert(id, call);
@@ -277,21 +291,63 @@ impl Walk {
     }
 
     async fn owner_asks(&mut self) {
+        self.asks_for_a_refused_call().await;
         let Some(id) = self.pick() else { return };
+        let failed = self.calls[&id].failed.clone();
+        let before = self.waiting(failed.as_ref()).await;
         let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
-        assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
+        assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRequested), "{id}");
+        if before.as_ref().is_some_and(|message| !message.is_dead) {
+            assert_eq!(
+                self.waiting(failed.as_ref()).await,
+                before,
+                "{id}: the message waits already"
+            );
+            self.count("requested while it is sent");
+        }
         let call = self.calls.get_mut(&id).unwrap();
+        if before.is_some_and(|message| message.is_dead) {
+            call.failed = None;
+        }
         (call.is_requested, call.is_done) = (true, false);
         call.events.push("requested");
         self.count("requested");
     }
 
+    /// Returns the message that a service has failed to accept.
+    async fn waiting(&self, failed: Option<&(String, u32)>) -> Option<ListedMessage> {
+        let (id, failures) = failed?;
+        let page = Messages::of_store(&self.late).list(None, 10_000, unix_time());
+        let message = page
+            .await
+            .unwrap()
+            .messages
+            .into_iter()
+            .find(|message| message.id == *id)?;
+        assert!(message.is_dead || message.tries == *failures, "{message:?}");
+        Some(message)
+    }
+
+    /// A service that has refused is not asked again.
+    async fn asks_for_a_refused_call(&mut self) {
+        let refused = self.calls.iter().find(|(_, call)| call.is_refused);
+        let Some(id) = refused.map(|(id, _)| id.clone()) else {
+            return;
+        };
+        let answer = self.late.cancels().request(self.caller, id.as_bytes()).await.unwrap();
+        assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRefused), "{id}");
+        self.count("refused before");
+    }
+
     async fn posts_result(&mut self) {
         let ids: Vec<String> = self.calls.keys().cloned().collect();
-        if ids.is_empty() {
-            return;
+        if !ids.is_empty() {
+            let at = self.rng.below(ids.len());
+            self.posts_result_of(&ids[at]).await;
         }
-        let id = &ids[self.rng.below(ids.len())];
+    }
+
+    async fn posts_result_of(&mut self, id: &str) {
         let (late, call) = (self.late.clone(), self.calls.get_mut(id).unwrap());
         let service = late.services()[0].clone();
         let named = NamedCall {
@@ -313,7 +369,7 @@ impl Walk {
             self.count("evidence");
         } else {
             assert!(matches!(outcome, PostOutcome::Settled { .. }), "{id}: {outcome:?}");
-            call.is_ended = true;
+            (call.is_ended, call.is_refused) = (true, false);
             self.count("settled");
         }
     }
@@ -335,14 +391,14 @@ impl Walk {
         };
         let answer = late.cancels().confirm(&named, is_refused).await.unwrap();
         assert!(matches!(answer, CancelAnswer::State(_)), "{id}: {answer:?}");
-        (call.is_ended, call.is_cancelled) = (true, !is_refused);
+        (call.is_ended, call.is_cancelled, call.is_refused) = (true, !is_refused, is_refused);
         self.count("confirmed");
     }
 
     async fn restarts(&mut self) {
         // Evidence is stored some milliseconds after it was seen.
         self.late.flush_jobs().await;
-        (self.late, self.dispatcher, self.due) = Self::open(&self.ledger).await;
+        (self.late, self.dispatcher, self.due) = Self::open(&self.ledger, &self.telemetry).await;
         let now = Instant::now();
         self.started = now;
         self.heard = [now; SESSIONS.len()];
@@ -424,12 +480,23 @@ impl Walk {
             5..6 => (SendOutcome::Accepted(Vec::new()), "accepted"),
             _ => (SendOutcome::Failed, "failed"),
         };
+        // The tool may end before the service has answered: its result wins.
+        if self.rng.chance(10) {
+            self.posts_result_of(&id).await;
+            self.count("settled first");
+        }
         self.dispatcher.finish(message, outcome).await;
+        if self.calls[&id].is_ended {
+            return;
+        }
         let call = self.calls.get_mut(&id).unwrap();
         call.is_accepted |= what != "failed";
         call.is_done = what != "failed";
         call.is_ended |= matches!(what, "undone" | "refused");
         call.is_cancelled |= what == "undone";
+        call.is_refused |= what == "refused";
+        let failures = call.failed.take().map_or(0, |(_, failures)| failures);
+        call.failed = (what == "failed").then(|| (message.id.clone(), failures + 1));
         call.events.push(what);
         self.count(what);
     }
@@ -467,6 +534,8 @@ async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
     for _ in 0..steps {
         walk.step().await;
     }
+    let undone = walk.calls.values().filter(|call| call.is_cancelled).count();
+    assert_eq!(counted_by(&walk.telemetry, "undone"), undone as u64);
     assert_eq!(walk.unsettled().await, 0, "cancels were lost");
     println!("{:?}", walk.counts);
     for what in [
@@ -475,11 +544,14 @@ async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
         "left",
         "requested",
         "settled",
+        "settled first",
         "confirmed",
         "restart",
         "asked",
         "undone",
         "refused",
+        "refused before",
+        "requested while it is sent",
         "accepted",
         "failed",
         "evidence",
