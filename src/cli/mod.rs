@@ -54,6 +54,8 @@ use input::InputError;
 
 /// Exit code for wrong usage, bad configuration or unreadable input.
 const EXIT_USAGE: u8 = 2;
+/// Exit code after SIGHUP.
+const EXIT_HUNG_UP: u8 = 129;
 /// Exit code if the second signal that asked the process to end was SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
 /// Exit code if it was SIGTERM.

@@ -68,7 +68,10 @@ pub(super) struct ReplayedView<'c> {
     /// The id of the intent
     #[schema(pattern = "^int_[0-9a-f]{32}$")]
     intent: String,
-    /// The result; null if only the fact is known that the tool ran
+    /// `settled`, or `failed` if the tool reported an error
+    #[schema(schema_with = state_schema)]
+    state: &'static str,
+    /// The result; null if its content was never stored, or has been removed
     #[schema(required)]
     result: Option<RunResultView<'c>>,
     /// The time of the result, in seconds since 1970
@@ -82,6 +85,11 @@ impl<'c> ReplayedView<'c> {
     pub(super) fn of_result(result: &'c ReplayedResult) -> Self {
         Self {
             intent: result.intent.to_string(),
+            state: if result.failed {
+                IntentState::Failed.label()
+            } else {
+                IntentState::Settled.label()
+            },
             result: RunResultView::of_content(result.content.as_deref(), result.failed),
             settled_at: result.settled_at.as_secs(),
             scope: result.scope.label(),
@@ -102,7 +110,8 @@ pub(super) struct IntentStatusView<'c> {
     tool: String,
     #[schema(schema_with = scope_schema)]
     scope: &'static str,
-    /// The time of the latest claim, in seconds since 1970; null if the tool ran without one
+    /// The time of the latest claim, in seconds since 1970; null if the tool ran without one, or a person has
+    /// resolved its outcome
     #[schema(required)]
     claimed_at: Option<u64>,
     /// The time from which the holder counts as gone, in seconds since 1970; null if no holder runs the tool
@@ -114,7 +123,7 @@ pub(super) struct IntentStatusView<'c> {
     /// The end of the window in which claims get the result, in seconds since 1970; null without a result
     #[schema(required)]
     window_until: Option<u64>,
-    /// The result; null without one, or if only the fact is known that the tool ran
+    /// The result; null without one, or if its content was never stored or has been removed
     #[schema(required)]
     result: Option<RunResultView<'c>>,
 }

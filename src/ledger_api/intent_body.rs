@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use http::HeaderMap;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
+    openapi::{Object, ObjectBuilder, Ref, RefOr, Schema, Type, schema::AnyOfBuilder},
 };
 
 use super::{
@@ -79,12 +79,9 @@ pub(super) struct CallClaimBody {
     tool: Option<String>,
     /// The input of the tool: any JSON. It must be that of the recorded call
     input: Option<serde_json::Value>,
-    /// The least window, at most 30 days. It can only lengthen that of the tool
-    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
+    #[schema(schema_with = window_schema)]
     window: Option<String>,
-    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
-    /// the tool's `max_duration`, or 10 minutes
-    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
+    #[schema(schema_with = lease_schema)]
     lease: Option<String>,
     /// `true` to repeat a run that failed although its effect cannot be undone
     #[serde(default)]
@@ -106,12 +103,9 @@ pub(super) struct OnBehalfClaimBody {
     /// The input of the tool: any JSON
     #[schema(required)]
     input: serde_json::Value,
-    /// The least window, at most 30 days. It can only lengthen that of the tool
-    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
+    #[schema(schema_with = window_schema)]
     window: Option<String>,
-    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
-    /// the tool's `max_duration`, or 10 minutes
-    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
+    #[schema(schema_with = lease_schema)]
     lease: Option<String>,
     /// `true` to repeat a run that failed although its effect cannot be undone
     #[serde(default)]
@@ -130,17 +124,39 @@ pub(super) struct OwnClaimBody {
     /// The input of the tool: any JSON
     #[schema(required)]
     input: serde_json::Value,
-    /// The least window, at most 30 days. It can only lengthen that of the tool
-    #[schema(pattern = "^([0-9]{1,6}s|[0-9]{1,4}m|[0-9]{1,2}h|[12]?[0-9]d)$", example = "24h")]
+    #[schema(schema_with = window_schema)]
     window: Option<String>,
-    /// The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by default
-    /// the tool's `max_duration`, or 10 minutes
-    #[schema(pattern = "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|(1?[1-9]|2[0-4])h)$", example = "10m")]
+    #[schema(schema_with = lease_schema)]
     lease: Option<String>,
     /// `true` to repeat a run that failed although its effect cannot be undone
     #[serde(default)]
     #[schema(default = false)]
     retry_failed: bool,
+}
+
+fn window_schema() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("The least window, at most 30 days. It can only lengthen that of the tool"))
+        .pattern(Some(
+            "^([0-9]{1,6}s|1[0-9]{6}s|2[0-4][0-9]{5}s|[0-9]{1,4}m|[1-3][0-9]{4}m|[0-9]{1,2}h|[1-6][0-9]{2}h|[12]?[0-9]d|30d)$",
+        ))
+        .examples(["24h"])
+        .build()
+}
+
+fn lease_schema() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(
+            "The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by \
+             default the tool's `max_duration`, or 10 minutes",
+        ))
+        .pattern(Some(
+            "^([1-9][0-9]{0,3}s|[1-7][0-9]{4}s|[1-9][0-9]{0,2}m|1[0-3][0-9]{2}m|([1-9]|1[0-9]|2[0-4])h|1d)$",
+        ))
+        .examples(["10m"])
+        .build()
 }
 
 /// The claim of a holder; unknown members are ignored.
@@ -207,8 +223,8 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, ApiRefusal> {
         let is_null = json.kind(span) == JsonKind::Null;
         match &name[..] {
             b"input" => claim.input = Some(json.bytes(span).to_vec()),
-            b"retry_failed" => claim.retry_failed = read_flag(&json, span, "retry_failed must be true or false")?,
             _ if is_null => {}
+            b"retry_failed" => claim.retry_failed = read_flag(&json, span, "retry_failed must be true or false")?,
             b"call_id" => {
                 claim.call_id = Some(read_text(
                     &json,
@@ -283,14 +299,14 @@ pub(super) fn read_holder_body(body: &[u8]) -> Result<ReadReport, ApiRefusal> {
 
 /// Reads the key that a service has chosen, from `Idempotency-Key`: as it is, or as a quoted string.
 pub(super) fn read_chosen_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, ApiRefusal> {
-    const KEY: &str = "Idempotency-Key must be one value of 1 to 255 visible characters";
+    const KEY: &str = "Idempotency-Key must be one value of 1 to 255 printable ASCII characters";
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.as_bytes().trim_ascii();
     let quoted = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
     let key = quoted.unwrap_or(text);
-    let is_visible = key.iter().all(|byte| (0x20..0x7f).contains(byte));
-    if values.next().is_some() || key.is_empty() || key.len() > CHOSEN_KEY_BYTES_MAX || !is_visible {
+    let is_printable = key.iter().all(|byte| (0x20..0x7f).contains(byte));
+    if values.next().is_some() || key.is_empty() || key.len() > CHOSEN_KEY_BYTES_MAX || !is_printable {
         return Err(ApiRefusal::malformed(KEY));
     }
     Ok(Some(key.to_vec()))

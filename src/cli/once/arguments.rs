@@ -28,8 +28,10 @@ Exit codes:
   126    the command cannot be run
   127    there is no such command
   128+N  signal N ended the command
-  64     also: wrong usage, an unusable token, or --key was used for other arguments
-  69     also: the proxy cannot be reached or has no durable ledger; the command did not run
+  64     also: wrong usage, an unusable token, or --key was used for other arguments or with another
+         token
+  69     also: the proxy cannot be reached, has no durable ledger or no room, or gets too many requests; the command
+         did not run
   73     also: the command ran before, but its output cannot be replayed
   75     also: the command is running elsewhere
   76     also: the command may have run: see `antiphon intents resolve`";

@@ -48,7 +48,7 @@ pub(super) struct Claims {
 pub(super) enum NoClaim {
     /// The arguments, the token or the payload cannot be used.
     Unusable(String),
-    /// The proxy cannot be reached, or has no durable ledger.
+    /// The proxy cannot be reached, has no durable ledger or no room in it, or gets too many requests.
     Unavailable(String),
     /// The command is running elsewhere.
     InFlight {
@@ -104,7 +104,7 @@ impl Claims {
         let mut headers = HeaderMap::new();
         if let Some(key) = &args.key {
             let value = HeaderValue::from_str(key)
-                .map_err(|_| NoClaim::Unusable("--key: expected 1 to 255 visible characters".to_owned()))?;
+                .map_err(|_| NoClaim::Unusable("--key: expected 1 to 255 printable ASCII characters".to_owned()))?;
             headers.insert(IDEMPOTENCY_KEY, value);
         }
         if args.again {
@@ -125,13 +125,16 @@ impl Claims {
         read_answer(&answer).ok_or_else(|| NoClaim::from(self.client.foreign_answer()))
     }
 
-    /// Extends a claim again and again, for as long as its command runs. Never returns.
+    /// Extends a claim again and again. Returns once the proxy has granted another one.
     pub(super) async fn send_heartbeats(&self, held: &HeldClaim) {
         loop {
             tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             let body = json!({ "claim": held.claim });
-            // A failure is no reason to stop a command. The next heartbeat, or the report of its end, repairs it.
-            drop(self.client.post(&held.path("heartbeat"), body.to_string()).await);
+            let reply = self.client.post(&held.path("heartbeat"), body.to_string()).await;
+            // Any other failure is no reason to worry: the next heartbeat, or the report of the end, repairs it.
+            if matches!(reply, Ok(ApiReply::Refused(refusal)) if refusal.code == "urn:antiphon:intent:stale-claim") {
+                return;
+            }
         }
     }
 
@@ -152,7 +155,7 @@ impl Claims {
         loop {
             let failure = match self.client.post(path, body.to_string()).await {
                 Ok(ApiReply::Done(_)) => return Ok(()),
-                Ok(ApiReply::Refused(refusal)) if !refusal.status.is_server_error() => return Err(refusal.message),
+                Ok(ApiReply::Refused(refusal)) if !is_temporary(refusal.status) => return Err(refusal.message),
                 Ok(ApiReply::Refused(refusal)) => refusal.message,
                 Err(error) => error.to_string(),
             };
@@ -217,9 +220,14 @@ fn read_answer(answer: &Value) -> Option<ClaimAnswer> {
     }
     Some(ClaimAnswer::Ran {
         sealed: answer["result"]["content"].as_str().map(str::to_owned),
-        failed: answer["result"]["is_error"].as_bool().unwrap_or_default(),
+        failed: answer["state"] == "failed",
         at: answer["settled_at"].as_u64()?,
     })
+}
+
+/// Returns `true` if a later request may succeed.
+fn is_temporary(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Reads a refusal.
@@ -230,11 +238,9 @@ fn no_claim(refusal: &RefusedReply) -> NoClaim {
         "urn:antiphon:intent:outcome-unknown" => NoClaim::OutcomeUnknown {
             intent: printable_text(&refusal.intent),
         },
-        _ if refusal.status.is_server_error() || refusal.status == StatusCode::TOO_MANY_REQUESTS => {
-            NoClaim::Unavailable(message)
-        }
+        _ if is_temporary(refusal.status) => NoClaim::Unavailable(message),
         "urn:antiphon:intent:payload-mismatch" => {
-            NoClaim::Unusable("--key was used for other arguments: choose another key".to_owned())
+            NoClaim::Unusable("--key was used for other arguments, or with an earlier token: choose another key".to_owned())
         }
         "urn:antiphon:intent:not-found" => NoClaim::Unusable(
             "the proxy does not know this token: ANTIPHON_TOKEN must be one of [client_tokens], or restart a proxy of an \

@@ -6,6 +6,7 @@ mod sealed_run;
 
 use std::{
     io::{self, Write},
+    pin::pin,
     process::ExitCode,
     time::Duration,
 };
@@ -15,7 +16,7 @@ use anyhow::Context as _;
 pub(super) use arguments::{AFTER_HELP, Args};
 
 use super::{
-    EXIT_INTERRUPTED, EXIT_TERMINATED,
+    EXIT_HUNG_UP, EXIT_INTERRUPTED, EXIT_TERMINATED,
     child::{CapturedOutput, ChildCommand, ChildEnd},
     signals::{ReceivedSignal, Signals},
     time_format::format_time,
@@ -27,7 +28,7 @@ use sealed_run::{FinishedRun, KeptOutput};
 
 /// Exit code for wrong usage, an unusable token, or a key that was used for other arguments.
 pub(super) const EXIT_USAGE: u8 = 64;
-/// Exit code if the proxy cannot be reached, or has no durable ledger.
+/// Exit code if the proxy cannot be reached, has no durable ledger or no room in it, or gets too many requests.
 const EXIT_UNAVAILABLE: u8 = 69;
 /// Exit code if the output of an earlier run cannot be replayed.
 const EXIT_NO_OUTPUT: u8 = 73;
@@ -65,17 +66,17 @@ async fn run_once(args: &Args) -> ExitCode {
     };
     let answer = tokio::select! {
         answer = claims.claim(args, &command) => answer,
-        signal = signals.next() => return fail(interrupted(signal), &format!("{} did not run", args.tool)),
+        signal = signals.next() => {
+            let why = format!("{} did not run; if the proxy has granted the claim, it ends within 2 minutes", args.tool);
+            return fail(interrupted(signal), &why);
+        }
     };
     match answer {
         Ok(ClaimAnswer::Granted(held)) => run_held(args, &claims, &held, &command, &mut signals).await,
         Ok(ClaimAnswer::Ran { sealed, failed, at }) => {
             let run = match sealed {
-                Some(sealed) => claims
-                    .keys
-                    .open(&sealed, &command)
-                    .ok_or("was stored with another token"),
-                None => Err("has been removed"),
+                Some(sealed) => claims.keys.open(&sealed, &command).ok_or("cannot be decrypted"),
+                None => Err("was never stored, or has been removed"),
             };
             replay(args, run, failed, at)
         }
@@ -103,12 +104,7 @@ fn prepare(args: &Args) -> Result<(Claims, String), NoClaim> {
 
 /// Runs the command with a claim, and stores its end.
 async fn run_held(args: &Args, claims: &Claims, held: &HeldClaim, command: &str, signals: &mut Signals) -> ExitCode {
-    let key = (KEY_VARIABLE.to_owned(), held.idempotency_key.clone());
-    let running = run_command(args, vec![key], signals);
-    let ended = tokio::select! {
-        ended = running => ended,
-        () = claims.send_heartbeats(held) => return fail(EXIT_UNAVAILABLE, "the heartbeats ended"),
-    };
+    let ended = run_with_heartbeats(args, claims, held, signals).await;
     let (end, output) = match ended {
         Ok(ended) => ended,
         Err(error) => return fail(EXIT_UNKNOWN, &format!("{error:#}; the command may have run")),
@@ -132,10 +128,30 @@ async fn run_held(args: &Args, claims: &Claims, held: &HeldClaim, command: &str,
     };
     if let Err(cause) = reported {
         say(&format!(
-            "the end of the run could not be stored: {cause}; another run may repeat it"
+            "the end of the run could not be stored: {cause}; another run may repeat it, or find its outcome unknown"
         ));
     }
     ExitCode::from(end.code)
+}
+
+/// Runs the command, and extends its claim until its end.
+async fn run_with_heartbeats(
+    args: &Args,
+    claims: &Claims,
+    held: &HeldClaim,
+    signals: &mut Signals,
+) -> anyhow::Result<(ChildEnd, KeptOutput)> {
+    let key = (KEY_VARIABLE.to_owned(), held.idempotency_key.clone());
+    let mut running = pin!(run_command(args, vec![key], signals));
+    tokio::select! {
+        ended = &mut running => return ended,
+        () = claims.send_heartbeats(held) => {}
+    }
+    say(&format!(
+        "the proxy heard nothing for longer than 2 minutes, and let another run of {} begin",
+        args.tool
+    ));
+    running.await
 }
 
 /// Runs the command, and keeps its outputs if they are to be stored.
@@ -237,7 +253,8 @@ fn format_age(since_1970: u64) -> String {
 const fn interrupted(signal: ReceivedSignal) -> u8 {
     match signal {
         ReceivedSignal::Interrupt => EXIT_INTERRUPTED,
-        ReceivedSignal::Terminate | ReceivedSignal::HangUp => EXIT_TERMINATED,
+        ReceivedSignal::Terminate => EXIT_TERMINATED,
+        ReceivedSignal::HangUp => EXIT_HUNG_UP,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::replaying::{self, ReplayedResult};
 use crate::{
     auth::{Caller, Principal},
     late::{
@@ -21,7 +22,7 @@ use crate::{
         settling::{self, MatchedCall},
         surfaces,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordName},
     repair::Tier,
     upstream::random_bytes,
 };
@@ -160,28 +161,6 @@ pub struct GrantedClaim {
     pub scope: IntentScope,
 }
 
-/// The result of an earlier run.
-#[derive(Clone)]
-pub struct ReplayedResult {
-    /// The intent.
-    pub intent: IntentId,
-    /// The content as JSON. `None` if only the fact is known that the tool ran.
-    pub content: Option<String>,
-    /// `true` if the tool reported an error.
-    pub failed: bool,
-    /// The time of the settle.
-    pub settled_at: Moment,
-    /// The conversations that share the intent.
-    pub scope: IntentScope,
-}
-
-impl std::fmt::Debug for ReplayedResult {
-    // The content belongs to a conversation, so it never reaches a log.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ReplayedResult({}, failed {})", self.intent, self.failed)
-    }
-}
-
 /// An effect with its owner: what the name of an intent is made of.
 struct ResolvedSubject {
     principal: Principal,
@@ -208,11 +187,9 @@ pub(super) async fn claim_intent(
             Ok(subject) => subject,
             Err(outcome) => return Ok(outcome),
         };
-        let about = match claim.chosen_key {
-            Some(key) => IntentSubject::ChosenKey(key),
-            None => IntentSubject::Input(&subject.input),
+        let Some(name) = find_name(late, claim, &subject, now).await? else {
+            return Ok(ClaimOutcome::PayloadMismatch);
         };
-        let name = intents::intent_name(subject.session.as_ref(), &subject.tool, about);
         let key = storing::intent_key(*subject.principal.as_bytes(), name);
         let existing = storing::read_intent(late, key, now).await?;
         if let Some(outcome) = replay_of_call(late, &subject, key, existing.as_ref(), now).await? {
@@ -240,7 +217,12 @@ pub(super) async fn claim_intent(
             }
             (_, None) => return Err(LateError::Busy),
             (ClaimRuling::Replayed, Some(existing)) => {
-                return replay(late, existing, now).await.map(ClaimOutcome::Replayed);
+                let replayed = replaying::read_result(late, existing, now).await?;
+                // Without room for it, the result is stored for its own window only.
+                if let Err(error) = replaying::keep_result(late, existing, window, now).await {
+                    tracing::debug!(%error, "a result is not stored for the longer window of a claim");
+                }
+                return Ok(ClaimOutcome::Replayed(replayed));
             }
             (ClaimRuling::InFlight, Some(existing)) => {
                 let run = &existing.intent.run;
@@ -261,6 +243,31 @@ pub(super) async fn claim_intent(
         }
     }
     Err(LateError::Busy)
+}
+
+/// Returns the name of the intent that a claim is about. `None` if its call was claimed under another key.
+async fn find_name(
+    late: &LateStore,
+    claim: &IntentClaim<'_>,
+    subject: &ResolvedSubject,
+    now: Moment,
+) -> Result<Option<RecordName>, LateError> {
+    let about = match claim.chosen_key {
+        Some(key) => IntentSubject::ChosenKey(key),
+        None => IntentSubject::Input(&subject.input),
+    };
+    let name = intents::intent_name(subject.session.as_ref(), &subject.tool, about);
+    // A call has one intent: under a second one its tool could run once more.
+    let Some(linked) = subject.call.as_ref().and_then(|found| found.1.intent) else {
+        return Ok(Some(name));
+    };
+    if claim.chosen_key.is_none() || linked == name {
+        return Ok(Some(linked));
+    }
+    let key = storing::intent_key(*subject.principal.as_bytes(), linked);
+    let earlier = storing::read_intent(late, key, now).await?;
+    let is_free = earlier.is_none_or(|earlier| earlier.intent.state == IntentState::Cancelled);
+    Ok(is_free.then_some(name))
 }
 
 impl ResolvedSubject {
@@ -367,18 +374,6 @@ async fn grant(
     }))
 }
 
-/// Returns the stored result of an intent.
-async fn replay(late: &LateStore, existing: &StoredIntent, now: Moment) -> Result<ReplayedResult, LateError> {
-    let result = existing.intent.result.as_ref();
-    Ok(ReplayedResult {
-        intent: existing.id(),
-        content: storing::read_content(late, existing, now).await?,
-        failed: result.is_some_and(|result| result.failed),
-        settled_at: result.map_or(existing.intent.run.claimed_at, |result| result.settled_at),
-        scope: existing.intent.scope,
-    })
-}
-
 /// Returns the window of a claim: that of the tool, or a longer one that the holder wants.
 fn window_of(late: &LateStore, subject: &ResolvedSubject, wanted: Option<Duration>) -> Duration {
     let settings = late.0.settings.tool_settings(&subject.tool);
@@ -463,10 +458,10 @@ async fn replay_of_call(
         // The id of the answer must be one that can be read. Another writer may be first, which is as good.
         let mut settled = subject.claimed_record(window_of(late, subject, None), IntentRun::of_call(record.key.name));
         settled.settle_by_call(record.key.name, posted);
-        late.0
-            .ledger
-            .commit(vec![storing::insert_step(key, &settled)], now)
-            .await?;
+        let inserted = late.0.ledger.commit(vec![storing::insert_step(key, &settled)], now);
+        if let Err(error) = inserted.await {
+            tracing::debug!(%error, "the intent of a call with a result is not stored");
+        }
     }
     let content = queries::posted_content(late, subject.principal, record.key.name, now).await?;
     Ok(Some(ClaimOutcome::Replayed(ReplayedResult {

@@ -47,7 +47,7 @@ pub enum HolderOutcome {
     StaleClaim,
     /// The intent was settled otherwise.
     Conflict,
-    /// The effect was undone, so that there can be no result. The result is stored as evidence.
+    /// The effect was undone, so that there can be no result. That of a recorded call is stored as evidence.
     Cancelled,
     /// There is no such intent, or the service may not act on it.
     NotFound,
@@ -64,7 +64,7 @@ pub struct IntentView {
     pub tool: Vec<u8>,
     /// The conversations that share the intent.
     pub scope: IntentScope,
-    /// The time of the latest claim. `None` if the call was settled without one.
+    /// The time of the latest claim. `None` if the call was settled without one, or a person has resolved the outcome.
     pub claimed_at: Option<Moment>,
     /// The time from which the holder counts as gone. `None` unless a holder runs the tool.
     pub lease_until: Option<Moment>,

@@ -6,6 +6,7 @@
 mod claiming;
 mod holding;
 mod operators;
+mod replaying;
 
 use super::{
     LateError, LateStore,
@@ -14,9 +15,10 @@ use super::{
 };
 use crate::{auth::Caller, ledger::Moment};
 
-pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim, ReplayedResult};
+pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
 pub use operators::{IntentPage, ListedIntent, Resolution, ResolveOutcome};
+pub use replaying::ReplayedResult;
 
 /// Access to the intents of a store. Every method judges leases and windows as of `now`.
 #[derive(Clone, Copy, Debug)]

@@ -63,12 +63,17 @@ pub(in crate::late) async fn settle_with_call(
     };
     let key = storing::intent_key(call_key.principal, name);
     let (step, settled) = if let Some(stored) = storing::read_intent(late, key, now).await? {
-        let is_its_own = stored.intent.run.call == Some(call_key.name);
-        // Another holder runs the tool for another call: its own result will settle the intent.
-        if !is_its_own && rules::state_at(&stored.intent, now).is_in_flight() {
+        if !rules::is_settled_by(&stored.intent, &call_key.name, posted.failed, now) {
             return Ok(IntentChange::default());
         }
         let mut intent = stored.intent.clone();
+        if intent.run.call != Some(call_key.name) {
+            // The holder of an earlier run has no part in this one.
+            intent.run = IntentRun {
+                started_at: intent.run.started_at,
+                ..IntentRun::of_call(call_key.name)
+            };
+        }
         intent.settle_by_call(call_key.name, posted);
         (stored.replace_step(&intent), intent)
     } else {
@@ -123,17 +128,15 @@ pub(in crate::late) async fn reopen_with_call(
         {
             return None;
         }
-        if stored.intent.run.claim.is_none() {
+        // Nobody has claimed it.
+        if stored.intent.run.lease_seconds == 0 {
             return Some(CommitStep::Remove {
                 key: stored.record.key,
                 version: stored.record.version,
             });
         }
-        let intent = IntentRecord {
-            state: IntentState::Claimed,
-            result: None,
-            ..stored.intent.clone()
-        };
+        let mut intent = stored.intent.clone();
+        rules::reopen(&mut intent, now);
         Some(stored.replace_step(&intent))
     }))
 }

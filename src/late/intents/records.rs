@@ -98,7 +98,8 @@ pub(in crate::late) struct IntentResult {
 pub(in crate::late) struct IntentRun {
     /// The time of the first claim, which tells the runs of an intent apart. A second holder of the same run keeps it.
     pub(in crate::late) started_at: Moment,
-    /// The hash of the latest claim. `None` if no holder has claimed the intent: its call was settled without one.
+    /// The hash of the latest claim. `None` if no holder may report: the call was settled
+    /// without a claim, or a person has resolved the outcome.
     pub(in crate::late) claim: Option<[u8; 32]>,
     /// The service that holds or has settled it.
     pub(in crate::late) service: String,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::records::{IntentRecord, IntentState};
+use super::records::{ContentPlace, IntentRecord, IntentState};
 use crate::{
     late::settings::ToolSettings,
-    ledger::{MOMENT_MAX, Moment},
+    ledger::{MOMENT_MAX, Moment, RecordName},
     repair::Tier,
 };
 
@@ -118,12 +118,42 @@ pub(in crate::late) fn judge_claim(existing: Option<&IntentRecord>, terms: Claim
         // The same run, so that the systems behind the tool recognise what the first holder has done already.
         IntentState::Expired => ClaimRuling::Granted(intent.run.started_at),
         IntentState::Settled if terms.run_again => ClaimRuling::Granted(next_run),
-        IntentState::Failed if intent.tier != Tier::OneWay || terms.run_again || terms.retry_failed => {
-            ClaimRuling::Granted(next_run)
-        }
+        // Half of an effect may have happened: only its own flag permits the rest.
+        IntentState::Failed if intent.tier != Tier::OneWay || terms.retry_failed => ClaimRuling::Granted(next_run),
         IntentState::Settled | IntentState::Failed => ClaimRuling::Replayed,
         IntentState::Cancelled => ClaimRuling::Granted(next_run),
     }
+}
+
+/// Returns `true` if the posted result of a call settles the intent.
+///
+/// A result never ends the run of another call, never resolves its unknown outcome, and never replaces a success.
+pub(in crate::late) fn is_settled_by(intent: &IntentRecord, call: &RecordName, failed: bool, now: Moment) -> bool {
+    let is_own = intent.run.call.as_ref() == Some(call);
+    let place = intent.result.as_ref().map(|result| &result.place);
+    match state_at(intent, now) {
+        IntentState::Claimed | IntentState::CancelRequested | IntentState::CancelRefused | IntentState::Unknown => {
+            is_own
+        }
+        IntentState::Settled if is_replayed(intent, Duration::ZERO, now) => match place {
+            Some(ContentPlace::Call(settled_by)) => settled_by == call,
+            // A person knows that the tool ran. The result of its call says more, unless it denies that.
+            Some(ContentPlace::Nowhere) => is_own && !failed,
+            Some(ContentPlace::Own(_)) | None => false,
+        },
+        IntentState::Failed => is_own || !failed,
+        IntentState::Settled | IntentState::Expired => true,
+        // The tool did not run: a failure agrees with that.
+        IntentState::Cancelled => !failed,
+    }
+}
+
+/// Takes back the result of an intent: its holder goes on, with a new lease.
+pub(in crate::late) fn reopen(intent: &mut IntentRecord, now: Moment) {
+    let lease = Duration::from_secs(intent.run.lease_seconds);
+    intent.state = IntentState::Claimed;
+    intent.result = None;
+    intent.run.lease_until = intent.run.lease_until.max(now.saturating_add(lease));
 }
 
 /// The decision on a report of a holder.

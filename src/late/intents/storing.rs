@@ -122,6 +122,22 @@ pub(in crate::late) async fn read_content(
     }
 }
 
+/// Returns the keys of the records that contain the result of an intent.
+pub(in crate::late) fn content_keys(stored: &StoredIntent) -> Vec<RecordKey> {
+    let key = stored.record.key;
+    match stored.intent.result.as_ref().map(|result| &result.place) {
+        Some(ContentPlace::Call(call)) => [RecordKind::Call, RecordKind::ResultContent]
+            .map(|kind| RecordKey {
+                kind,
+                name: *call,
+                ..key
+            })
+            .to_vec(),
+        Some(ContentPlace::Own(StoredContent::Apart(_))) => vec![content_key(key)],
+        Some(ContentPlace::Own(StoredContent::Inline(_)) | ContentPlace::Nowhere) | None => Vec::new(),
+    }
+}
+
 /// Returns the key of the record for a long content of an intent.
 pub(in crate::late) const fn content_key(intent: RecordKey) -> RecordKey {
     RecordKey {

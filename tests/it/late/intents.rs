@@ -24,8 +24,8 @@ use crate::support::{
 };
 use antiphon::telemetry::Telemetry;
 
-const T0: Moment = Duration::from_secs(2_000_000_000);
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const T0: Moment = Duration::from_secs(2_000_000_000);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 fn settings() -> LateSettings {
     let tool = |tier, ignored: &[&str]| ToolSettings {
@@ -55,7 +55,7 @@ fn settings() -> LateSettings {
     }
 }
 
-async fn world(ledger: Arc<dyn Ledger>) -> (Upstream, App) {
+pub(super) async fn world(ledger: Arc<dyn Ledger>) -> (Upstream, App) {
     let upstream = Upstream::ok().await;
     let app = before(upstream.address)
         .with(|builder| {
@@ -73,11 +73,11 @@ async fn world(ledger: Arc<dyn Ledger>) -> (Upstream, App) {
     (upstream, app)
 }
 
-fn caller(late: &LateStore, name: &str) -> Caller {
+pub(super) fn caller(late: &LateStore, name: &str) -> Caller {
     Caller::of_account(Principal::of_token(late.principal_key(), name))
 }
 
-async fn record(late: &LateStore, name: &str, session: &str, id: &str, tool: &str, input: &Value) {
+pub(super) async fn record(late: &LateStore, name: &str, session: &str, id: &str, tool: &str, input: &Value) {
     let caller = caller(late, name);
     let input = input.to_string();
     let call = ObservedCall {
@@ -96,12 +96,12 @@ async fn record(late: &LateStore, name: &str, session: &str, id: &str, tool: &st
     late.flush_jobs().await;
 }
 
-async fn claim(app: &App, body: &Value) -> Message {
+pub(super) async fn claim(app: &App, body: &Value) -> Message {
     ask(app, "intents", TOOLS, &body.to_string()).await
 }
 
 #[track_caller]
-fn is_problem(answer: &Message, status: u16, kind: &str) {
+pub(super) fn is_problem(answer: &Message, status: u16, kind: &str) {
     assert_eq!(answer.status(), status, "{} {}", answer.head, answer.text());
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     let body = answer.json();
@@ -370,24 +370,24 @@ async fn nothing_is_granted_without_a_durable_ledger() {
 }
 
 /// A store with a clock of its own.
-struct Shop {
-    late: LateStore,
+pub(super) struct Shop {
+    pub(super) late: LateStore,
     service: Service,
 }
 
 impl Shop {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let ledger = durable();
         let (late, _, _) = over(&ledger, settings(), Telemetry::default());
         let service = late.services()[0].clone();
         Self { late, service }
     }
 
-    async fn claim(&self, tool: &str, lease: Duration, now: Moment) -> ClaimOutcome {
+    pub(super) async fn claim(&self, tool: &str, lease: Duration, now: Moment) -> ClaimOutcome {
         self.claim_with(tool, lease, now, |_| ()).await
     }
 
-    async fn claim_with(
+    pub(super) async fn claim_with(
         &self,
         tool: &str,
         lease: Duration,
@@ -411,7 +411,7 @@ impl Shop {
         self.late.intents().claim(&claim, now).await.unwrap()
     }
 
-    async fn settle(&self, outcome: &ClaimOutcome, failed: bool, now: Moment) -> HolderOutcome {
+    pub(super) async fn settle(&self, outcome: &ClaimOutcome, failed: bool, now: Moment) -> HolderOutcome {
         let ClaimOutcome::Granted(granted) = outcome else {
             panic!("{outcome:?}")
         };

@@ -35,6 +35,7 @@ pub(crate) mod document;
 pub(crate) mod entries;
 pub(crate) mod failed_requests;
 pub(crate) mod flood;
+pub(crate) mod intent_conflicts;
 pub(crate) mod intent_stories;
 pub(crate) mod intent_walk;
 pub(crate) mod intents;
