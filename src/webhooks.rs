@@ -1,12 +1,15 @@
 //! The sender of messages to tool services and webhooks: each is signed (Standard Webhooks), and sent until its receiver has it.
 //!
-//! `late` decides what is sent and when. This room owns the connections: no redirect is followed, an answer is read up to
-//! a limit, and one receiver that hangs delays no other for longer than its own timeout.
+//! `late` decides what is sent and when. This module owns the connections: no redirect is followed, an answer is read up
+//! to a limit, and a receiver that hangs delays the others by one timeout at most.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::{
     HeaderName, HeaderValue, Method, Request,
     header::{CONTENT_TYPE, USER_AGENT},
@@ -24,16 +27,61 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
+/// The most messages that are on their way at once.
+const IN_FLIGHT_MAX: usize = 64;
+/// The most of these to one receiver.
+const RECEIVER_MAX: usize = 8;
+
+/// A receiver with messages on their way.
+#[derive(Debug, Default)]
+struct Receiver {
+    in_flight: usize,
+    /// `true` if its last try failed.
+    is_failing: bool,
+}
+
 /// Sends messages until the store is dropped.
 pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
     dispatcher.load().await;
-    while let Some(batch) = dispatcher.next_batch().await {
-        join_all(batch.iter().map(|message| send_message(&dispatcher, &sender, message))).await;
+    let mut receivers: HashMap<String, Receiver> = HashMap::new();
+    let mut waiting: VecDeque<PreparedMessage> = VecDeque::new();
+    let mut sending = FuturesUnordered::new();
+    let next_batch = || Box::pin(dispatcher.next_batch());
+    // Held over the turns of the loop: a batch that is being prepared would be lost.
+    let mut next = next_batch();
+    loop {
+        for message in std::mem::take(&mut waiting) {
+            let receiver = receivers.entry(message.url.clone()).or_default();
+            if receiver.in_flight < RECEIVER_MAX {
+                receiver.in_flight += 1;
+                sending.push(send_message(&dispatcher, &sender, message));
+            } else if receiver.is_failing {
+                // One that hangs must not hold up the messages of others.
+                dispatcher.postpone(&message, SEND_TIMEOUT);
+            } else {
+                waiting.push_back(message);
+            }
+        }
+        tokio::select! {
+            batch = &mut next, if waiting.is_empty() && sending.len() < IN_FLIGHT_MAX => {
+                let Some(batch) = batch else { return };
+                waiting.extend(batch);
+                next = next_batch();
+            }
+            Some((url, has_failed)) = sending.next() => {
+                if let Some(receiver) = receivers.get_mut(&url) {
+                    receiver.in_flight = receiver.in_flight.saturating_sub(1);
+                    receiver.is_failing = has_failed;
+                }
+                receivers.retain(|_, receiver| receiver.in_flight > 0);
+            }
+        }
     }
 }
 
-async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &PreparedMessage) {
-    let outcome = match timeout(SEND_TIMEOUT, try_message(sender, message)).await {
+/// Sends a message once. Returns its URL, and `true` if the try failed.
+async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: PreparedMessage) -> (String, bool) {
+    let outcome = match timeout(SEND_TIMEOUT, try_message(sender, &message)).await {
         Ok(Ok(answer)) => SendOutcome::Accepted(answer),
         Ok(Err(cause)) => {
             tracing::info!(webhook_id = message.id, cause, "a message was not accepted");
@@ -48,7 +96,9 @@ async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &Prepar
             SendOutcome::Failed
         }
     };
-    dispatcher.finish(message, outcome).await;
+    let has_failed = outcome == SendOutcome::Failed;
+    dispatcher.finish(&message, outcome).await;
+    (message.url, has_failed)
 }
 
 /// Sends a message once. Returns the body of a success, or the reason for a failure.
@@ -85,6 +135,9 @@ async fn try_message(sender: &Sender, message: &PreparedMessage) -> Result<Vec<u
     if !status.is_success() {
         return Err("it was refused");
     }
-    body.map(|body| body.to_bytes().to_vec())
-        .map_err(|_| "its answer broke off, or is too long")
+    match body {
+        Ok(body) => Ok(body.to_bytes().to_vec()),
+        Err(_) if message.reads_answer => Err("its answer broke off, or is too long"),
+        Err(_) => Ok(Vec::new()),
+    }
 }

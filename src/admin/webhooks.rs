@@ -61,7 +61,7 @@ pub(super) struct ResentView {
 
 /// Has a message sent at once, also one that was given up
 #[utoipa::path(post, path = "/admin/v1/webhooks/{message}/resend", tag = "operate",
-    params(("message" = String, Path, description = "the id of the message", pattern = "^msg_[0-9a-f]{32}_[0-9]{1,12}$")),
+    params(("message" = String, Path, description = "the id of the message", pattern = "^msg_[0-9a-f]{32}_[0-9]{1,20}$")),
     responses(
     (status = 200, description = "the message is sent", body = ResentView),
     (status = 401, description = "the token is missing or wrong", body = AdminProblem),

@@ -1,6 +1,7 @@
 //! The messages of the outbox on their way: which are due, what each says, and what its answer means.
 
 use std::{
+    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -32,9 +33,10 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub struct Dispatcher(Weak<LateStoreInner>);
 
 /// A message that is ready to be sent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PreparedMessage {
     key: RecordKey,
+    made_at: Moment,
     /// The URL, from the configuration.
     pub url: String,
     /// `webhook-id`, which is the same for every try.
@@ -45,6 +47,15 @@ pub struct PreparedMessage {
     pub signatures: String,
     /// The body as JSON.
     pub body: String,
+    /// `true` if the body of a success says more than its status.
+    pub reads_answer: bool,
+}
+
+impl fmt::Debug for PreparedMessage {
+    // The body may contain a result, so it never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PreparedMessage({})", self.id)
+    }
 }
 
 /// The end of one try.
@@ -69,7 +80,8 @@ impl Dispatcher {
             if late.0.outbox.wants_reload()
                 && let Err(error) = load(&late).await
             {
-                tracing::warn!(%error, "failed to read the messages to be sent: some wait for a restart");
+                tracing::warn!(%error, "failed to read the messages to be sent: trying again in 5 seconds");
+                late.0.outbox.reload_after(LEDGER_PAUSE);
             }
             let next_silence = cancels::note_silence(&late);
             let mut batch = Vec::new();
@@ -102,9 +114,16 @@ impl Dispatcher {
         let Some(late) = self.0.upgrade().map(LateStore) else {
             return;
         };
-        if let Err(error) = finish(&late, message.key, outcome).await {
+        if let Err(error) = finish(&late, message, outcome).await {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
             late.0.outbox.schedule(message.key, LEDGER_PAUSE);
+        }
+    }
+
+    /// Sends a message later, which does not count as a try.
+    pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
+        if let Some(late) = self.0.upgrade().map(LateStore) {
+            late.0.outbox.schedule(message.key, pause);
         }
     }
 
@@ -168,7 +187,7 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
     let receiver = match &message.purpose {
         Purpose::Cancel { .. } => prepare_cancel(late, &record, &message, now).await?,
         Purpose::Event { webhook, kind, subject } => {
-            let event = (*kind, *subject);
+            let event = (*kind, *subject, message.made_at);
             prepare_event(late, &record, &message, (webhook.as_str(), event), now).await?
         }
     };
@@ -183,6 +202,8 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
         .collect();
     Ok(Some(PreparedMessage {
         key,
+        made_at: message.made_at,
+        reads_answer: matches!(message.purpose, Purpose::Cancel { .. }),
         url,
         id,
         timestamp,
@@ -227,7 +248,7 @@ async fn prepare_event(
     late: &LateStore,
     record: &Record,
     message: &OutgoingRecord,
-    (name, event): (&str, (EventKind, EventSubject)),
+    (name, event): (&str, (EventKind, EventSubject, Moment)),
     now: Moment,
 ) -> Result<Option<Addressed>, LateError> {
     let Some(webhook) = late.0.webhooks.iter().find(|webhook| webhook.name == name) else {
@@ -239,7 +260,7 @@ async fn prepare_event(
         return Ok(None);
     };
     let principal = Principal::from_bytes(record.key.principal);
-    match events::judge(late, principal, webhook, event, (message.made_at, now)).await? {
+    match events::judge(late, principal, webhook, event, now).await? {
         JudgedEvent::True(body) => Ok(Some(Addressed {
             url: webhook.url.clone(),
             keys: vec![webhook.key.clone()],
@@ -263,12 +284,16 @@ async fn prepare_event(
     }
 }
 
-async fn finish(late: &LateStore, key: RecordKey, outcome: SendOutcome) -> Result<(), LateError> {
+async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) -> Result<(), LateError> {
     for _ in 0..super::CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let Some((record, message)) = read_message(late, key, now).await? else {
+        let Some((record, message)) = read_message(late, sent.key, now).await? else {
             return Ok(());
         };
+        // A newer message has taken its place, and is scheduled by itself.
+        if message.made_at != sent.made_at {
+            return Ok(());
+        }
         let is_done = match (&outcome, &message.purpose) {
             (SendOutcome::Failed, _) => note_failure(late, &record, &message, now).await?,
             (SendOutcome::Accepted(answer), Purpose::Cancel { call, .. }) => {
@@ -295,15 +320,18 @@ async fn note_failure(
 ) -> Result<bool, LateError> {
     let tries = message.tries.saturating_add(1);
     let pause = pause_after(tries);
-    let due_at = now.saturating_add(pause);
-    if due_at >= message.give_up_at {
-        return give_up(late, record, message, now).await;
-    }
     let later = OutgoingRecord {
-        due_at,
+        due_at: now.saturating_add(pause),
         tries,
         ..message.clone()
     };
+    if later.due_at >= message.give_up_at {
+        let is_done = give_up(late, record, &later, now).await?;
+        if is_done {
+            late.0.telemetry.record_late_event("send_failed");
+        }
+        return Ok(is_done);
+    }
     let steps = vec![outbox::replace_step(record, &later)];
     let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
     if is_done {

@@ -14,7 +14,7 @@ pub(super) fn write_cursor(cursor: TaskCursor) -> String {
 /// Reads the cursor of a query.
 pub(super) fn read_cursor(query: Option<&str>) -> Result<TaskCursor, ApiRefusal> {
     const AFTER: &str = "the only query parameter is after: the `next` of a page";
-    let mut cursor = TaskCursor::Calls(0);
+    let mut cursor = TaskCursor::Intents(0);
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     for pair in pairs {
         let value = pair.strip_prefix("after=").map(decode_query);

@@ -47,7 +47,7 @@ async fn make_link(args: &LinkArgs) -> Result<ExitCode, ClientError> {
     writeln!(io::stdout().lock(), "{url}")?;
     writeln!(
         io::stderr().lock(),
-        "whoever has this address can see the tasks and report unknown outcomes for {} minutes; revoke it: \
+        "whoever has this address can see the tasks, acknowledge results and report unknown outcomes for {} minutes; revoke it: \
          antiphon tasks revoke {link}",
         args.minutes
     )?;

@@ -59,7 +59,7 @@ async fn resend_message(args: &ResendArgs) -> Result<ExitCode, ClientError> {
         ApiReply::Done(_) => {
             writeln!(
                 io::stdout().lock(),
-                "the message is sent: `antiphon webhooks ls` shows it until its receiver has it"
+                "the message is due now: `antiphon webhooks ls` lists it until its receiver has it"
             )?;
             Ok(ExitCode::SUCCESS)
         }

@@ -22,7 +22,7 @@ pub(in crate::late) enum JudgedEvent {
     True(String),
     /// It may become true at this time.
     Later(Moment),
-    /// It is not true, or its record is gone.
+    /// It is not true, its record is gone, or the webhook gets no events of its caller any more.
     Untrue,
 }
 
@@ -31,10 +31,10 @@ pub(in crate::late) async fn judge(
     late: &LateStore,
     principal: Principal,
     webhook: &Webhook,
-    (kind, subject): (EventKind, EventSubject),
-    (made_at, now): (Moment, Moment),
+    (kind, subject, made_at): (EventKind, EventSubject, Moment),
+    now: Moment,
 ) -> Result<JudgedEvent, LateError> {
-    let data = match subject {
+    let (data, account, happened_at) = match subject {
         EventSubject::Call(name) => {
             let key = RecordKey::new(RecordKind::Call, principal, name);
             let Some(call) = read_call(late, key, now).await? else {
@@ -54,7 +54,13 @@ pub(in crate::late) async fn judge(
             } else {
                 None
             };
-            with_content(&of_call(late, principal, &call), content)
+            let happened_at = match (kind, &call.posted) {
+                (EventKind::Expired, _) => call.deadline,
+                (EventKind::Settled, Some(posted)) => posted.posted_at,
+                _ => made_at,
+            };
+            let data = with_content(&of_call(late, principal, &call), content);
+            (data, call.account, happened_at)
         }
         EventSubject::Intent(name) => {
             let stored = storing::read_intent(late, storing::intent_key(*principal.as_bytes(), name), now).await?;
@@ -66,17 +72,21 @@ pub(in crate::late) async fn judge(
                 state if state.is_in_flight() => return Ok(JudgedEvent::Later(stored.intent.run.lease_until)),
                 _ => return Ok(JudgedEvent::Untrue),
             }
-            json!({
+            let data = json!({
                 "intent": IntentId::of_record(principal.as_bytes(), &name).to_string(),
                 "owner": late.owner_of(Caller::of_account(principal)).to_string(),
                 "tool": String::from_utf8_lossy(&stored.intent.tool),
                 "service": stored.intent.run.service,
                 "since": rfc3339_date(stored.intent.run.claimed_at),
-            })
-            .to_string()
+            });
+            (data.to_string(), stored.intent.account, stored.intent.run.lease_until)
         }
     };
-    let timestamp = rfc3339_date(made_at);
+    // The configuration may have changed since the event was stored.
+    if !webhook.reaches(Principal::from_bytes(account)) {
+        return Ok(JudgedEvent::Untrue);
+    }
+    let timestamp = rfc3339_date(happened_at);
     let body = format!(
         r#"{{"type":"{}","timestamp":"{timestamp}","data":{data}}}"#,
         kind.label()

@@ -12,7 +12,8 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{clock, ledger::RecordKey};
 
-/// The most messages in memory. Of more, those that are due last are read again once there is room.
+/// The most messages in memory. Of more, those that are due last stay in the ledger until there is room, or until the
+/// first of them is due.
 const MESSAGES_MAX: usize = 100_000;
 
 /// The messages by the time at which each is due.
@@ -26,8 +27,8 @@ pub(in crate::late) struct DueQueue {
 struct Entries {
     by_time: BTreeSet<(Instant, RecordKey)>,
     by_key: HashMap<RecordKey, Instant>,
-    /// `true` if a message had no room.
-    has_left_out: bool,
+    /// The time at which the first of the messages without room is due.
+    left_out: Option<Instant>,
 }
 
 impl DueQueue {
@@ -40,10 +41,10 @@ impl DueQueue {
         }
         entries.by_time.insert((due, key));
         if entries.by_time.len() > MESSAGES_MAX
-            && let Some((_, last)) = entries.by_time.pop_last()
+            && let Some((at, last)) = entries.by_time.pop_last()
         {
             entries.by_key.remove(&last);
-            entries.has_left_out = true;
+            entries.left_out = Some(entries.left_out.map_or(at, |first| first.min(at)));
         }
         drop(entries);
         self.changed.notify_one();
@@ -54,11 +55,17 @@ impl DueQueue {
         self.lock_entries().by_key.contains_key(key)
     }
 
-    /// Returns `true`, once, if messages were left out and there is room for them now.
+    /// Returns `true`, once, if messages were left out, and there is room for them now or the first of them is due.
     pub(in crate::late) fn wants_reload(&self) -> bool {
+        let now = clock::now();
         let mut entries = self.lock_entries();
         let has_room = entries.by_time.len() <= MESSAGES_MAX / 2;
-        has_room && std::mem::take(&mut entries.has_left_out)
+        entries.left_out.take_if(|first| has_room || *first <= now).is_some()
+    }
+
+    /// Has the messages read again after a pause: they could not be read now.
+    pub(in crate::late) fn reload_after(&self, pause: Duration) {
+        self.lock_entries().left_out = Some(clock::now() + pause);
     }
 
     /// Removes a message.
@@ -85,9 +92,11 @@ impl DueQueue {
         due
     }
 
-    /// Returns the time at which the first message is due.
+    /// Returns the time at which the first message is due, in memory or not.
     pub(in crate::late) fn first_due(&self) -> Option<Instant> {
-        self.lock_entries().by_time.first().map(|(at, _)| *at)
+        let entries = self.lock_entries();
+        let first = entries.by_time.first().map(|(at, _)| *at);
+        first.into_iter().chain(entries.left_out).min()
     }
 
     /// Waits for a change.
@@ -130,6 +139,27 @@ mod tests {
         assert_eq!(queue.take_due(MESSAGES_MAX).len(), MESSAGES_MAX - 1);
         assert!(queue.wants_reload());
         assert!(!queue.wants_reload());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_left_out_is_read_again_when_it_is_due_even_without_room() {
+        let queue = DueQueue::default();
+        for number in 0..=MESSAGES_MAX {
+            queue.schedule(key(number), Duration::from_secs(60));
+        }
+        tokio::time::advance(Duration::from_secs(59)).await;
+        for number in 0..MESSAGES_MAX {
+            queue.schedule(key(number), Duration::from_secs(3_600));
+        }
+        assert!(!queue.wants_reload());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(queue.first_due(), Some(clock::now()));
+        assert!(queue.wants_reload());
+        // The ledger was away.
+        queue.reload_after(Duration::from_secs(5));
+        assert!(!queue.wants_reload());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(queue.wants_reload());
     }
 
     #[tokio::test(start_paused = true)]

@@ -71,7 +71,7 @@ pub(super) fn message_id(key: &RecordKey, made_at: Moment) -> String {
     format!(
         "msg_{:032x}_{}",
         u128::from_be_bytes(message_index(key)),
-        made_at.as_secs()
+        made_at.as_nanos()
     )
 }
 

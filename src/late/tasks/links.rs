@@ -7,7 +7,7 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        LateError, LateStore,
+        CHANGE_TRIES_MAX, LateError, LateStore, intents,
         record_bytes::{RecordReader, RecordWriter},
     },
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
@@ -16,8 +16,10 @@ use crate::{
 
 /// The longest lifetime of a link: one hour.
 pub const LINK_TTL_MAX: Duration = Duration::from_secs(60 * 60);
-/// The most links of one person. A further one replaces the oldest.
+/// The most links of one person, of either kind. A further one replaces the oldest of its kind.
 const LINKS_OF_ONE_MAX: usize = 32;
+/// The most links that the people of one account have made themselves: it may invent people.
+const LINKS_OF_ACCOUNT_MAX: usize = ROWS_MAX;
 /// The most links of all people.
 const LINKS_MAX: usize = 4 * ROWS_MAX;
 /// The format version of a link's record.
@@ -37,7 +39,7 @@ impl TaskSecret {
         Some(Self(*hash.as_bytes()))
     }
 
-    /// Returns the secret as text, for its only answer.
+    /// Returns the secret as text, for the one answer that contains it.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", blake3::Hash::from_bytes(self.0).to_hex())
     }
@@ -105,46 +107,63 @@ fn link_key(late: &LateStore, link: RecordName) -> RecordKey {
     RecordKey::new(RecordKind::TaskLink, Principal::of_task_links(&late.0.principals), link)
 }
 
-/// Makes a link. See [`Tasks::make_link`](super::Tasks::make_link).
+/// Makes a link. See [`UserTasks::make_link`](super::UserTasks::make_link).
 pub(super) async fn make(late: &LateStore, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
     let secret = TaskSecret(random_bytes()?);
-    let (name, now) = (secret.link(), clock::unix_time());
-    let (mut count, mut own) = (0, Vec::new());
+    let name = secret.link();
+    for _ in 0..CHANGE_TRIES_MAX {
+        let now = clock::unix_time();
+        let links = read_links(late, now).await?;
+        let of_kind = links.iter().filter(|(_, known)| known.may_resolve == link.may_resolve);
+        let own: Vec<&Record> = of_kind
+            .clone()
+            .filter(|(_, known)| known.owner == link.owner)
+            .map(|(record, _)| record)
+            .collect();
+        let of_account = of_kind.filter(|(_, known)| known.owner.account() == link.owner.account());
+        let surplus = (own.len() + 1).saturating_sub(LINKS_OF_ONE_MAX);
+        let has_room = links.len() - surplus < LINKS_MAX
+            && (link.may_resolve || of_account.count() - surplus < LINKS_OF_ACCOUNT_MAX);
+        if !has_room {
+            return Ok(None);
+        }
+        let made = CommitStep::insert_record(link_key(late, name), link.encode(now), link.expires_at);
+        // Listed in the order of their making.
+        let replaced = own.iter().take(surplus).map(|record| CommitStep::Remove {
+            key: record.key,
+            version: record.version,
+        });
+        let steps = [made].into_iter().chain(replaced).collect();
+        // On a conflict another writer has removed one of these links.
+        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            return Ok(Some(MadeLink { link: name, secret }));
+        }
+    }
+    Err(LateError::Busy)
+}
+
+/// Reads all links, in the order of their making.
+async fn read_links(late: &LateStore, now: Moment) -> Result<Vec<(Record, TaskLink)>, LateError> {
     let (folder, mut after) = (*Principal::of_task_links(&late.0.principals).as_bytes(), 0);
+    let mut links = Vec::new();
     loop {
-        let page = late
+        let list = late
             .0
             .ledger
-            .list_after(RecordKind::TaskLink, folder, after, ROWS_MAX, now)
-            .await?;
-        let Some((last, _)) = page.last() else { break };
+            .list_after(RecordKind::TaskLink, folder, after, ROWS_MAX, now);
+        let page = list.await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(links);
+        };
         after = *last;
-        count += page.len();
-        let of_owner = |record: &Record| TaskLink::decode(record).is_some_and(|(known, _)| known.owner == link.owner);
-        own.extend(page.into_iter().map(|(_, record)| record).filter(of_owner));
-    }
-    if count >= LINKS_MAX {
-        return Ok(None);
-    }
-    let mut steps = vec![CommitStep::insert_record(
-        link_key(late, name),
-        link.encode(now),
-        link.expires_at,
-    )];
-    // Listed in the order of their making.
-    let surplus = (own.len() + 1).saturating_sub(LINKS_OF_ONE_MAX);
-    steps.extend(own.iter().take(surplus).map(|record| CommitStep::Remove {
-        key: record.key,
-        version: record.version,
-    }));
-    match late.0.ledger.commit(steps, now).await? {
-        CommitOutcome::Done => Ok(Some(MadeLink { link: name, secret })),
-        // The oldest link was revoked meanwhile.
-        CommitOutcome::Conflict(_) => Err(LateError::Busy),
+        links.extend(page.into_iter().filter_map(|(_, record)| {
+            let (link, _) = TaskLink::decode(&record)?;
+            Some((record, link))
+        }));
     }
 }
 
-/// Revokes a link. See [`Tasks::revoke_link`](super::Tasks::revoke_link).
+/// Revokes a link. See [`UserTasks::revoke_link`](super::UserTasks::revoke_link).
 pub(super) async fn revoke(late: &LateStore, caller: Option<Caller>, link: RecordName) -> Result<bool, LateError> {
     let now = clock::unix_time();
     let Some((record, known)) = read(late, link, now).await? else {
@@ -160,10 +179,12 @@ pub(super) async fn revoke(late: &LateStore, caller: Option<Caller>, link: Recor
     Ok(late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done)
 }
 
-/// Finds a link. See [`Tasks::find_link`](super::Tasks::find_link).
+/// Finds a link. See [`UserTasks::find_link`](super::UserTasks::find_link).
 pub(super) async fn find(late: &LateStore, secret: &TaskSecret) -> Result<Option<TaskLink>, LateError> {
     let found = read(late, secret.link(), clock::unix_time()).await?;
-    Ok(found.map(|(_, link)| link))
+    // The configuration may have changed since the link was made.
+    let is_one_person = |owner: Caller| intents::is_strong_user(late, owner.principal(), owner.account());
+    Ok(found.map(|(_, link)| link).filter(|link| is_one_person(link.owner)))
 }
 
 async fn read(late: &LateStore, link: RecordName, now: Moment) -> Result<Option<(Record, TaskLink)>, LateError> {

@@ -1,4 +1,4 @@
-//! Lists of tasks: the calls of one person that run, have a result that waits, or were cancelled, and its own intents.
+//! Lists of tasks: the calls of one person that run, have a result that waits, or were cancelled, and the person's intents.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,18 +25,18 @@ use crate::{
 const READ_ROWS: usize = 256;
 /// The most reads of one page: most calls have their answer, and are no task any more.
 const READS_MAX: usize = 32;
-/// The number of tasks from which on a page is full.
+/// The number of tasks at which a page is full.
 const PAGE_TASKS: usize = 100;
 /// The longest result that a list contains, in bytes.
 const RESULT_BYTES_MAX: u64 = 16 * 1024;
 
-/// The place after which a page begins. Calls come first.
+/// The place after which a page begins. Intents come first: some wait for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskCursor {
-    /// After this place among the calls. 0 begins.
-    Calls(u64),
-    /// After this place among the intents.
+    /// After this place among the intents. 0 begins the list.
     Intents(u64),
+    /// After this place among the calls.
+    Calls(u64),
 }
 
 /// The name of a task.
@@ -144,7 +144,7 @@ impl std::fmt::Debug for ListedTask {
 /// One page of tasks.
 #[derive(Debug)]
 pub struct TaskPage {
-    /// The tasks, in the order of their recording.
+    /// The tasks: intents, then calls, each in the order of their recording.
     pub tasks: Vec<ListedTask>,
     /// The cursor of the next page. `None` if this is the last.
     pub next: Option<TaskCursor>,
@@ -162,7 +162,7 @@ pub(super) async fn list(late: &LateStore, owner: Caller, after: TaskCursor) -> 
         let list = late.0.ledger.list_after(kind, principal, place, READ_ROWS, now);
         let page = list.await?;
         let Some((last, _)) = page.last() else {
-            let next = matches!(after, TaskCursor::Calls(_)).then_some(TaskCursor::Intents(0));
+            let next = matches!(after, TaskCursor::Intents(_)).then_some(TaskCursor::Calls(0));
             return Ok(TaskPage { tasks, next });
         };
         place = *last;
@@ -230,10 +230,10 @@ async fn tasks_of_calls(
 fn state_of_call(call: &RecordedCall, is_waiting: bool, now: Moment) -> Option<TaskState> {
     match call.state {
         RecordedCallState::Cancelled => Some(TaskState::Cancelled),
+        _ if matching::is_running(call) && now >= call.deadline => Some(TaskState::Expired),
         RecordedCallState::CancelRequested => Some(TaskState::CancelRequested),
         RecordedCallState::CancelRefused => Some(TaskState::CancelRefused),
-        _ if matching::is_running(call) && now < call.deadline => Some(TaskState::Running),
-        _ if matching::is_running(call) => Some(TaskState::Expired),
+        _ if matching::is_running(call) => Some(TaskState::Running),
         _ if !is_waiting => None,
         _ if call.posted.as_ref().is_some_and(|posted| posted.failed) => Some(TaskState::Failed),
         _ => Some(TaskState::Done),

@@ -15,7 +15,9 @@ use crate::{
 /// Refuses a connection that others could read: neither TLS nor from this machine.
 pub(super) fn check_connection(head: &Parts) -> Result<(), ApiRefusal> {
     let is_private = head.extensions.get::<ClientConnection>().is_some_and(|connection| {
-        let is_local = connection.address.is_some_and(|address| address.0.is_loopback());
+        let is_local = connection
+            .address
+            .is_some_and(|address| address.0.to_canonical().is_loopback());
         connection.is_encrypted || is_local
     });
     if is_private {
@@ -53,7 +55,9 @@ mod tests {
             });
             check_connection(&head).is_ok()
         };
-        assert!(is_private(Some("127.0.0.1"), false) && is_private(Some("::1"), false));
+        for local in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_private(Some(local), false), "{local}");
+        }
         assert!(is_private(Some("192.0.2.7"), true) && is_private(None, true));
         assert!(!is_private(Some("192.0.2.7"), false) && !is_private(None, false));
         let (head, ()) = Request::new(()).into_parts();

@@ -13,7 +13,7 @@ use crate::{
 const SHOWN_BYTES_MAX: usize = 4 * 1024;
 
 /// A new link to the task page.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = TaskLink)]
 pub(in crate::ledger_api) struct MadeLinkView {
     /// The id by which it is revoked
@@ -23,6 +23,13 @@ pub(in crate::ledger_api) struct MadeLinkView {
     pub(in crate::ledger_api) url: String,
     /// The time from which it opens nothing, in seconds since 1970
     pub(in crate::ledger_api) expires_at: u64,
+}
+
+impl std::fmt::Debug for MadeLinkView {
+    // The URL contains the secret, so it never reaches a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MadeLinkView({})", self.link)
+    }
 }
 
 /// A revoked link.
@@ -37,7 +44,7 @@ pub(in crate::ledger_api) struct RevokedLinkView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TaskList)]
 pub(in crate::ledger_api) struct TaskListView {
-    /// Calls in the order of their recording, then intents
+    /// Intents, then calls, each in the order of their recording
     pub(in crate::ledger_api) tasks: Vec<TaskView>,
     /// The `after` of the next page. `null` if this is the last
     pub(in crate::ledger_api) next: Option<String>,
@@ -86,7 +93,7 @@ pub(in crate::ledger_api) struct TaskStateView {
 
 fn state_schema() -> Object {
     name_schema(
-        "`unknown` if nobody knows whether the tool ran; `done` and `failed` wait for an acknowledgement",
+        "`unknown` if nobody knows whether the tool ran; `done` and `failed` calls wait for an acknowledgement",
         TaskState::ALL.map(TaskState::label),
     )
 }

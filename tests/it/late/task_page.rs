@@ -34,8 +34,18 @@ struct Stage {
 impl Stage {
     async fn start(settings: &str) -> Self {
         let provider = Provider::start().await;
+        let install = Install::new(&Self::config(&provider, settings));
+        let process = Some(install.start().await);
+        Self {
+            provider,
+            install,
+            process,
+        }
+    }
+
+    fn config(provider: &Provider, settings: &str) -> String {
         let hash = |token: &str| TokenHash::hash_token(token.as_bytes());
-        let install = Install::new(&format!(
+        format!(
             "[upstreams.anthropic]\nurl = \"{}\"\n[ledger]\n{settings}\n\
              [client_tokens]\nann = {{ token = \"{}\", personal = true }}\nben = {{ token = \"{}\", personal = true }}\n\
              team = \"{}\"\n\
@@ -47,13 +57,7 @@ impl Stage {
             hash("ben"),
             hash("team"),
             hash("token of tools"),
-        ));
-        let process = Some(install.start().await);
-        Self {
-            provider,
-            install,
-            process,
-        }
+        )
     }
 
     fn process(&self) -> &Process {
@@ -331,7 +335,7 @@ async fn a_list_of_many_calls_has_every_task_once() {
         }
     }
     late.flush_jobs().await;
-    let (mut found, mut after) = (Vec::new(), Some(TaskCursor::Calls(0)));
+    let (mut found, mut after) = (Vec::new(), Some(TaskCursor::Intents(0)));
     let mut pages = 0;
     while let Some(cursor) = after {
         let page = UserTasks::of_store(&late).list(caller, cursor).await.unwrap();
@@ -341,4 +345,37 @@ async fn a_list_of_many_calls_has_every_task_once() {
     let TaskId::Call(_) = found[0] else { panic!("{found:?}") };
     let names: std::collections::BTreeSet<String> = found.iter().map(|id| format!("{id:?}")).collect();
     assert_eq!((found.len(), names.len(), pages), (100, 100, 3));
+}
+
+/// An agent with the person's key can neither replace the operator's link nor keep one beyond the configuration.
+#[tokio::test]
+async fn links_of_a_key_leave_those_of_an_operator_and_end_with_the_configuration() {
+    let mut stage = Stage::start("task_page = true").await;
+    stage.calls("ann", RENDER, "render").await;
+    let (code, text) = stage.tasks(&["link", "--client", "ann"]);
+    assert_eq!(code, Some(0), "{text}");
+    let secret = text.lines().find_map(|line| line.split_once('#')).unwrap().1;
+    let of_operator = format!("Bearer {secret}");
+    let mut own = Vec::new();
+    for _ in 0..34 {
+        let made = stage.makes_link("ann").await;
+        assert_eq!(made.status(), 201, "{}", made.text());
+        own.push(bearer(&made.json()));
+    }
+    let opens = async |stage: &Stage, secret: &str| {
+        let fields = [("authorization", secret)];
+        let list = stage.asks("GET", "tasks/list", &fields, "");
+        list.await.status()
+    };
+    for (at, secret) in own.iter().enumerate() {
+        assert_eq!(opens(&stage, secret).await, if at < 2 { 404 } else { 200 }, "link {at}");
+    }
+    assert_eq!(opens(&stage, &of_operator).await, 200);
+
+    let shared = Stage::config(&stage.provider, "task_page = true").replace(", personal = true", "");
+    stage.install.write(&shared);
+    stage.process.take().unwrap().stop().await;
+    stage.process = Some(stage.install.start().await);
+    assert_eq!(opens(&stage, &of_operator).await, 404);
+    assert_eq!(opens(&stage, &own[33]).await, 404);
 }

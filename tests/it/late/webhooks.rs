@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     app::post_with,
     binary::{Install, Process},
+    late::numbered_id,
     provider::{Provider, Reply, ToolCall},
     receiver::{Answer, Received, Receiver},
     state,
@@ -33,8 +34,20 @@ impl Stage {
     async fn start() -> Self {
         let provider = Provider::start().await;
         let (of_ann, of_all) = (Receiver::start().await, Receiver::start().await);
+        let install = Install::new(&Self::config(&provider, &of_ann, &of_all));
+        let process = install.start().await;
+        Self {
+            provider,
+            of_ann,
+            of_all,
+            install,
+            process,
+        }
+    }
+
+    fn config(provider: &Provider, of_ann: &Receiver, of_all: &Receiver) -> String {
         let hash = |token: &str| TokenHash::hash_token(token.as_bytes());
-        let install = Install::new(&format!(
+        format!(
             "[upstreams.anthropic]\nurl = \"{}\"\n\
              [client_tokens]\nann = \"{}\"\nben = \"{}\"\n\
              [services.tools]\ntoken = \"{}\"\nprincipals = [\"*\"]\ntools = [\"*\"]\non_behalf = true\n\
@@ -48,15 +61,7 @@ impl Stage {
             hash("token of tools"),
             of_ann.url(),
             of_all.url(),
-        ));
-        let process = install.start().await;
-        Self {
-            provider,
-            of_ann,
-            of_all,
-            install,
-            process,
-        }
+        )
     }
 
     /// The model calls a tool in a conversation of this client.
@@ -97,6 +102,13 @@ impl Stage {
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
+    /// Waits until no message waits.
+    async fn waits_for_nothing(&self) {
+        while self.webhooks(&["ls"]) != (Some(0), "no message waits\n".to_owned()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Posts a result until its call is recorded and has it.
@@ -167,9 +179,7 @@ async fn the_webhooks_of_a_caller_learn_of_its_results() {
         "{text}"
     );
     // Received messages are removed, and the deadlines of settled calls, too.
-    while stage.webhooks(&["ls"]) != (Some(0), "no message waits\n".to_owned()) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    stage.waits_for_nothing().await;
 }
 
 /// R11: the end of a call's time, and the disappearance of a holder, are told when they are true.
@@ -245,4 +255,51 @@ async fn an_operator_lists_and_resends_messages() {
     assert_eq!(stage.of_ann.wait_for(2).await[1].id, id);
     let (code, text) = stage.webhooks(&["resend", "msg_00000000000000000000000000000000_1"]);
     assert_eq!(code, Some(1), "{text}");
+}
+
+/// A receiver that hangs with many messages delays the others by one timeout at most.
+#[tokio::test]
+async fn a_receiver_that_hangs_holds_up_no_other() {
+    let stage = Stage::start().await;
+    stage.of_ann.answer(vec![Answer::Hang; 200]);
+    for number in 0..60 {
+        let id = numbered_id(number);
+        stage.calls("ann", &id, "render").await;
+        stage.settles(&id, &json!("film")).await;
+    }
+    stage.calls("ben", FIRST, "render").await;
+    stage.settles(FIRST, &json!("ben's film")).await;
+    let of_all = stage.of_all.wait_for(61).await;
+    assert!(of_all.iter().any(|message| message.json()["data"]["call_id"] == FIRST));
+}
+
+/// An event that waits is not sent to a webhook that gets no events of its caller any more.
+#[tokio::test]
+async fn an_event_that_waits_follows_the_configuration() {
+    let mut stage = Stage::start().await;
+    stage.of_ann.answer([Answer::Status(500, String::new())]);
+    stage.calls("ann", FIRST, "render").await;
+    stage.settles(FIRST, &json!("film")).await;
+    let id = stage.of_ann.wait_for(1).await[0].id.clone();
+    let config = Stage::config(&stage.provider, &stage.of_ann, &stage.of_all);
+    stage
+        .install
+        .write(&config.replace("principals = [\"ann\"]", "principals = [\"ben\"]"));
+    stage.process.signal("KILL");
+    stage.process = stage.install.start().await;
+    // Its next try may have been due already.
+    stage.webhooks(&["resend", &id]);
+    stage.waits_for_nothing().await;
+    assert_eq!(stage.of_ann.received().len(), 1);
+}
+
+/// A success is one by its status, whatever its body is.
+#[tokio::test]
+async fn a_success_with_a_long_answer_counts_as_received() {
+    let stage = Stage::start().await;
+    stage.of_ann.answer([Answer::Status(200, "x".repeat(200_000))]);
+    stage.calls("ann", FIRST, "render").await;
+    stage.settles(FIRST, &json!("film")).await;
+    stage.waits_for_nothing().await;
+    assert_eq!(stage.of_ann.received().len(), 1);
 }

@@ -1,6 +1,6 @@
 // The task page: lists the tasks of a link's owner, and acknowledges their results.
 //
-// The secret of the link is in a variable only. Every text of a task is hostile, and is only ever set as text.
+// The secret of the link is in a variable only. No text of a task is trusted: each is only ever set as text.
 
 const LIST = "/ledger/v1/tasks/list";
 const REFRESH_MS = 5000;
@@ -12,7 +12,7 @@ const WORDS = {
   failed: "failed",
   cancel_requested: "being cancelled",
   cancelled: "cancelled",
-  cancel_refused: "goes on: it cannot be undone",
+  cancel_refused: "still running: its service refused to cancel it",
   unknown: "outcome unknown",
   expired: "no result came in time",
 };
@@ -88,6 +88,8 @@ async function refresh() {
       return;
     }
     show(tasks);
+    const undecided = tasks.filter((task) => task.state === "unknown");
+    document.querySelector("#read-only").hidden = undecided.every((task) => task.can_resolve);
     more.hidden = !hasMore;
     notice.textContent = tasks.length ? "" : "Nothing runs, and no result waits.";
     status.title = `This link opens the page until ${exactTime(expires)}`;
@@ -100,7 +102,7 @@ async function refresh() {
       end("This link is not valid any more. Ask for a new one.");
       return;
     }
-    say("Antiphon cannot be reached. Trying again.");
+    say(error.status ? `${error.message}. Trying again.` : "Antiphon cannot be reached. Trying again.");
   }
   if (!document.hidden) {
     timer = setTimeout(refresh, REFRESH_MS);
@@ -211,7 +213,10 @@ function button(text, task, act) {
         await refresh();
       }
     } catch (error) {
-      say(error.status === 404 ? "This is not there any more." : error.message);
+      // The next refresh would overwrite it at once.
+      clearTimeout(timer);
+      timer = setTimeout(refresh, REFRESH_MS);
+      say(error.status === 404 ? "This is not there any more, or the link has ended." : error.message);
     }
     made.disabled = false;
   });
