@@ -54,7 +54,7 @@ mod tests {
             let query = format!("after={}", write_cursor(cursor));
             assert_eq!(read_cursor(Some(&query)).unwrap(), cursor);
         }
-        assert_eq!(read_cursor(None).unwrap(), TaskCursor::Calls(0));
+        assert_eq!(read_cursor(None).unwrap(), TaskCursor::Intents(0));
         for query in [
             "after=",
             "after=calls",
