@@ -5,6 +5,7 @@
 //! exception is [`Ledger::find_by_index`], for tool services that answer the calls of several principals.
 
 mod batched_reads;
+mod columns;
 mod expiry;
 mod health;
 mod measured;

@@ -10,7 +10,7 @@ use super::{
     rows::{self, StoredRow, select},
     schema, store_error,
 };
-use crate::ledger::{LedgerError, LedgerOpenError, Moment, Record, RecordKey, RecordKind};
+use crate::ledger::{LedgerError, LedgerOpenError, Moment, Record, RecordKey, RecordKind, columns::kind_from_number};
 
 /// The most problems that SQLite's own check reports.
 const FILE_PROBLEMS_MAX: u8 = 50;
@@ -117,7 +117,7 @@ impl LedgerInspector {
             let total = |row: &Row<'_>| {
                 let number = |at: usize| Ok::<_, rusqlite::Error>(rows::cell_number(row.get_ref(at)?));
                 Ok(KindTotal {
-                    kind: number(0)?.and_then(rows::kind_from_number),
+                    kind: number(0)?.and_then(kind_from_number),
                     records: number(1)?.unwrap_or_default(),
                     bytes: number(2)?.unwrap_or_default(),
                 })
@@ -155,7 +155,7 @@ fn inspect_row(row: &Row<'_>) -> rusqlite::Result<(InspectedRow, Option<Record>)
     let inspected = InspectedRow {
         place: found.place,
         is_sound: found.record.is_some(),
-        kind: number(1)?.and_then(rows::kind_from_number),
+        kind: number(1)?.and_then(kind_from_number),
         principal: short(2)?,
         name: short(3)?,
         bytes: row.get_ref(5)?.as_blob().unwrap_or_default().len() as u64,

@@ -6,13 +6,13 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    rows::{self, StoredRow, select, to_nanoseconds},
+    rows::{self, StoredRow, select},
     store_error,
     write_request::ReplySender,
 };
 use crate::{
     auth::PrincipalHash,
-    ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind},
+    ledger::{Index, Moment, PlacedRecord, Record, RecordKey, RecordKind, columns::to_nanoseconds},
 };
 
 /// A request to a reader thread.

@@ -5,12 +5,17 @@ use rusqlite::{Connection, ErrorCode, ffi};
 use super::{
     files::SCHEMA_VERSION,
     index_check,
-    rows::{self, StoredRow, cell_blob, cell_number, row_checksum, select, to_nanoseconds},
+    rows::{self, StoredRow, cell_blob, cell_number, select},
     schema::INDEXES,
 };
 use crate::{
     auth::PrincipalHash,
-    ledger::{LedgerSize, Moment, Record, RecordKey, steps::RecordStore, usage_counter::UsageCounter},
+    ledger::{
+        LedgerSize, Moment, Record, RecordKey,
+        columns::{row_checksum, stored_version, to_nanoseconds},
+        steps::RecordStore,
+        usage_counter::UsageCounter,
+    },
 };
 
 /// The first place that Antiphon never assigns. A damaged row may have a larger one.
@@ -267,7 +272,7 @@ impl RecordTable {
             record.key.name,
             record.index,
             &record.value[..],
-            rows::stored_version(record),
+            stored_version(record),
             to_nanoseconds(record.made_at),
             to_nanoseconds(record.expires_at),
             row_checksum(place, record, &record.value),
@@ -324,7 +329,7 @@ impl RecordStore for RecordTable {
             .execute((
                 place,
                 &record.value[..],
-                rows::stored_version(&record),
+                stored_version(&record),
                 to_nanoseconds(record.expires_at),
                 row_checksum(place, &record, &record.value),
             ))?;
