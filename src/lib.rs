@@ -100,7 +100,7 @@
 //! * When is a credential renewed? `auth/credential_source`, then `credentials`. Which one is in use?
 //!   `profiles/credential_cell.rs`.
 //! * What does a commit of the ledger guarantee? [`ledger::Ledger`] and `ledger/steps.rs`. Which file is it?
-//!   `ledger/sqlite`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
+//!   `ledger/sqlite`. Which tables are they? `ledger/postgres/schema.rs`. Which background write is lost first? `ledger/write_queue.rs`. When is it degraded?
 //!   `ledger/health.rs`. What waits while it is checked? `ledger/sqlite/first_check.rs`.
 //! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.

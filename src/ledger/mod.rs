@@ -10,6 +10,7 @@ mod expiry;
 mod health;
 mod measured;
 mod memory;
+mod postgres;
 mod record_kind;
 mod record_owners;
 mod sqlite;
@@ -37,6 +38,7 @@ pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
+pub use postgres::{DatabaseOpenError, PostgresLedger, PostgresWorker};
 pub use record_kind::RecordKind;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
@@ -246,7 +248,8 @@ pub struct LedgerSize {
 pub enum LedgerError {
     /// Records that grow would exceed a size limit. No step was applied, although expired records were removed first.
     ///
-    /// A commit that conflicts reports the conflict instead.
+    /// A commit that conflicts reports the conflict instead. In a shared ledger the limits may be exceeded by what the other
+    /// replicas write at the same moment.
     #[error("the ledger is full ({})", if *.of_principal { "for this caller" } else { "in total" })]
     Full {
         /// `true` if the limit is the principal's own, `false` if it is that of the whole ledger.
@@ -403,7 +406,8 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// Removes the records that have expired at `now`, and returns their number.
     ///
     /// The cost is proportional to the records that are removed. Damaged records stay, so that operators can inspect
-    /// them. The default implementation is enough for a ledger whose records cannot be damaged.
+    /// them; only a shared ledger removes those that have expired, too. The default implementation is enough for a ledger
+    /// whose records cannot be damaged.
     fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
         self.remove_unusable(now)
     }
@@ -428,6 +432,6 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     fn survives_restart(&self) -> bool;
 
     /// Returns `true` if no other process writes to the store. A decision of this process is final then, even before it
-    /// is stored. In a shared store a decision is made by its commit. No store of this crate is shared so far.
+    /// is stored. In a shared store a decision is made by its commit.
     fn is_exclusive(&self) -> bool;
 }

@@ -22,6 +22,15 @@ struct CountedChange {
 }
 
 impl UsageCounter {
+    /// Returns the counter of a part of a ledger: its size in total, and that of some principals.
+    pub(super) fn of_sizes(usage: LedgerSize, bytes_by_principal: HashMap<PrincipalHash, u64>) -> Self {
+        Self {
+            usage,
+            bytes_by_principal,
+            changes: Vec::new(),
+        }
+    }
+
     /// Counts a record that was added.
     pub(super) fn add_record(&mut self, principal: PrincipalHash, value: u64) {
         self.log_change(principal, value, true);

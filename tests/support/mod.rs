@@ -20,6 +20,7 @@ pub mod canary;
 pub mod collector;
 #[cfg(feature = "server")]
 pub mod crowd;
+pub mod database;
 pub mod documents;
 #[cfg(feature = "server")]
 pub mod door;

@@ -15,11 +15,12 @@ use std::{
 
 use antiphon::ledger::{
     CommitOutcome, CommitResult, CommitStep, Ledger, LedgerError, LedgerSettings, LedgerSize, MOMENT_MAX, MemoryLedger,
-    Moment, RECORD_BYTES, ROWS_MAX, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit, VALUE_BYTES_MAX,
+    Moment, PostgresLedger, RECORD_BYTES, ROWS_MAX, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit,
+    VALUE_BYTES_MAX,
 };
 use bytes::Bytes;
 
-use crate::support::{bodies::Rng, seed::seed};
+use crate::support::{bodies::Rng, database::new_database, seed::seed, wire::spawn};
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
@@ -108,12 +109,18 @@ fn names(records: &[Record]) -> Vec<u64> {
 }
 
 /// Returns every store, empty.
-fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, Arc<dyn Ledger>)> {
+async fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, Arc<dyn Ledger>)> {
     let file = SqliteLedger::open(&folder.join("ledger.db"), settings, SECRET).unwrap();
-    vec![
+    let mut stores: Vec<(&'static str, Arc<dyn Ledger>)> = vec![
         ("memory", Arc::new(MemoryLedger::new(settings, SECRET))),
         ("sqlite", Arc::new(file)),
-    ]
+    ];
+    if let Some(url) = new_database().await {
+        let (shared, worker) = PostgresLedger::open(&url, settings, SECRET).await.unwrap();
+        drop(spawn(worker.run()));
+        stores.push(("postgres", Arc::new(shared)));
+    }
+    stores
 }
 
 /// Runs each case over each store.
@@ -122,7 +129,7 @@ macro_rules! cases {
         #[tokio::test]
         async fn $name() {
             let folder = tempfile::tempdir().unwrap();
-            for (store, ledger) in stores(folder.path(), $settings) {
+            for (store, ledger) in stores(folder.path(), $settings).await {
                 println!("store: {store}");
                 let $ledger: &Arc<dyn Ledger> = &ledger;
                 $body
@@ -583,13 +590,13 @@ async fn same_lists(stores: &Stores, model: &Model, rng: &mut Rng, now: Moment, 
 }
 
 #[tokio::test]
-async fn both_stores_match_the_model() {
+async fn every_store_matches_the_model() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seed = seed();
     println!("SEED={seed}");
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();
-    let stores = stores(folder.path(), bounded(WHOLE, SHARE));
+    let stores = stores(folder.path(), bounded(WHOLE, SHARE)).await;
     let mut model = Model::default();
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let mut now = NOW;

@@ -11,4 +11,5 @@ pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;
+mod shared;
 pub(crate) mod stored_pins;

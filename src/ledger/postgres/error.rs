@@ -1,0 +1,87 @@
+//! Failures of the database, without anything that could be content.
+
+use std::{error::Error, fmt};
+
+use tokio_postgres::error::SqlState;
+
+use crate::ledger::LedgerError;
+
+/// A failure of the database or of the connection to it.
+#[derive(Debug)]
+pub(super) enum PostgresError {
+    /// The database or its connection failed.
+    Failed {
+        /// The state that the database told. `None` if the connection failed.
+        state: Option<SqlState>,
+        /// The cause. Neither parameters nor values of rows are in it.
+        why: String,
+    },
+    /// There was no answer in time.
+    Silent,
+    /// A record was inserted by another transaction meanwhile.
+    Raced,
+}
+
+impl PostgresError {
+    /// Returns `true` if the transaction was rolled back, and may succeed if it is tried again.
+    pub(super) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Raced => true,
+            Self::Failed { state: Some(state), .. } => {
+                *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
+            }
+            Self::Failed { state: None, .. } | Self::Silent => false,
+        }
+    }
+}
+
+impl fmt::Display for PostgresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed {
+                state: Some(state),
+                why,
+            } => write!(f, "PostgreSQL refused a statement ({}): {why}", state.code()),
+            Self::Failed { state: None, why } => write!(f, "PostgreSQL cannot be reached: {why}"),
+            Self::Silent => f.write_str("PostgreSQL did not answer in time"),
+            Self::Raced => f.write_str("other writers were first, again and again"),
+        }
+    }
+}
+
+impl Error for PostgresError {}
+
+impl From<tokio_postgres::Error> for PostgresError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        // The detail of a refusal may contain the values of a row: only its message is taken.
+        match error.as_db_error() {
+            Some(refusal) => Self::Failed {
+                state: Some(refusal.code().clone()),
+                why: refusal.message().to_owned(),
+            },
+            None => Self::Failed {
+                state: None,
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+impl From<deadpool_postgres::PoolError> for PostgresError {
+    fn from(error: deadpool_postgres::PoolError) -> Self {
+        match error {
+            deadpool_postgres::PoolError::Backend(error) => error.into(),
+            deadpool_postgres::PoolError::Timeout(_) => Self::Silent,
+            other => Self::Failed {
+                state: None,
+                why: other.to_string(),
+            },
+        }
+    }
+}
+
+impl From<PostgresError> for LedgerError {
+    fn from(error: PostgresError) -> Self {
+        Self::Store(Box::new(error))
+    }
+}

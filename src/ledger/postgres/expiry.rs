@@ -1,0 +1,104 @@
+//! The removal of records that have expired, in portions, by one replica at a time.
+
+use deadpool_postgres::Pool;
+use tokio_postgres::types::Type;
+
+use super::{
+    error::PostgresError,
+    rows::{KeyArrays, TableRow, select},
+};
+use crate::ledger::{Moment, RECORD_BYTES, RecordKey, columns::to_nanoseconds};
+
+/// The rows that one statement removes.
+const PORTION: i64 = 1_000;
+/// The rows that one statement checks. Their values are in memory together.
+const CHECKED_ROWS: i64 = 64;
+
+/// Removes the rows that a statement selects as `doomed`, and takes them off the sizes. Returns their number.
+macro_rules! remove_doomed {
+    ($doomed:literal) => {
+        concat!(
+            "WITH doomed AS (",
+            $doomed,
+            "), \
+             gone AS (DELETE FROM antiphon_records r USING doomed d \
+                 WHERE r.kind = d.kind AND r.principal = d.principal AND r.name = d.name \
+                 RETURNING r.principal, octet_length(r.value) + $1 AS bytes), \
+             owned AS (SELECT principal, sum(bytes)::bigint AS bytes FROM gone GROUP BY principal), \
+             owners AS (UPDATE antiphon_principals p SET bytes = p.bytes - o.bytes FROM owned o \
+                 WHERE p.principal = o.principal), \
+             sizes AS (UPDATE antiphon_sizes SET bytes = bytes - (SELECT coalesce(sum(bytes), 0) FROM gone), \
+                 records = records - (SELECT count(*) FROM gone) WHERE shard = 0) \
+             SELECT count(*) FROM gone"
+        )
+    };
+}
+
+/// Removes the records that have expired at `now`. Returns their number.
+pub(super) async fn remove_expired(pool: &Pool, now: Moment) -> Result<u64, PostgresError> {
+    let (mut removed, counted, until) = (0_u64, counted_bytes(), to_nanoseconds(now));
+    loop {
+        let client = pool.get().await?;
+        let rows = client
+            .query_typed(
+                remove_doomed!(
+                    "SELECT kind, principal, name FROM antiphon_records WHERE expires_at <= $2 \
+                     ORDER BY kind, principal, name LIMIT $3 FOR UPDATE SKIP LOCKED"
+                ),
+                &[(&counted, Type::INT8), (&until, Type::INT8), (&PORTION, Type::INT8)],
+            )
+            .await?;
+        let gone = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        removed = removed.saturating_add(gone.unsigned_abs());
+        if gone < PORTION {
+            return Ok(removed);
+        }
+    }
+}
+
+/// Removes the records that are damaged. Reads every record. Returns the number of those removed.
+pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
+    let (mut removed, counted, mut place) = (0_u64, counted_bytes(), i64::MIN);
+    loop {
+        let client = pool.get().await?;
+        let rows = client
+            .query_typed(
+                select!("WHERE r.place > $1 ORDER BY r.place LIMIT $2"),
+                &[(&place, Type::INT8), (&CHECKED_ROWS, Type::INT8)],
+            )
+            .await?;
+        let Some(last) = rows.last() else {
+            return Ok(removed);
+        };
+        place = last.try_get(0)?;
+        let mut damaged: Vec<RecordKey> = Vec::new();
+        for row in &rows {
+            damaged.extend(
+                TableRow::read(row)?
+                    .filter(|row| row.record.is_none())
+                    .map(|row| row.key),
+            );
+        }
+        if damaged.is_empty() {
+            continue;
+        }
+        let keys = KeyArrays::of_keys(&damaged);
+        let mut parameters = vec![(&counted as &(dyn tokio_postgres::types::ToSql + Sync), Type::INT8)];
+        parameters.extend(keys.parameters());
+        let rows = client
+            .query_typed(
+                remove_doomed!(
+                    "SELECT kind, principal, name FROM unnest($2::smallint[], $3::bytea[], $4::bytea[]) \
+                     AS k (kind, principal, name)"
+                ),
+                &parameters,
+            )
+            .await?;
+        let gone = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        removed = removed.saturating_add(gone.unsigned_abs());
+    }
+}
+
+fn counted_bytes() -> i64 {
+    i64::try_from(RECORD_BYTES).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,356 @@
+//! A ledger in PostgreSQL, which several replicas share. A commit that was answered with [`CommitOutcome::Done`] is on
+//! the disk of the database.
+//!
+//! Reads ask the pool of connections directly. Commits wait for a writer, which gathers them into batches.
+
+mod batch;
+mod error;
+mod expiry;
+mod open_error;
+mod rows;
+mod schema;
+mod writer;
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use futures_util::future::join_all;
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    time::timeout,
+};
+use tokio_postgres::{
+    Config, NoTls,
+    types::{ToSql, Type},
+};
+
+use super::{
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize,
+    Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, columns::to_nanoseconds,
+};
+use crate::auth::PrincipalHash;
+use error::PostgresError;
+use rows::{KeyArrays, TableRow, select};
+use schema::Prepared;
+use writer::{BatchWriter, WaitingCommits};
+
+pub use open_error::DatabaseOpenError;
+
+/// The requests that may wait for a writer. Further callers wait for room in the queue.
+const QUEUED_REQUESTS_MAX: usize = 128;
+/// The batches that are written at once.
+const WRITERS: i16 = 2;
+/// The connections of one process.
+const CONNECTIONS_MAX: usize = 10;
+/// Timeout of a read, from its connection to its last row.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a new connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Parameter<'p> = (&'p (dyn ToSql + Sync), Type);
+
+/// A ledger that stores its records in PostgreSQL.
+pub struct PostgresLedger {
+    pool: Pool,
+    secret: [u8; 32],
+    commits: mpsc::Sender<WaitingCommits>,
+}
+
+impl fmt::Debug for PostgresLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresLedger").finish_non_exhaustive()
+    }
+}
+
+/// The writers of a ledger. Nothing is committed unless they run.
+#[derive(Debug)]
+pub struct PostgresWorker {
+    writers: Vec<BatchWriter>,
+    requests: Arc<Mutex<mpsc::Receiver<WaitingCommits>>>,
+}
+
+impl PostgresWorker {
+    /// Writes until the ledger is dropped.
+    pub async fn run(self) {
+        join_all(self.writers.iter().map(|writer| writer.run(&self.requests))).await;
+    }
+}
+
+impl PostgresLedger {
+    /// Connects to the database of `url`, and creates the tables with `new_secret` if they do not exist.
+    pub async fn open(
+        url: &str,
+        settings: LedgerSettings,
+        new_secret: [u8; 32],
+    ) -> Result<(Self, PostgresWorker), DatabaseOpenError> {
+        let mut config: Config = url.parse().map_err(|_| DatabaseOpenError::UnusableUrl)?;
+        config.connect_timeout(CONNECT_TIMEOUT).application_name("antiphon");
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        let pool = Pool::builder(Manager::from_config(config, NoTls, recycling))
+            .max_size(CONNECTIONS_MAX)
+            .runtime(Runtime::Tokio1)
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .wait_timeout(Some(READ_TIMEOUT))
+            .build()
+            .map_err(|error| DatabaseOpenError::Unreachable { why: error.to_string() })?;
+        let prepare = async {
+            let mut client = pool.get().await?;
+            schema::prepare(&mut client, &new_secret).await
+        };
+        let prepared = prepare
+            .await
+            .map_err(|error: PostgresError| DatabaseOpenError::Unreachable { why: error.to_string() })?;
+        let secret = match prepared {
+            Prepared::Ready(secret) => secret,
+            Prepared::Later { found, known } => return Err(DatabaseOpenError::Version { found, known }),
+            Prepared::Foreign => return Err(DatabaseOpenError::Foreign),
+        };
+        let (commits, requests) = mpsc::channel(QUEUED_REQUESTS_MAX);
+        // Another process has other rows, most likely.
+        let first_shard = i16::from(std::process::id().to_le_bytes()[0]);
+        let writer = |number: i16| BatchWriter {
+            pool: pool.clone(),
+            settings,
+            shard: first_shard.wrapping_add(number),
+        };
+        let worker = PostgresWorker {
+            writers: (0..WRITERS).map(writer).collect(),
+            requests: Arc::new(Mutex::new(requests)),
+        };
+        Ok((Self { pool, secret, commits }, worker))
+    }
+
+    async fn send_commits(&self, commits: Vec<TimedCommit>) -> Result<Vec<CommitResult>, LedgerError> {
+        let steps = commits.iter().map(|commit| commit.steps.len());
+        if steps.fold(0, usize::saturating_add) > ROWS_MAX {
+            return Err(LedgerError::TooLarge);
+        }
+        let (reply, answer) = oneshot::channel();
+        let request = WaitingCommits { commits, reply };
+        self.commits.send(request).await.map_err(|_| LedgerError::Closed)?;
+        answer.await.map_err(|_| LedgerError::Closed)?
+    }
+
+    /// Runs a query. Returns its rows that this build can read.
+    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<TableRow>, PostgresError> {
+        let run = async {
+            let client = self.pool.get().await?;
+            let rows = client.query_typed(sql, parameters).await;
+            let rows = match rows {
+                Ok(rows) => rows,
+                // The database has ended an idle connection: that says nothing about the next one.
+                Err(error) if error.is_closed() => {
+                    drop(Object::take(client));
+                    self.pool.get().await?.query_typed(sql, parameters).await?
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let mut read = Vec::with_capacity(rows.len());
+            for row in &rows {
+                read.extend(TableRow::read(row)?);
+            }
+            Ok(read)
+        };
+        timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?
+    }
+
+    async fn read_keys(&self, keys: &[RecordKey], now: Moment) -> Result<Vec<Option<Record>>, LedgerError> {
+        if keys.len() > ROWS_MAX {
+            return Err(LedgerError::TooLarge);
+        }
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let arrays = KeyArrays::of_keys(keys);
+        let sql = select!(
+            "JOIN (SELECT DISTINCT * FROM unnest($1::smallint[], $2::bytea[], $3::bytea[]) AS k (kind, principal, name)) k \
+             USING (kind, principal, name)"
+        );
+        let rows = self.query(sql, &arrays.parameters()).await?;
+        let found: HashMap<RecordKey, Record> = rows
+            .into_iter()
+            .filter_map(|row| row.into_live(now))
+            .map(|(_, record)| (record.key, record))
+            .collect();
+        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    /// Returns the latest `limit` sound records of a query, in the order of their inserts. The query takes the place
+    /// before which a page ends as `$3`, and the number of its rows as `$4`.
+    async fn latest(
+        &self,
+        sql: &str,
+        (kind, owner): (RecordKind, &[u8]),
+        limit: usize,
+        now: Moment,
+    ) -> Result<Vec<Record>, LedgerError> {
+        let limit = limit.min(ROWS_MAX);
+        let kind = i16::from(kind as u8);
+        let (mut before, until, mut found) = (i64::MAX, to_nanoseconds(now), Vec::new());
+        while found.len() < limit {
+            let rows_max = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
+            let parameters: [Parameter<'_>; 5] = [
+                (&kind, Type::INT2),
+                (&owner, Type::BYTEA),
+                (&before, Type::INT8),
+                (&rows_max, Type::INT8),
+                (&until, Type::INT8),
+            ];
+            let rows = self.query(sql, &parameters).await?;
+            let Some(last) = rows.last() else { break };
+            before = last.place;
+            found.extend(rows.into_iter().filter_map(|row| Some(row.into_live(now)?.1)));
+        }
+        found.reverse();
+        Ok(found)
+    }
+}
+
+impl Ledger for PostgresLedger {
+    fn commit(&self, steps: Vec<CommitStep>, now: Moment) -> LedgerReply<'_, CommitOutcome> {
+        Box::pin(async move {
+            let results = self.send_commits(vec![TimedCommit { steps, now }]).await?;
+            results.into_iter().next().unwrap_or(Err(LedgerError::Closed))
+        })
+    }
+
+    fn commit_each(&self, commits: Vec<TimedCommit>) -> LedgerReply<'_, Vec<CommitResult>> {
+        Box::pin(self.send_commits(commits))
+    }
+
+    fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
+        Box::pin(async move { self.read_keys(&keys, now).await })
+    }
+
+    fn list_records(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<Record>> {
+        let sql = select!(
+            "WHERE r.kind = $1 AND r.principal = $2 AND r.place < $3 AND r.expires_at > $5 ORDER BY r.place DESC LIMIT $4"
+        );
+        Box::pin(async move { self.latest(sql, (kind, &principal), limit, now).await })
+    }
+
+    fn list_after(
+        &self,
+        kind: RecordKind,
+        principal: PrincipalHash,
+        after: u64,
+        limit: usize,
+        now: Moment,
+    ) -> LedgerReply<'_, Vec<PlacedRecord>> {
+        Box::pin(async move {
+            let (limit, kind) = (limit.min(ROWS_MAX), i16::from(kind as u8));
+            let Ok(mut after) = i64::try_from(after) else {
+                return Ok(Vec::new());
+            };
+            let (owner, until, mut found) = (&principal[..], to_nanoseconds(now), Vec::new());
+            while found.len() < limit {
+                let rows_max = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
+                let parameters: [Parameter<'_>; 5] = [
+                    (&kind, Type::INT2),
+                    (&owner, Type::BYTEA),
+                    (&after, Type::INT8),
+                    (&rows_max, Type::INT8),
+                    (&until, Type::INT8),
+                ];
+                let sql = select!(
+                    "WHERE r.kind = $1 AND r.principal = $2 AND r.place > $3 AND r.expires_at > $5 ORDER BY r.place LIMIT $4"
+                );
+                let rows = self.query(sql, &parameters).await?;
+                let Some(last) = rows.last() else { break };
+                after = last.place;
+                found.extend(rows.into_iter().filter_map(|row| row.into_live(now)));
+            }
+            Ok(found)
+        })
+    }
+
+    fn list_principals(
+        &self,
+        kind: RecordKind,
+        after: Option<PrincipalHash>,
+        limit: usize,
+    ) -> LedgerReply<'_, Vec<PrincipalHash>> {
+        Box::pin(async move {
+            let (kind, limit) = (i16::from(kind as u8), i64::try_from(limit).unwrap_or(i64::MAX));
+            let after = after.as_ref().map(|after| &after[..]);
+            let parameters: [Parameter<'_>; 3] = [(&kind, Type::INT2), (&after, Type::BYTEA), (&limit, Type::INT8)];
+            // Each step skips the rest of one principal's records.
+            let sql = "WITH RECURSIVE found AS ( \
+                 (SELECT principal FROM antiphon_records WHERE kind = $1 AND ($2::bytea IS NULL OR principal > $2) \
+                  ORDER BY principal LIMIT 1) \
+                 UNION ALL SELECT (SELECT r.principal FROM antiphon_records r WHERE r.kind = $1 \
+                  AND r.principal > found.principal ORDER BY r.principal LIMIT 1) FROM found \
+                  WHERE found.principal IS NOT NULL) \
+                 SELECT principal FROM found WHERE principal IS NOT NULL LIMIT $3";
+            let run = async {
+                let client = self.pool.get().await?;
+                let rows = client.query_typed(sql, &parameters).await?;
+                let mut found = Vec::with_capacity(rows.len());
+                for row in &rows {
+                    found.extend(PrincipalHash::try_from(row.try_get::<_, &[u8]>(0)?));
+                }
+                Ok::<_, PostgresError>(found)
+            };
+            let found = timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?;
+            Ok(found?)
+        })
+    }
+
+    fn find_by_index(&self, kind: RecordKind, index: Index, limit: usize, now: Moment) -> LedgerReply<'_, Vec<Record>> {
+        let sql = select!(
+            "WHERE r.kind = $1 AND r.idx = $2 AND r.place < $3 AND r.expires_at > $5 ORDER BY r.place DESC LIMIT $4"
+        );
+        Box::pin(async move { self.latest(sql, (kind, &index), limit, now).await })
+    }
+
+    fn remove_expired(&self, now: Moment) -> LedgerReply<'_, u64> {
+        Box::pin(async move { Ok(expiry::remove_expired(&self.pool, now).await?) })
+    }
+
+    fn remove_unusable(&self, now: Moment) -> LedgerReply<'_, u64> {
+        Box::pin(async move {
+            let expired = expiry::remove_expired(&self.pool, now).await?;
+            Ok(expired.saturating_add(expiry::remove_damaged(&self.pool).await?))
+        })
+    }
+
+    fn usage(&self) -> LedgerReply<'_, LedgerSize> {
+        Box::pin(async move {
+            let run = async {
+                let client = self.pool.get().await?;
+                let sql = "SELECT sum(bytes)::bigint, sum(records)::bigint FROM antiphon_sizes";
+                let rows = client.query_typed(sql, &[]).await?;
+                let Some(row) = rows.first() else {
+                    return Ok(LedgerSize::default());
+                };
+                let [bytes, records]: [i64; 2] = [row.try_get(0)?, row.try_get(1)?];
+                Ok::<_, PostgresError>(LedgerSize {
+                    bytes: bytes.unsigned_abs(),
+                    records: records.unsigned_abs(),
+                })
+            };
+            let size = timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?;
+            Ok(size?)
+        })
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    fn survives_restart(&self) -> bool {
+        true
+    }
+
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+}
