@@ -19,10 +19,7 @@ use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::timeout,
 };
-use tokio_postgres::{
-    Config, NoTls,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{Config, NoTls, types::Type};
 
 use super::{
     CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize,
@@ -30,7 +27,7 @@ use super::{
 };
 use crate::auth::PrincipalHash;
 use error::PostgresError;
-use rows::{KeyArrays, TableRow, select};
+use rows::{KeyArrays, Parameter, TableRow, select};
 use schema::Prepared;
 use writer::{BatchWriter, WaitingCommits};
 
@@ -46,8 +43,6 @@ const CONNECTIONS_MAX: usize = 10;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a new connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-type Parameter<'p> = (&'p (dyn ToSql + Sync), Type);
 
 /// A ledger that stores its records in PostgreSQL.
 pub struct PostgresLedger {

@@ -24,6 +24,9 @@ macro_rules! select {
 }
 pub(super) use select;
 
+/// A parameter of a statement, with its type: no statement is prepared before, which would cost a round trip.
+pub(super) type Parameter<'p> = (&'p (dyn ToSql + Sync), Type);
+
 /// A row that was read.
 #[derive(Debug)]
 pub(super) struct TableRow {
@@ -110,7 +113,7 @@ impl<'k> KeyArrays<'k> {
     }
 
     /// Returns the parameters: `$1` to `$3`.
-    pub(super) fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+    pub(super) fn parameters(&self) -> Vec<Parameter<'_>> {
         vec![
             (&self.kinds, Type::INT2_ARRAY),
             (&self.principals, Type::BYTEA_ARRAY),
@@ -155,7 +158,7 @@ impl<'r> RowArrays<'r> {
     }
 
     /// Returns the parameters: `$1` to `$3` are the key, then place, index, value, version, times and checksum.
-    pub(super) fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+    pub(super) fn parameters(&self) -> Vec<Parameter<'_>> {
         let mut all = self.keys.parameters();
         all.extend([
             (&self.places as &(dyn ToSql + Sync), Type::INT8_ARRAY),

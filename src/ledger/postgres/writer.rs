@@ -14,13 +14,13 @@ use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::timeout,
 };
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 
 use super::{
     batch::{LoadedRecords, TableChange},
     error::PostgresError,
     expiry,
-    rows::{KeyArrays, RowArrays, TableRow, select},
+    rows::{KeyArrays, Parameter, RowArrays, TableRow, select},
     schema::SIZE_SHARDS,
 };
 use crate::{
@@ -60,8 +60,6 @@ const ADD_OWNED: &str = "INSERT INTO antiphon_principals AS p (principal, bytes)
     ON CONFLICT (principal) DO UPDATE SET bytes = p.bytes + excluded.bytes";
 /// Adds to one part of the size.
 const ADD_SIZE: &str = "UPDATE antiphon_sizes SET bytes = bytes + $2, records = records + $3 WHERE shard = $1";
-
-type Parameter<'p> = (&'p (dyn ToSql + Sync), Type);
 
 /// Commits that wait for their transaction.
 #[derive(Debug)]
