@@ -29,6 +29,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// The most messages that are on their way at once.
 const IN_FLIGHT_MAX: usize = 64;
+/// The bytes of their bodies from which on no further ones are prepared.
+const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most of these to one receiver.
 const RECEIVER_MAX: usize = 8;
 
@@ -45,7 +47,7 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
     dispatcher.load().await;
     let mut receivers: HashMap<String, Receiver> = HashMap::new();
     let mut waiting: VecDeque<PreparedMessage> = VecDeque::new();
-    let mut sending = FuturesUnordered::new();
+    let (mut sending, mut bytes) = (FuturesUnordered::new(), 0_usize);
     let next_batch = || Box::pin(dispatcher.next_batch());
     // Held over the turns of the loop: a batch that is being prepared would be lost.
     let mut next = next_batch();
@@ -54,6 +56,7 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
             let receiver = receivers.entry(message.url.clone()).or_default();
             if receiver.in_flight < RECEIVER_MAX {
                 receiver.in_flight += 1;
+                bytes = bytes.saturating_add(message.body.len());
                 sending.push(send_message(&dispatcher, &sender, message));
             } else if receiver.is_failing {
                 // One that hangs must not hold up the messages of others.
@@ -63,13 +66,14 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
             }
         }
         tokio::select! {
-            batch = &mut next, if waiting.is_empty() && sending.len() < IN_FLIGHT_MAX => {
+            batch = &mut next, if waiting.is_empty() && sending.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES_MAX => {
                 let Some(batch) = batch else { return };
                 waiting.extend(batch);
                 next = next_batch();
             }
-            Some((url, has_failed)) = sending.next() => {
-                if let Some(receiver) = receivers.get_mut(&url) {
+            Some((message, has_failed)) = sending.next() => {
+                bytes = bytes.saturating_sub(message.body.len());
+                if let Some(receiver) = receivers.get_mut(&message.url) {
                     receiver.in_flight = receiver.in_flight.saturating_sub(1);
                     receiver.is_failing = has_failed;
                 }
@@ -79,8 +83,8 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
     }
 }
 
-/// Sends a message once. Returns its URL, and `true` if the try failed.
-async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: PreparedMessage) -> (String, bool) {
+/// Sends a message once, and notes the end of the try. Returns the message, and `true` if the try failed.
+async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: PreparedMessage) -> (PreparedMessage, bool) {
     let outcome = match timeout(SEND_TIMEOUT, try_message(sender, &message)).await {
         Ok(Ok(answer)) => SendOutcome::Accepted(answer),
         Ok(Err(cause)) => {
@@ -98,7 +102,7 @@ async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: Prepare
     };
     let has_failed = outcome == SendOutcome::Failed;
     dispatcher.finish(&message, outcome).await;
-    (message.url, has_failed)
+    (message, has_failed)
 }
 
 /// Sends a message once. Returns the body of a success, or the reason for a failure.

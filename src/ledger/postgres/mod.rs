@@ -196,7 +196,11 @@ impl PostgresLedger {
             let rows = self.query(sql, &parameters).await?;
             let Some(last) = rows.last() else { break };
             before = last.place;
+            let is_last_page = rows.len() < limit - found.len();
             found.extend(rows.into_iter().filter_map(|row| Some(row.into_live(now)?.1)));
+            if is_last_page {
+                break;
+            }
         }
         found.reverse();
         Ok(found)
@@ -261,7 +265,11 @@ impl Ledger for PostgresLedger {
                 let rows = self.query(sql, &parameters).await?;
                 let Some(last) = rows.last() else { break };
                 after = last.place;
+                let is_last_page = rows.len() < limit - found.len();
                 found.extend(rows.into_iter().filter_map(|row| row.into_live(now)));
+                if is_last_page {
+                    break;
+                }
             }
             Ok(found)
         })

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use antiphon::ledger::{CommitOutcome, CommitStep, Ledger, LedgerSettings, PostgresLedger, RECORD_BYTES};
+use antiphon::ledger::{
+    CommitOutcome, CommitStep, Ledger, LedgerSettings, PostgresLedger, RECORD_BYTES, RecordKey, RecordKind,
+};
 use bytes::Bytes;
 
 use super::conformance::{LATER, NOW, SECRET, get, key};
 use crate::support::{bodies::Rng, database::new_database, seed::seed, wire::spawn};
-use antiphon::ledger::{RecordKey, RecordKind};
 
 const REPLICAS: usize = 3;
 
