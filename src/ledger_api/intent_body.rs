@@ -5,7 +5,10 @@ use std::{borrow::Cow, time::Duration};
 use http::HeaderMap;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{Object, ObjectBuilder, Ref, RefOr, Schema, Type, schema::AnyOfBuilder},
+    openapi::{
+        Object, ObjectBuilder, Ref, RefOr, Schema, Type,
+        schema::{AnyOfBuilder, SchemaType},
+    },
 };
 
 use super::{
@@ -134,9 +137,14 @@ pub(super) struct OwnClaimBody {
     retry_failed: bool,
 }
 
+/// Returns the type of an optional text. `null` is the same as an absent member, as in all bodies of this API.
+fn optional_text() -> SchemaType {
+    SchemaType::from_iter([Type::String, Type::Null])
+}
+
 fn window_schema() -> Object {
     ObjectBuilder::new()
-        .schema_type(Type::String)
+        .schema_type(optional_text())
         .description(Some("The least window, at most 30 days. It can only lengthen that of the tool"))
         .pattern(Some(
             "^([0-9]{1,6}s|1[0-9]{6}s|2[0-4][0-9]{5}s|25[0-8][0-9]{4}s|259[01][0-9]{3}s|2592000s|[0-9]{1,4}m|[1-3][0-9]{4}m|\
@@ -148,7 +156,7 @@ fn window_schema() -> Object {
 
 fn lease_schema() -> Object {
     ObjectBuilder::new()
-        .schema_type(Type::String)
+        .schema_type(optional_text())
         .description(Some(
             "The time after which the holder counts as gone, unless it sends a heartbeat. From 1 second to 24 hours; by \
              default the tool's `max_duration`, or 10 minutes",
@@ -225,8 +233,8 @@ pub(super) fn read_claim_body(body: &[u8]) -> Result<ReadClaim, ApiRefusal> {
         let is_null = json.kind(span) == JsonKind::Null;
         match &name[..] {
             b"input" => claim.input = Some(json.bytes(span).to_vec()),
-            _ if is_null => {}
             b"retry_failed" => claim.retry_failed = read_flag(&json, span, "retry_failed must be true or false")?,
+            _ if is_null => {}
             b"call_id" => {
                 claim.call_id = Some(read_text(
                     &json,
@@ -337,5 +345,24 @@ fn read_flag(json: &Json<'_>, span: Span, flaw: &'static str) -> Result<bool, Ap
         b"true" => Ok(true),
         b"false" => Ok(false),
         _ => Err(ApiRefusal::malformed(flaw)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_claim_body;
+
+    #[test]
+    fn null_is_an_absent_text_and_no_flag() {
+        let texts = [
+            r#"{"window": null}"#,
+            r#"{"lease": null}"#,
+            r#"{"owner": null}"#,
+            r#"{"session": null}"#,
+        ];
+        for body in texts {
+            assert!(read_claim_body(body.as_bytes()).is_ok(), "{body}");
+        }
+        assert!(read_claim_body(br#"{"retry_failed": null}"#).is_err());
     }
 }
