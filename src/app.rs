@@ -18,7 +18,10 @@ use crate::{
     callers::Callers,
     credentials::{EndpointClient, RenewalTasks},
     late::{Dispatcher, LateSettings, LateStore, LateWorker, Messages},
-    ledger::{self, Ledger, LedgerOpenError, MeasuredLedger, WriteBehind, WriteBehindWorker},
+    ledger::{
+        self, DatabaseOpenError, Ledger, LedgerOpenError, MeasuredLedger, PostgresWorker, WriteBehind,
+        WriteBehindWorker,
+    },
     profiles::Profiles,
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
@@ -72,6 +75,8 @@ pub struct AppParts {
 #[derive(Debug)]
 pub struct BackgroundWork {
     ledger: Arc<dyn Ledger>,
+    /// The writers of a database. `None` for another store.
+    database_worker: Option<PostgresWorker>,
     write_behind_worker: WriteBehindWorker,
     late_worker: LateWorker,
     late: LateStore,
@@ -93,6 +98,9 @@ pub struct RunningBackgroundWork {
 impl BackgroundWork {
     /// Starts the work as background tasks.
     pub fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
+        if let Some(worker) = self.database_worker {
+            tasks.spawn_background(worker.run());
+        }
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
         tasks.spawn_background(ledger::watch_health(Arc::clone(&self.ledger), telemetry.clone()));
@@ -190,6 +198,7 @@ impl LedgerServices {
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
         let background_work = BackgroundWork {
             ledger,
+            database_worker: None,
             write_behind_worker,
             late_worker,
             late: late.clone(),
@@ -221,6 +230,9 @@ pub enum StartError {
     /// The ledger could not be opened.
     #[error(transparent)]
     Ledger(#[from] LedgerOpenError),
+    /// The database of the ledger could not be opened.
+    #[error(transparent)]
+    Database(#[from] DatabaseOpenError),
     /// No secret could be generated for a new ledger.
     #[error("cannot generate the secret of the ledger")]
     LedgerSecret(#[source] RandomError),

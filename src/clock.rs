@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::atomic::{AtomicI64, Ordering},
     task::{Context, Poll, ready},
     time::{Duration, SystemTime},
 };
@@ -19,12 +20,36 @@ pub fn std_now() -> std::time::Instant {
     now().into_std()
 }
 
-/// Returns the time since 1970, for people and other machines; zero if the system clock is before 1970.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+/// The greatest correction of the system clock, in nanoseconds.
+const CORRECTION_MAX: i64 = 2_000_000_000;
+
+/// The correction of the system clock, in nanoseconds.
+static CORRECTION: AtomicI64 = AtomicI64::new(0);
+
+/// Returns the time since 1970, for people and other machines; zero if the clock is before 1970. It is the system clock
+/// with the correction of [`follow_clock`].
 pub fn unix_time() -> Duration {
+    let (system, correction) = (system_time(), CORRECTION.load(Ordering::Relaxed));
+    let by = Duration::from_nanos(correction.unsigned_abs());
+    if correction < 0 {
+        system.saturating_sub(by)
+    } else {
+        system.saturating_add(by)
+    }
+}
+
+/// Returns the time of the system clock since 1970; zero if it is before 1970.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+pub fn system_time() -> Duration {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
+}
+
+/// Lets [`unix_time`] follow another clock that is `ahead` nanoseconds ahead of this machine's, so that processes on
+/// several machines mean the same by a moment. A greater difference than 2 s is followed by 2 s.
+pub fn follow_clock(ahead: i64) {
+    CORRECTION.store(ahead.clamp(-CORRECTION_MAX, CORRECTION_MAX), Ordering::Relaxed);
 }
 
 /// Returns a time since 1970 as RFC 3339 in UTC.

@@ -1,6 +1,6 @@
 //! Starts a proxy from a configuration.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
@@ -15,7 +15,7 @@ use crate::{
         control::{ActiveConfig, AdminControl, ReloadRequest},
     },
     budget::{self, BodyMemory},
-    config::{Config, LoadedConfig},
+    config::{Config, LedgerPlace, LoadedConfig},
     late::LateSettings,
     profiles::Profiles,
     provider::Routes,
@@ -56,8 +56,8 @@ pub struct LaunchedProxy {
     pub telemetry: Telemetry,
     /// Table of upstreams.
     pub routes: Routes,
-    /// File of the ledger. `None` if it is in memory.
-    pub ledger_file: Option<PathBuf>,
+    /// File or database of the ledger, for operators. `None` if it is in memory.
+    pub ledger_place: Option<String>,
 }
 
 /// Starts the proxy that `config` describes, with its ledger in `store`, on the `inherited` listeners or new ones.
@@ -71,8 +71,9 @@ pub async fn launch_proxy(
     warn_of_lost_results(&config, store);
     let OpenedLedger {
         ledger,
-        file: ledger_file,
-    } = open_ledger(&config.ledger, store)?;
+        place: ledger_place,
+        database_worker,
+    } = open_ledger(&config.ledger, store).await?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
@@ -104,8 +105,12 @@ pub async fn launch_proxy(
         control: control.clone(),
         token: config.admin_token,
     });
-    let (services, background_work) =
-        split_services(services, (profiles, sessions, telemetry.clone()), ledger_file.is_some());
+    let (services, mut background_work) = split_services(
+        services,
+        (profiles, sessions, telemetry.clone()),
+        ledger_place.is_some(),
+    );
+    background_work.database_worker = database_worker;
     let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
@@ -131,7 +136,7 @@ pub async fn launch_proxy(
         reloads,
         telemetry,
         routes,
-        ledger_file,
+        ledger_place,
     })
 }
 
@@ -180,7 +185,7 @@ fn new_session_table(late: &LateSettings) -> SessionTable {
 
 /// Warns if tool services may post results that the end of the process would lose.
 fn warn_of_lost_results(config: &Config, store: LedgerStore) {
-    let is_lasting = config.ledger.is_file || store == LedgerStore::LastingMemory;
+    let is_lasting = config.ledger.place != LedgerPlace::Memory || store == LedgerStore::LastingMemory;
     if !is_lasting && !config.late.services.is_empty() {
         tracing::warn!(
             services = config.late.services.len(),

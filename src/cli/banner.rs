@@ -4,7 +4,6 @@
 use std::{
     fmt::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
 };
 
 use crate::{provider::Routes, server::tls::ListenerTls};
@@ -37,12 +36,12 @@ pub(super) const MEMORY_LEDGER: &str = "memory: nothing is stored after the end"
 const INDENT: usize = 18;
 
 /// Returns the banner for a proxy with these URLs of its listeners. `ledger` is `None` if it is in memory.
-pub fn render_banner(routes: &Routes, data: &str, admin: &str, ledger: Option<&Path>) -> String {
+pub fn render_banner(routes: &Routes, data: &str, admin: &str, ledger: Option<&str>) -> String {
     let urls = routes.base_urls(data);
     let mut text = format!("antiphon {} at {data}\n\n", env!("CARGO_PKG_VERSION"));
     push_line(&mut text, "dashboard", &format!("{admin}/"));
-    let ledger = ledger.map_or_else(|| MEMORY_LEDGER.to_owned(), |file| file.display().to_string());
-    push_line(&mut text, "ledger", &ledger);
+    let ledger = ledger.unwrap_or(MEMORY_LEDGER);
+    push_line(&mut text, "ledger", ledger);
     text.push('\n');
     for (upstream, client, setting) in CLIENTS {
         if let Some((_, url)) = urls.iter().find(|(name, _)| name == upstream) {

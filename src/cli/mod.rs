@@ -241,8 +241,10 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
         ));
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
-    let unusable =
-        matches!(start, Some(StartError::Ledger(_) | StartError::Inherit(_))) || error.is::<store::StoreError>();
+    let unusable = matches!(
+        start,
+        Some(StartError::Ledger(_) | StartError::Database(_) | StartError::Inherit(_))
+    ) || error.is::<store::StoreError>();
     let no_answer = error.is::<api_client::ClientError>();
     let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
     if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {

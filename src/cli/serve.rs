@@ -2,9 +2,8 @@
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{
-    borrow::Cow,
     io::{self, IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -36,8 +35,8 @@ A flag overrides a variable, a variable overrides the file, the file overrides t
 ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE sets the token that the dashboard and all of /admin/v1 then require.
 Keys that have a variable but no flag: ANTIPHON_ALLOW_HOSTS (server.allow_hosts, as NAME,NAME), ANTIPHON_ALLOW_ORIGINS
 (server.allow_origins, as ORIGIN,ORIGIN), ANTIPHON_DRAIN_TIMEOUT (server.drain_timeout), ANTIPHON_MODE (repair.mode),
-ANTIPHON_LEDGER_STORE (ledger.store: sqlite or memory), ANTIPHON_LEDGER_PATH (ledger.path), ANTIPHON_LEDGER_BYTES_MAX
-(ledger.bytes_max).
+ANTIPHON_LEDGER_STORE (ledger.store: sqlite, postgres or memory), ANTIPHON_LEDGER_PATH (ledger.path),
+ANTIPHON_LEDGER_URL (ledger.url) or ANTIPHON_LEDGER_URL_FILE, ANTIPHON_LEDGER_BYTES_MAX (ledger.bytes_max).
 Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
 OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces, and LISTEN_FDS: listening sockets that systemd passes
 are used in place of new ones, at the addresses of the configuration.
@@ -153,7 +152,7 @@ async fn serve_until_stopped(
         InheritedListeners::take(process_environment("LISTEN_FDNAMES").as_deref()).map_err(app::StartError::Inherit)?;
     let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes).await?;
     let mut running = launched.running;
-    let ledger = launched.ledger_file.as_deref();
+    let ledger = launched.ledger_place.as_deref();
     if io::stderr().is_terminal() {
         // The banner is only a hint. A terminal that is gone is no reason to stop.
         let data = banner::listener_url(running.data, running.tls.as_ref());
@@ -166,7 +165,7 @@ async fn serve_until_stopped(
         listen = %running.data,
         admin_listen = %running.admin,
         tls = running.tls.is_some(),
-        ledger = ledger.map_or(Cow::Borrowed(banner::MEMORY_LEDGER), Path::to_string_lossy).as_ref(),
+        ledger = ledger.unwrap_or(banner::MEMORY_LEDGER),
         version = env!("CARGO_PKG_VERSION"),
         "serving"
     );

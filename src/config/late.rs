@@ -1,10 +1,10 @@
-//! Converts `[principals]`, `[ledger]`, `[services]` and `[tools]` to settings.
+//! Converts `[principals]`, `[services]`, `[tools]` and the times of `[ledger]` to settings.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     clients,
-    file::{self, KeepSeenName, PrincipalsMode, StoreName},
+    file::{self, PrincipalsMode},
     lowering::{Lowering, TIMEOUT_MIN},
     problem::Problem,
     read,
@@ -15,22 +15,8 @@ use super::{
 use crate::{
     auth::PrincipalSettings,
     late::{INTENT_WINDOW_MAX, JsonPointer, JsonPointerParseError, LateSettings, ToolSettings},
-    ledger::LedgerSettings,
     server::ServerSettings,
 };
-
-/// Settings of the ledger, and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerConfig {
-    /// `true` for a file, which survives a restart. `false` for memory.
-    pub is_file: bool,
-    /// File of the ledger. `None` for the default path in the user's state directory.
-    pub path: Option<PathBuf>,
-    /// `true` if the ledger also stores results that were only seen in requests.
-    pub keeps_seen: bool,
-    /// Limits on its size.
-    pub settings: LedgerSettings,
-}
 
 /// Builds the settings that tell callers apart.
 pub(super) fn lower_principals(lowering: &mut Lowering) -> PrincipalSettings {
@@ -63,26 +49,6 @@ pub(super) fn check_principals(lowering: &mut Lowering, server: &ServerSettings,
             KEY,
             flaw.with_hint("write \"each\", or remove user_header and trust_body_user"),
         );
-    }
-}
-
-/// Builds the settings of the ledger.
-pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
-    let section = lowering.file.ledger.clone();
-    let mut size = |key: &str, text: &str| {
-        let size = lowering
-            .value_or_report(&format!("ledger.{key}"), values::parse_size(text))
-            .unwrap_or_default();
-        u64::try_from(size).unwrap_or(u64::MAX)
-    };
-    LedgerConfig {
-        is_file: section.store == StoreName::Sqlite,
-        keeps_seen: section.keep_seen == KeepSeenName::Disk,
-        settings: LedgerSettings {
-            bytes_max: size("bytes_max", &section.bytes_max),
-            principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
-        },
-        path: section.path.map(PathBuf::from),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
-    late,
+    late, ledger,
     lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
     overlay::{self, Flags},
     problem::{ConfigError, FilePlace, Problem},
@@ -101,6 +101,7 @@ pub fn build_config(
     // Overrides come before the conversion, so that a value is checked only if it takes effect.
     overlay::overlay_settings(&mut lowering, flags, &variable);
     admin::overlay_admin_token(&mut lowering, &variable, read_file);
+    ledger::overlay_ledger_url(&mut lowering, &variable, read_file);
     let otel = OtelEnvironment::from_variables(&variable);
     traces::overlay_traces(&mut lowering, &otel);
     let environment = ForeignEnvironment {
@@ -181,7 +182,7 @@ fn lower_config(lowering: &mut Lowering, environment: ForeignEnvironment, read_f
     let mut proxy = lower_proxy(lowering, clocks);
     let body_memory_max = lower_body_memory(lowering, proxy.inspect_bytes_max);
     late::check_principals(lowering, &server, &proxy.principals);
-    let ledger = late::lower_ledger(lowering);
+    let ledger = ledger::lower_ledger(lowering);
     let late = late::lower_late(lowering, proxy.principals.clone());
     let upstreams = upstreams::lower_upstreams(lowering, &server);
     let limits = clients::lower_client_limits(lowering, &upstreams);

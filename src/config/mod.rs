@@ -11,6 +11,7 @@ mod default_paths;
 pub mod file;
 mod interpolation;
 mod late;
+mod ledger;
 mod lower;
 mod lowering;
 mod overlay;
@@ -33,7 +34,7 @@ use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 pub use changes::ConfigChanges;
 pub use default_paths::{default_ledger_path, default_token_path, find_default_config, user_config_path};
 pub use file::{ConfigFile, file_schema};
-pub use late::LedgerConfig;
+pub use ledger::{LedgerConfig, LedgerPlace};
 pub use lower::{
     build_config, config_at_default_path, config_path, load_config, process_environment, proxy_environment,
 };

@@ -73,6 +73,13 @@ impl FileSecrets {
         Ok(written.to_owned())
     }
 
+    /// Stores a secret from outside the file. Returns the text that may be shown instead of it.
+    pub(super) fn set_secret(&mut self, key: &str, secret: Secret) -> String {
+        self.values.insert(key.to_owned(), secret);
+        self.literal_keys.retain(|literal| literal != key);
+        MASK.to_owned()
+    }
+
     /// Returns the secret of `key`.
     pub(super) fn get(&self, key: &str) -> Option<&Secret> {
         self.values.get(key)
@@ -80,9 +87,17 @@ impl FileSecrets {
 
     /// Returns `true` if a file's text may contain a secret, judged by the names of keys.
     pub(super) fn may_contain_secret(source: &str) -> bool {
-        ["profiles", "client_tokens", "key", "bearer", "token", "secret"]
-            .iter()
-            .any(|word| source.contains(word))
+        [
+            "profiles",
+            "client_tokens",
+            "key",
+            "bearer",
+            "token",
+            "secret",
+            "postgres",
+        ]
+        .iter()
+        .any(|word| source.contains(word))
     }
 }
 
@@ -115,7 +130,7 @@ pub(super) fn is_private(key: &str) -> bool {
     key.contains(".profiles")
         || key.starts_with("client_tokens")
         || is_service_secret(key)
-        || matches!(last, "credentials" | "url" | "endpoint" | "admin_token")
+        || matches!(last, "credentials" | "url" | "listen_url" | "endpoint" | "admin_token")
 }
 
 /// Returns `true` for the secret keys of a service or a webhook. Their lists of names may be shown.

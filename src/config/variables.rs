@@ -14,6 +14,10 @@ pub(super) const MODE: &str = "ANTIPHON_MODE";
 pub(super) const LEDGER_STORE: &str = "ANTIPHON_LEDGER_STORE";
 pub(super) const LEDGER_PATH: &str = "ANTIPHON_LEDGER_PATH";
 pub(super) const LEDGER_BYTES_MAX: &str = "ANTIPHON_LEDGER_BYTES_MAX";
+/// Variable that contains the URL of the ledger's database.
+pub(super) const LEDGER_URL: &str = "ANTIPHON_LEDGER_URL";
+/// Variable with the path of a file that contains that URL.
+pub(super) const LEDGER_URL_FILE: &str = "ANTIPHON_LEDGER_URL_FILE";
 pub(super) const UPSTREAM: &str = "ANTIPHON_UPSTREAM";
 pub(super) const LOG: &str = "ANTIPHON_LOG";
 pub(super) const LOG_FORMAT: &str = "ANTIPHON_LOG_FORMAT";
@@ -51,6 +55,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (LEDGER_STORE, "ledger.store"),
     (LEDGER_PATH, "ledger.path"),
     (LEDGER_BYTES_MAX, "ledger.bytes_max"),
+    (LEDGER_URL, "ledger.url"),
+    (LEDGER_URL_FILE, "path of a file that contains ledger.url"),
     (UPSTREAM, "upstreams, as NAME=URL,NAME=URL"),
     (LOG, "log.level"),
     (LOG_FORMAT, "log.format"),

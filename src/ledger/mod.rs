@@ -38,7 +38,9 @@ pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
-pub use postgres::{DatabaseOpenError, PostgresLedger, PostgresWorker};
+pub use postgres::{
+    DatabaseAddress, DatabaseOpenError, DatabaseSettings, DatabaseTls, DatabaseUrlFlaw, PostgresLedger, PostgresWorker,
+};
 pub use record_kind::RecordKind;
 pub use record_owners::RecordOwners;
 pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};

@@ -13,6 +13,10 @@ use std::{
     time::Duration,
 };
 
+use antiphon::{
+    auth::Secret,
+    ledger::{DatabaseSettings, DatabaseTls},
+};
 use tokio::sync::OnceCell;
 
 use super::state;
@@ -40,6 +44,17 @@ pub async fn new_database() -> Option<String> {
     drop(super::wire::spawn(async move { drop(connection.await) }));
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
     Some(format!("{server}/{name}"))
+}
+
+/// Returns the settings of a ledger in a database.
+pub fn settings_of(url: &str) -> DatabaseSettings {
+    DatabaseSettings {
+        url: Secret::new(url.to_owned()),
+        listen_url: None,
+        tls: DatabaseTls::Verify,
+        migrates: true,
+        allows_unsafe: false,
+    }
 }
 
 /// Starts the server. Returns its URL without a database.

@@ -138,7 +138,15 @@ impl World {
     /// Returns a world with changed settings.
     pub fn with(change: impl FnOnce(&mut Builder)) -> Self {
         let clock = Clock(Instant::now());
-        let provider = Provider::new(clock);
+        Self::before(Provider::new(clock), clock, change)
+    }
+
+    /// Returns another replica before the same provider, with its own settings.
+    pub fn replica(&self, change: impl FnOnce(&mut Builder)) -> Self {
+        Self::before(self.provider.clone(), self.clock, change)
+    }
+
+    fn before(provider: Provider, clock: Clock, change: impl FnOnce(&mut Builder)) -> Self {
         let parts = towards("provider.test:80").with(settle).with(change).parts();
         Self {
             shared: parts.shared.clone(),

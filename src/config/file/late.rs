@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TokenHashText, words::OnOutageName};
+use super::{
+    TokenHashText,
+    words::{LedgerTlsName, OnOutageName},
+};
 
 /// `[principals]`: how the proxy identifies callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +38,18 @@ section! {
         pub store: StoreName = StoreName::Sqlite,
         /// File of the store. Default: `antiphon/ledger.db` in the user's state directory.
         pub path: Option<String> = None,
+        /// URL of the database of `store = "postgres"`, such as `postgres://USER:PASSWORD@HOST/NAME`.
+        #[schemars(extend("writeOnly" = true))]
+        pub url: Option<String> = None,
+        /// URL for notifications, if `url` is that of a pooler in transaction mode, which forwards none.
+        #[schemars(extend("writeOnly" = true))]
+        pub listen_url: Option<String> = None,
+        /// Encryption of connections to a database on another machine.
+        pub tls: LedgerTlsName = LedgerTlsName::Verify,
+        /// Creation and changes of the database's tables.
+        pub migrate: MigrateName = MigrateName::Auto,
+        /// Accepts a database that loses records when its machine fails: one with `fsync = off`.
+        pub allow_unsafe: bool = false,
         /// Time that a call waits for its result, and a result for its owner.
         pub ttl: String = "7d".into(),
         /// Silence of a call, from its lane and its service, after which its turn counts as abandoned.
@@ -68,11 +83,27 @@ pub enum StoreName {
     Sqlite,
     /// Memory of the process, lost when it ends.
     Memory,
+    /// A PostgreSQL database that several replicas share.
+    Postgres,
 }
 
 impl StoreName {
     /// Words with their values, for variables.
-    pub const WORDS: &'static [(&'static str, Self)] = &[("sqlite", Self::Sqlite), ("memory", Self::Memory)];
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("sqlite", Self::Sqlite),
+        ("memory", Self::Memory),
+        ("postgres", Self::Postgres),
+    ];
+}
+
+/// Creation and changes of the database's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrateName {
+    /// The process does it when it starts.
+    Auto,
+    /// `antiphon store migrate` does it. The process itself then needs no right to create tables.
+    Manual,
 }
 
 /// Store of results that were only seen in requests.

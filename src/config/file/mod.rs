@@ -33,7 +33,8 @@ mod tls;
 mod words;
 
 pub use late::{
-    KeepSeenName, LedgerSection, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName, WebhookSection,
+    KeepSeenName, LedgerSection, MigrateName, PrincipalsMode, PrincipalsSection, ServiceSection, StoreName,
+    WebhookSection,
 };
 pub use profile::{
     CertificateNameList, ClientLimitsSection, ClientTokenEntry, ClientTokenSection, CommandWord, ProfileSection,
@@ -42,8 +43,8 @@ pub use profile::{
 pub use timeouts::{RotationSection, TimeoutsSection};
 pub use tls::TlsSection;
 pub use words::{
-    CredentialsName, IntentName, KindName, LateName, LeastName, LogFormatName, ModeName, OnBindingErrorName,
-    OnOrganisationChangeName, OnOutageName, TierName,
+    CredentialsName, IntentName, KindName, LateName, LeastName, LedgerTlsName, LogFormatName, ModeName,
+    OnBindingErrorName, OnOrganisationChangeName, OnOutageName, TierName,
 };
 
 /// Configuration of Antiphon: one TOML file in which every key is optional.

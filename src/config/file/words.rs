@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     late::IntentUse,
+    ledger::DatabaseTls,
     policy::OnOrganisationChange,
     provider::ProviderKind,
     proxy::{OnBindingError, OnOutage},
@@ -77,6 +78,16 @@ words! {
         DropBlock = "drop_block",
         /// Return the refusal to the client.
         Surface = "surface",
+    }
+}
+
+words! {
+    /// Encryption of connections to a database on another machine.
+    LedgerTlsName => DatabaseTls {
+        /// TLS, with a certificate that is valid for the host.
+        Verify = "verify",
+        /// TLS if the database offers it, with any certificate.
+        Insecure = "insecure",
     }
 }
 

@@ -33,6 +33,18 @@ impl PostgresError {
             Self::Failed { state: None, .. } | Self::Silent => false,
         }
     }
+
+    /// Returns `true` if the database cannot be reached, or takes no connections for now.
+    pub(super) fn is_outage(&self) -> bool {
+        match self {
+            Self::Raced => false,
+            Self::Silent | Self::Failed { state: None, .. } => true,
+            Self::Failed { state: Some(state), .. } => {
+                // The classes of connection failures, lack of resources, and interventions of an operator.
+                ["08", "53", "57"].iter().any(|class| state.code().starts_with(class))
+            }
+        }
+    }
 }
 
 impl fmt::Display for PostgresError {

@@ -4,6 +4,7 @@ use deadpool_postgres::Pool;
 use tokio_postgres::types::Type;
 
 use super::{
+    connection::DatabaseConnection,
     error::PostgresError,
     rows::{KeyArrays, TableRow, select},
 };
@@ -38,8 +39,9 @@ macro_rules! remove_doomed {
 pub(super) async fn remove_expired(pool: &Pool, now: Moment) -> Result<u64, PostgresError> {
     let (mut removed, counted, until) = (0_u64, counted_bytes(), to_nanoseconds(now));
     loop {
-        let client = pool.get().await?;
-        let rows = client
+        let mut connection = DatabaseConnection::take(pool).await?;
+        let rows = connection
+            .client()?
             .query_typed(
                 remove_doomed!(
                     "SELECT kind, principal, name FROM antiphon_records WHERE expires_at <= $2 \
@@ -48,6 +50,7 @@ pub(super) async fn remove_expired(pool: &Pool, now: Moment) -> Result<u64, Post
                 &[(&counted, Type::INT8), (&until, Type::INT8), (&PORTION, Type::INT8)],
             )
             .await?;
+        connection.release();
         let gone = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
         removed = removed.saturating_add(gone.unsigned_abs());
         if gone < PORTION {
@@ -60,7 +63,8 @@ pub(super) async fn remove_expired(pool: &Pool, now: Moment) -> Result<u64, Post
 pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
     let (mut removed, counted, mut place) = (0_u64, counted_bytes(), i64::MIN);
     loop {
-        let client = pool.get().await?;
+        let mut connection = DatabaseConnection::take(pool).await?;
+        let client = connection.client()?;
         let rows = client
             .query_typed(
                 select!("WHERE r.place > $1 ORDER BY r.place LIMIT $2"),
@@ -80,6 +84,7 @@ pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
             );
         }
         if damaged.is_empty() {
+            connection.release();
             continue;
         }
         let keys = KeyArrays::of_keys(&damaged);
@@ -94,6 +99,7 @@ pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
                 &parameters,
             )
             .await?;
+        connection.release();
         let gone = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
         removed = removed.saturating_add(gone.unsigned_abs());
     }

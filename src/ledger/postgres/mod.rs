@@ -3,50 +3,59 @@
 //!
 //! Reads ask the pool of connections directly. Commits wait for a writer, which gathers them into batches.
 
+mod address;
 mod batch;
+mod connection;
 mod error;
 mod expiry;
 mod open_error;
 mod rows;
 mod schema;
+mod server_checks;
+mod settings;
 mod writer;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::Pool;
 use futures_util::future::join_all;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::timeout,
 };
-use tokio_postgres::{Config, NoTls, types::Type};
+use tokio_postgres::{Client, Row, types::Type};
 
 use super::{
     CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize,
     Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, columns::to_nanoseconds,
 };
 use crate::auth::PrincipalHash;
+use connection::{CONNECTIONS_MAX, DatabaseConnection, new_pool};
 use error::PostgresError;
 use rows::{KeyArrays, Parameter, TableRow, select};
 use schema::Prepared;
+use server_checks::{ServerDurability, measure_skew};
 use writer::{BatchWriter, WaitingCommits};
 
+pub use address::{DatabaseAddress, DatabaseTls, DatabaseUrlFlaw};
 pub use open_error::DatabaseOpenError;
+pub use settings::DatabaseSettings;
 
 /// The requests that may wait for a writer. Further callers wait for room in the queue.
 const QUEUED_REQUESTS_MAX: usize = 128;
 /// The batches that are written at once.
 const WRITERS: i16 = 2;
-/// The connections of one process.
-const CONNECTIONS_MAX: usize = 10;
 /// Timeout of a read, from its connection to its last row.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of a new connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of the checks of a database and of the changes of its tables, when it is opened.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// The greatest difference between the clocks of the database and of this machine, in nanoseconds.
+const SKEW_MAX: i64 = 2_000_000_000;
 
 /// A ledger that stores its records in PostgreSQL.
 pub struct PostgresLedger {
     pool: Pool,
+    place: String,
     secret: [u8; 32],
     commits: mpsc::Sender<WaitingCommits>,
 }
@@ -72,36 +81,29 @@ impl PostgresWorker {
 }
 
 impl PostgresLedger {
-    /// Connects to the database of `url`, and creates the tables with `new_secret` if they do not exist.
+    /// Connects to the database. Creates and changes the tables if the settings say so: `new_secret` becomes the secret of
+    /// a new ledger.
     pub async fn open(
-        url: &str,
+        database: &DatabaseSettings,
         settings: LedgerSettings,
         new_secret: [u8; 32],
     ) -> Result<(Self, PostgresWorker), DatabaseOpenError> {
-        let mut config: Config = url.parse().map_err(|_| DatabaseOpenError::UnusableUrl)?;
-        config.connect_timeout(CONNECT_TIMEOUT).application_name("antiphon");
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
-        let pool = Pool::builder(Manager::from_config(config, NoTls, recycling))
-            .max_size(CONNECTIONS_MAX)
-            .runtime(Runtime::Tokio1)
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .wait_timeout(Some(READ_TIMEOUT))
-            .build()
-            .map_err(|error| DatabaseOpenError::Unreachable { why: error.to_string() })?;
+        let address = DatabaseAddress::parse(&database.url, database.tls)?;
+        let pool = new_pool(&address).map_err(|error| DatabaseOpenError::Certificates { why: error.to_string() })?;
         let prepare = async {
-            let mut client = pool.get().await?;
-            schema::prepare(&mut client, &new_secret).await
+            let mut connection = DatabaseConnection::take(&pool).await?;
+            let client = connection.client()?;
+            check_server(client, database.allows_unsafe).await?;
+            let prepared = match schema::inspect(client).await? {
+                Prepared::Old { .. } if database.migrates => schema::migrate(client, &new_secret).await?,
+                prepared => prepared,
+            };
+            connection.release();
+            prepared.into_secret()
         };
-        let prepared = prepare
+        let secret = timeout(OPEN_TIMEOUT, prepare)
             .await
-            .map_err(|error: PostgresError| DatabaseOpenError::Unreachable { why: error.to_string() })?;
-        let secret = match prepared {
-            Prepared::Ready(secret) => secret,
-            Prepared::Later { found, known } => return Err(DatabaseOpenError::Version { found, known }),
-            Prepared::Foreign => return Err(DatabaseOpenError::Foreign),
-        };
+            .map_err(|_| DatabaseOpenError::from(PostgresError::Silent))??;
         let (commits, requests) = mpsc::channel(QUEUED_REQUESTS_MAX);
         // Another process has other rows, most likely.
         let first_shard = i16::from(std::process::id().to_le_bytes()[0]);
@@ -114,7 +116,18 @@ impl PostgresLedger {
             writers: (0..WRITERS).map(writer).collect(),
             requests: Arc::new(Mutex::new(requests)),
         };
-        Ok((Self { pool, secret, commits }, worker))
+        let ledger = Self {
+            pool,
+            place: address.shown(),
+            secret,
+            commits,
+        };
+        Ok((ledger, worker))
+    }
+
+    /// Returns the database and its hosts for operators.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     async fn send_commits(&self, commits: Vec<TimedCommit>) -> Result<Vec<CommitResult>, LedgerError> {
@@ -131,17 +144,7 @@ impl PostgresLedger {
     /// Runs a query. Returns its rows that this build can read.
     async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<TableRow>, PostgresError> {
         let run = async {
-            let client = self.pool.get().await?;
-            let rows = client.query_typed(sql, parameters).await;
-            let rows = match rows {
-                Ok(rows) => rows,
-                // The database has ended an idle connection: that says nothing about the next one.
-                Err(error) if error.is_closed() => {
-                    drop(Object::take(client));
-                    self.pool.get().await?.query_typed(sql, parameters).await?
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let rows = self.query_rows(sql, parameters).await?;
             let mut read = Vec::with_capacity(rows.len());
             for row in &rows {
                 read.extend(TableRow::read(row)?);
@@ -149,6 +152,23 @@ impl PostgresLedger {
             Ok(read)
         };
         timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?
+    }
+
+    /// Runs a query without a timeout.
+    async fn query_rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, PostgresError> {
+        // The database may have ended idle connections: that says nothing about a new one.
+        for _ in 0..=CONNECTIONS_MAX {
+            let mut connection = DatabaseConnection::take(&self.pool).await?;
+            match connection.client()?.query_typed(sql, parameters).await {
+                Err(error) if error.is_closed() => {}
+                rows => {
+                    // Also after a refusal of the database, which ends the query.
+                    connection.release();
+                    return Ok(rows?);
+                }
+            }
+        }
+        Err(PostgresError::Silent)
     }
 
     async fn read_keys(&self, keys: &[RecordKey], now: Moment) -> Result<Vec<Option<Record>>, LedgerError> {
@@ -205,6 +225,26 @@ impl PostgresLedger {
         found.reverse();
         Ok(found)
     }
+}
+
+/// Refuses a server that may lose what it has confirmed, or whose clock is another one. Warns if a failover may lose it.
+async fn check_server(client: &Client, allows_unsafe: bool) -> Result<(), DatabaseOpenError> {
+    let durability = ServerDurability::read(client).await?;
+    if !durability.has_fsync && !allows_unsafe {
+        return Err(DatabaseOpenError::Unsafe);
+    }
+    if durability.unconfirmed_standbys > 0 {
+        tracing::warn!(
+            standbys = durability.unconfirmed_standbys,
+            "no standby of the database confirms commits, so a failover may lose posted results that were accepted: set \
+             synchronous_standby_names"
+        );
+    }
+    let skew = measure_skew(client).await?;
+    if skew.abs() > SKEW_MAX {
+        return Err(DatabaseOpenError::Skew { skew });
+    }
+    Ok(())
 }
 
 impl Ledger for PostgresLedger {
@@ -294,8 +334,7 @@ impl Ledger for PostgresLedger {
                   WHERE found.principal IS NOT NULL) \
                  SELECT principal FROM found WHERE principal IS NOT NULL LIMIT $3";
             let run = async {
-                let client = self.pool.get().await?;
-                let rows = client.query_typed(sql, &parameters).await?;
+                let rows = self.query_rows(sql, &parameters).await?;
                 let mut found = Vec::with_capacity(rows.len());
                 for row in &rows {
                     found.extend(PrincipalHash::try_from(row.try_get::<_, &[u8]>(0)?));
@@ -328,9 +367,8 @@ impl Ledger for PostgresLedger {
     fn usage(&self) -> LedgerReply<'_, LedgerSize> {
         Box::pin(async move {
             let run = async {
-                let client = self.pool.get().await?;
                 let sql = "SELECT sum(bytes)::bigint, sum(records)::bigint FROM antiphon_sizes";
-                let rows = client.query_typed(sql, &[]).await?;
+                let rows = self.query_rows(sql, &[]).await?;
                 let Some(row) = rows.first() else {
                     return Ok(LedgerSize::default());
                 };

@@ -1,9 +1,8 @@
 //! The tables, their version, and the secret of the ledger.
 
-use deadpool_postgres::Object;
-use tokio_postgres::types::Type;
+use tokio_postgres::{Client, GenericClient, error::SqlState, types::Type};
 
-use super::error::PostgresError;
+use super::{DatabaseOpenError, error::PostgresError};
 
 /// The version of the tables that this build writes.
 const SCHEMA_VERSION: i32 = 1;
@@ -38,56 +37,24 @@ const MIGRATIONS: [&str; 1] = ["
     INSERT INTO antiphon_sizes SELECT shard, 0, 0 FROM generate_series(0, 15) shard;
 "];
 
-/// Creates the tables and brings them to the version of this build, once for all replicas. Returns the secret of the
-/// ledger, which is `new_secret` if this call has created it.
-pub(super) async fn prepare(client: &mut Object, new_secret: &[u8; 32]) -> Result<Prepared, PostgresError> {
-    let transaction = client.transaction().await?;
-    transaction
-        .query_typed("SELECT pg_advisory_xact_lock($1)", &[(&SCHEMA_LOCK, Type::INT8)])
-        .await?;
-    transaction
-        .batch_execute(
-            "CREATE TABLE IF NOT EXISTS antiphon_meta (id smallint PRIMARY KEY, version integer NOT NULL, \
-             secret bytea NOT NULL)",
-        )
-        .await?;
-    let rows = transaction
-        .query_typed("SELECT version, secret FROM antiphon_meta WHERE id = 1", &[])
-        .await?;
-    let (found, secret) = match rows.first() {
-        Some(row) => (row.try_get::<_, i32>(0)?, row.try_get::<_, Vec<u8>>(1)?),
-        None => (0, new_secret.to_vec()),
-    };
-    if found > SCHEMA_VERSION {
-        return Ok(Prepared::Later {
-            found,
-            known: SCHEMA_VERSION,
-        });
-    }
-    let Ok(secret) = <[u8; 32]>::try_from(&secret[..]) else {
-        return Ok(Prepared::Foreign);
-    };
-    for statements in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
-        transaction.batch_execute(statements).await?;
-    }
-    if found < SCHEMA_VERSION {
-        transaction
-            .query_typed(
-                "INSERT INTO antiphon_meta (id, version, secret) VALUES (1, $1, $2) \
-                 ON CONFLICT (id) DO UPDATE SET version = excluded.version",
-                &[(&SCHEMA_VERSION, Type::INT4), (&&secret[..], Type::BYTEA)],
-            )
-            .await?;
-    }
-    transaction.commit().await?;
-    Ok(Prepared::Ready(secret))
-}
+/// The table that tells the version of the others, the oldest version of a build that may use them, and the secret.
+const META: &str = "CREATE TABLE IF NOT EXISTS antiphon_meta (id smallint PRIMARY KEY, version integer NOT NULL, \
+     oldest_version integer NOT NULL, secret bytea NOT NULL)";
+/// The oldest version of a build that may use the tables of this one: during a rollout both run.
+const OLDEST_VERSION: i32 = 1;
 
 /// The state of the tables.
 pub(super) enum Prepared {
-    /// They have the version of this build. This is the secret of the ledger.
+    /// This build can use them. This is the secret of the ledger.
     Ready([u8; 32]),
-    /// A later version of Antiphon has changed them.
+    /// They do not exist, or those of an older version have to be changed first.
+    Old {
+        /// Their version. 0 if they do not exist.
+        found: i32,
+        /// The version of this build.
+        needed: i32,
+    },
+    /// A later version of Antiphon has changed them, so that this build cannot use them.
     Later {
         /// Their version.
         found: i32,
@@ -96,4 +63,109 @@ pub(super) enum Prepared {
     },
     /// They are not those of a ledger.
     Foreign,
+}
+
+impl Prepared {
+    /// Returns the secret of the ledger, or the reason why this build cannot use the tables.
+    pub(super) fn into_secret(self) -> Result<[u8; 32], DatabaseOpenError> {
+        match self {
+            Self::Ready(secret) => Ok(secret),
+            Self::Old { found, needed } => Err(DatabaseOpenError::Old { found, needed }),
+            Self::Later { found, known } => Err(DatabaseOpenError::Later { found, known }),
+            Self::Foreign => Err(DatabaseOpenError::Foreign),
+        }
+    }
+}
+
+/// The row of the table about the tables.
+struct Meta {
+    version: i32,
+    oldest_version: i32,
+    secret: Vec<u8>,
+}
+
+impl Meta {
+    async fn read(client: &impl GenericClient) -> Result<Option<Self>, PostgresError> {
+        let sql = "SELECT version, oldest_version, secret FROM antiphon_meta WHERE id = 1";
+        let rows = client.query_typed(sql, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(Self {
+            version: row.try_get(0)?,
+            oldest_version: row.try_get(1)?,
+            secret: row.try_get(2)?,
+        }))
+    }
+
+    fn judge(&self) -> Prepared {
+        let Ok(secret) = <[u8; 32]>::try_from(&self.secret[..]) else {
+            return Prepared::Foreign;
+        };
+        let (found, known) = (self.version, SCHEMA_VERSION);
+        match found {
+            found if found < known => Prepared::Old { found, needed: known },
+            found if found > known && self.oldest_version > known => Prepared::Later { found, known },
+            _ => Prepared::Ready(secret),
+        }
+    }
+}
+
+/// Reads the state of the tables, and changes nothing.
+pub(super) async fn inspect(client: &impl GenericClient) -> Result<Prepared, PostgresError> {
+    let absent = Prepared::Old {
+        found: 0,
+        needed: SCHEMA_VERSION,
+    };
+    // A query of the catalog, since `to_regclass` may answer from a cache that is older than the lock of a migration.
+    let sql = "SELECT count(*) > 0 FROM pg_class WHERE relname = 'antiphon_meta' AND pg_table_is_visible(oid)";
+    let rows = client.query_typed(sql, &[]).await?;
+    if !rows.first().map_or(Ok(false), |row| row.try_get(0))? {
+        return Ok(absent);
+    }
+    match Meta::read(client).await {
+        Ok(meta) => Ok(meta.map_or(absent, |meta| meta.judge())),
+        Err(PostgresError::Failed { state: Some(state), .. }) if state == SqlState::UNDEFINED_COLUMN => {
+            Ok(Prepared::Foreign)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the statements that bring tables of version `found` to that of this build.
+pub(super) fn pending_statements(found: i32) -> Vec<&'static str> {
+    let migrations = MIGRATIONS
+        .iter()
+        .skip(usize::try_from(found).unwrap_or_default())
+        .copied();
+    let meta = (found == 0).then_some(META);
+    meta.into_iter().chain(migrations).collect()
+}
+
+/// Creates the tables and brings them to the version of this build, once for all replicas. `new_secret` becomes the secret
+/// of a new ledger.
+pub(super) async fn migrate(client: &mut Client, new_secret: &[u8; 32]) -> Result<Prepared, PostgresError> {
+    let transaction = client.transaction().await?;
+    transaction
+        .query_typed("SELECT pg_advisory_xact_lock($1)", &[(&SCHEMA_LOCK, Type::INT8)])
+        .await?;
+    // Another replica may have changed them while this one waited for the lock.
+    let Prepared::Old { found, .. } = inspect(&transaction).await? else {
+        transaction.rollback().await?;
+        return inspect(client).await;
+    };
+    for statements in pending_statements(found) {
+        transaction.batch_execute(statements).await?;
+    }
+    transaction
+        .query_typed(
+            "INSERT INTO antiphon_meta (id, version, oldest_version, secret) VALUES (1, $1, $2, $3) \
+             ON CONFLICT (id) DO UPDATE SET version = excluded.version, oldest_version = excluded.oldest_version",
+            &[
+                (&SCHEMA_VERSION, Type::INT4),
+                (&OLDEST_VERSION, Type::INT4),
+                (&&new_secret[..], Type::BYTEA),
+            ],
+        )
+        .await?;
+    transaction.commit().await?;
+    inspect(client).await
 }

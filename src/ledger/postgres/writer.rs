@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Pool;
 use futures_util::future::try_join_all;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::timeout,
 };
-use tokio_postgres::types::Type;
+use tokio_postgres::{Client, types::Type};
 
 use super::{
     batch::{LoadedRecords, TableChange},
+    connection::DatabaseConnection,
     error::PostgresError,
     expiry,
     rows::{KeyArrays, Parameter, RowArrays, TableRow, select},
@@ -142,13 +143,10 @@ impl BatchWriter {
 
     /// Writes commits in one transaction. Returns their results, and `true` if one needs the room of expired records.
     async fn try_write(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
-        let mut client = self.pool.get().await?;
-        let done = run_batch(&mut client, commits, self.settings, self.shard).await;
-        if done.is_err() {
-            // Its transaction may be open, or its answers out of step: the next user gets another connection.
-            drop(Object::take(client));
-        }
-        done
+        let mut connection = DatabaseConnection::take(&self.pool).await?;
+        let done = run_batch(connection.client()?, commits, self.settings, self.shard).await?;
+        connection.release();
+        Ok(done)
     }
 }
 
@@ -176,7 +174,7 @@ fn size_of(request: &WaitingCommits) -> (usize, usize) {
 }
 
 async fn run_batch(
-    client: &mut Object,
+    client: &Client,
     commits: &[TimedCommit],
     settings: LedgerSettings,
     shard: i16,
@@ -205,7 +203,7 @@ async fn run_batch(
 }
 
 /// Begins a transaction, locks the rows of a batch and reads them. One round trip.
-async fn load(client: &Object, commits: &[TimedCommit]) -> Result<LoadedRecords, PostgresError> {
+async fn load(client: &Client, commits: &[TimedCommit]) -> Result<LoadedRecords, PostgresError> {
     let steps = || commits.iter().flat_map(|commit| &commit.steps);
     let keys: BTreeSet<&RecordKey> = steps().map(CommitStep::key).collect();
     let principals: BTreeSet<&[u8]> = keys.iter().map(|key| &key.principal[..]).collect();
@@ -267,7 +265,7 @@ async fn load(client: &Object, commits: &[TimedCommit]) -> Result<LoadedRecords,
 }
 
 /// Writes the change of a batch. One round trip.
-async fn apply(client: &Object, change: &TableChange, shard: i16) -> Result<(), PostgresError> {
+async fn apply(client: &Client, change: &TableChange, shard: i16) -> Result<(), PostgresError> {
     let deleted = KeyArrays::of_keys(&change.deleted);
     let (replaced, added) = (
         RowArrays::of_records(&change.replaced),

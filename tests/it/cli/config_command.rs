@@ -419,7 +419,7 @@ fn the_banner_points_each_client_at_its_upstream() {
         &routes,
         &banner::listener_url("0.0.0.0:4747".parse().unwrap(), None),
         &banner::listener_url("127.0.0.1:4748".parse().unwrap(), None),
-        Some(Path::new("/state/antiphon/ledger.db")),
+        Some("/state/antiphon/ledger.db"),
     );
     assert_eq!(text.matches("ANTHROPIC_BASE_URL").count(), 1, "{text}");
     for line in [

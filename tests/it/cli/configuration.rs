@@ -7,7 +7,7 @@ use antiphon::{
         Credential, CredentialSource, CredentialSources, Profile, Secret,
         credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
     },
-    config::{ConfigChanges, ConfigError, Flags, LoadedConfig, VARIABLES, build_config, file_schema},
+    config::{ConfigChanges, ConfigError, Flags, LedgerPlace, LoadedConfig, VARIABLES, build_config, file_schema},
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,
     repair::{Applicability, Mode, Tier},
@@ -145,7 +145,15 @@ const MISTAKES: &[(&str, usize, &str, &str, &str)] = &[
     ("[tools.t]\nmax_duration = \"2days\"", 2, "tools.t.max_duration", "\"t\" may take longer than a session is remembered, which is 1day", "set ledger.session_idle to \"2days\" or more"),
     ("[ledger]\nttl = \"1h\"\n[tools.t]\nmax_duration = \"2h\"", 4, "tools.t.max_duration", "\"t\" may take longer than its call is kept, which is 1h", "set ledger.ttl to \"2h\" or more"),
     ("[ledger]\nttl = \"400days\"", 2, "ledger.ttl", "expected a duration from 1ms to 1year", ""),
-    ("[ledger]\nstore = \"postgres\"", 2, "ledger.store", "expected one of sqlite, memory", ""),
+    ("[ledger]\nstore = \"redis\"", 2, "ledger.store", "expected one of sqlite, memory, postgres", ""),
+    ("[ledger]\nstore = \"postgres\"", 0, "ledger.url", "is missing", "ANTIPHON_LEDGER_URL"),
+    ("[ledger]\nurl = \"postgres://a@127.0.0.1/b\"", 2, "ledger.url", "has no effect", "set ledger.store = \"postgres\""),
+    ("[ledger]\nstore = \"postgres\"\nurl = \"mysql://hunter2@db/b\"", 3, "ledger.url", "expected a URL of PostgreSQL", "postgres://USER"),
+    ("[ledger]\nstore = \"postgres\"\nurl = \"postgres://a:hunter2@db/b?sslmode=disable\"", 3, "ledger.url", "plain connections to another machine", "ledger.tls"),
+    ("[ledger]\nstore = \"postgres\"\nurl = \"postgres://a:hunter2@db/b?colour=red\"", 3, "ledger.url", "a parameter that is unknown", "libpq"),
+    ("[ledger]\nstore = \"postgres\"\nurl = \"postgres://a@127.0.0.1/b\"\nlisten_url = \"b\"", 4, "ledger.listen_url", "expected a URL of PostgreSQL", "postgres://USER"),
+    ("[ledger]\ntls = \"none\"", 2, "ledger.tls", "expected one of verify, insecure", ""),
+    ("[ledger]\nmigrate = \"never\"", 2, "ledger.migrate", "expected one of auto, manual", ""),
     ("[ledger]\nbytes_max = \"much\"", 2, "ledger.bytes_max", "expected a size", "64MiB"),
     ("[principals]\nmode = \"all\"", 2, "principals.mode", "expected one of each, single", ""),
     ("[principals]\nmode = \"single\"\ntrust_body_user = true", 2, "principals.mode", "there is one caller", "write \"each\""),
@@ -365,7 +373,7 @@ const WRONG_VARIABLES: [(&str, &str, &str, &str); 8] = [
     (
         "ANTIPHON_LEDGER_STORE",
         "ram",
-        "expected one of sqlite, memory; found \"ram\"",
+        "expected one of sqlite, memory, postgres; found \"ram\"",
         "",
     ),
     ("ANTIPHON_LEDGER_BYTES_MAX", "9 parsecs", "expected a size", "64MiB"),
@@ -412,8 +420,8 @@ fn a_container_needs_no_file() {
         assert!(config.upstreams.iter().all(|upstream| upstream.mode == Mode::Observe));
         let ledger = &config.ledger;
         assert_eq!(
-            (ledger.is_file, ledger.path.as_deref(), ledger.settings.bytes_max),
-            (false, Some(Path::new("/state/l.db")), 10 << 20)
+            (&ledger.place, ledger.settings.bytes_max),
+            (&LedgerPlace::Memory, 10 << 20)
         );
         // `config print` shows what the variables have set.
         let printed = loaded.to_toml().unwrap();
@@ -1082,6 +1090,9 @@ fn the_example_contains_every_key_and_valid_commented_tables() {
         "AWS_SESSION_TOKEN",
     ];
     let mut variables = variables.map(|name| (name, "value")).to_vec();
+    let url = "postgres://antiphon@127.0.0.1/antiphon";
+    variables.extend(["LEDGER_URL", "LEDGER_LISTEN_URL"].map(|name| (name, url)));
+    let live = live.replace("store = \"sqlite\"", "store = \"postgres\"");
     variables.push(("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"));
     variables.extend(["RUNNER_SECRET", "CRM_SECRET"].map(|name| (name, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")));
     let loaded = with(Some(&live), &Flags::default(), &variables).unwrap_or_else(|error| panic!("{error}"));
@@ -1166,7 +1177,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 13 + 5 + 4 + 3,
+        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }
@@ -1238,7 +1249,7 @@ fn late_results_are_configured() {
     );
     assert_eq!(config.proxy.policy.tiers["deploy"], Tier::Durable);
     let ledger = &config.ledger;
-    assert!(!ledger.is_file && ledger.keeps_seen && ledger.path.is_some());
+    assert!(ledger.place == LedgerPlace::Memory && ledger.keeps_seen);
     assert_eq!(
         (ledger.settings.bytes_max, ledger.settings.principal_bytes_max),
         (10 << 20, 1 << 20)

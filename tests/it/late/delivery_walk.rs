@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     ledger::pinned_answers::SwitchableLedger,
     support::{
-        app::post_with,
+        app::{Builder, post_with},
         bodies::Rng,
         late::{brings, calls, post_to, says, service, tools},
         seed::seed,
@@ -76,8 +76,10 @@ struct Walk {
     trace: Vec<String>,
     rng: Rng,
     on_outage: OnOutage,
-    ledger: Arc<SwitchableLedger>,
-    world: World,
+    /// Each replica with its handle of the ledger.
+    replicas: Vec<(Arc<SwitchableLedger>, World)>,
+    /// The replica that gets the next request.
+    at: usize,
     owners: [String; 2],
     branches: Vec<Branch>,
     calls: BTreeMap<(usize, String), ModelCall>,
@@ -92,13 +94,13 @@ struct Walk {
     faults: Vec<String>,
 }
 
-fn world(ledger: &Arc<SwitchableLedger>, on_outage: OnOutage) -> World {
+fn settings(ledger: &Arc<SwitchableLedger>, on_outage: OnOutage) -> impl FnOnce(&mut Builder) {
     let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
-    World::with(|builder| {
+    move |builder| {
         builder.ledger = ledger;
         builder.late.services = vec![service("tools", None, None)];
         builder.proxy.on_outage = on_outage;
-    })
+    }
 }
 
 fn canary(caller: usize, id: &str) -> String {
@@ -113,14 +115,22 @@ fn call_ids(log: &[Value]) -> Vec<String> {
 }
 
 impl Walk {
-    async fn new(seed: u64, on_outage: OnOutage) -> Self {
-        let ledger = SwitchableLedger::new();
+    async fn new(seed: u64, on_outage: OnOutage, replicas: usize) -> Self {
+        let ledger = if replicas > 1 { SwitchableLedger::shared() } else { SwitchableLedger::new() };
+        let first = World::with(settings(&ledger, on_outage));
+        let mut replicas_of = vec![(ledger, first)];
+        for _ in 1..replicas {
+            let (ledger, first) = &replicas_of[0];
+            let ledger = ledger.replica();
+            let world = first.replica(settings(&ledger, on_outage));
+            replicas_of.push((ledger, world));
+        }
         let mut walk = Self {
             trace: Vec::new(),
             rng: Rng::new(seed),
             on_outage,
-            world: world(&ledger, on_outage),
-            ledger,
+            replicas: replicas_of,
+            at: 0,
             owners: Default::default(),
             branches: Vec::new(),
             calls: BTreeMap::new(),
@@ -138,6 +148,21 @@ impl Walk {
             walk.speaks(branch).await;
         }
         walk
+    }
+
+    fn world(&self) -> &World {
+        &self.replicas[self.at].1
+    }
+
+    fn ledger(&self) -> &SwitchableLedger {
+        &self.replicas[self.at].0
+    }
+
+    /// The balancer chooses a replica.
+    fn chooses_replica(&mut self) {
+        if self.replicas.len() > 1 {
+            self.at = self.rng.below(self.replicas.len());
+        }
     }
 
     fn count(&mut self, figure: &'static str) {
@@ -184,8 +209,10 @@ impl Walk {
             86..92 => self.changes_ledger(),
             92..96 => {
                 // The old process ends in the middle of everything.
-                self.ledger = self.ledger.restart();
-                self.world = world(&self.ledger, self.on_outage);
+                self.chooses_replica();
+                let ledger = self.ledger().restart();
+                let world = self.world().replica(settings(&ledger, self.on_outage));
+                self.replicas[self.at] = (ledger, world);
                 self.trace.push("restart".into());
                 self.count("restarts");
             }
@@ -270,6 +297,7 @@ impl Walk {
 
     /// The client goes away in the middle of an answer.
     async fn aborts(&mut self, branch: usize) {
+        self.chooses_replica();
         let words = format!("words {}", self.serial());
         let mut aborted = self.branches[branch].clone();
         aborted.log.push(says(&words));
@@ -279,15 +307,15 @@ impl Walk {
             anthropic::text_start(0),
             anthropic::text(0, "half")
         );
-        self.world.script([sse(), say(begin), still::wait(60)]);
-        let before = self.world.requests().len();
-        let mut client = self.world.client();
+        self.world().script([sse(), say(begin), still::wait(60)]);
+        let before = self.world().requests().len();
+        let mut client = self.world().client();
         client.send(Self::request(&aborted, false)).await;
-        self.world.until(self.world.now() + still::secs(8)).await;
+        self.world().until(self.world().now() + still::secs(8)).await;
         drop(client);
-        self.world.settle().await;
-        self.world.clear();
-        let sent = self.world.requests().len() > before;
+        self.world().settle().await;
+        self.world().clear();
+        let sent = self.world().requests().len() > before;
         if sent {
             self.checks(&aborted, self.unread(), &BTreeSet::new());
         }
@@ -300,23 +328,24 @@ impl Walk {
 
     /// The client replaces the history by a summary.
     async fn compacts(&mut self, branch: usize) {
+        self.chooses_replica();
         let removed = call_ids(&self.branches[branch].log);
         if removed.is_empty() || self.branches[branch].log.last().unwrap()["role"] != "assistant" {
             return;
         }
         let mut asked = self.branches[branch].clone();
         asked.log.push(says("summarise"));
-        self.world.script(still::json(
+        self.world().script(still::json(
             200,
             &answer(&json!([{"type": "text", "text": "a summary"}])),
         ));
-        let done = self.world.ask(Self::request(&asked, true)).await;
-        self.world.settle().await;
-        self.world.clear();
+        let done = self.world().ask(Self::request(&asked, true)).await;
+        self.world().settle().await;
+        self.world().clear();
         if done.status() == 200 {
             // The model takes a while to summarise.
-            self.world.until(self.world.now() + still::secs(5)).await;
-            let is_slow = self.ledger.is_slow();
+            self.world().until(self.world().now() + still::secs(5)).await;
+            let is_slow = self.ledger().is_slow();
             let summary = says(&format!("summary {}", self.serial()));
             let branch = &mut self.branches[branch];
             let of_session = self
@@ -337,14 +366,15 @@ impl Walk {
     fn changes_ledger(&mut self) {
         let is_dead = self.on_outage == OnOutage::Refuse && self.rng.chance(30);
         let slow = u64::from(self.rng.chance(50));
-        self.ledger.stalls.store(is_dead, Ordering::Relaxed);
-        self.ledger.slow_down(Duration::from_secs(slow));
+        self.ledger().stalls.store(is_dead, Ordering::Relaxed);
+        self.ledger().slow_down(Duration::from_secs(slow));
         self.trace.push(format!("ledger dead={is_dead} slow={slow}"));
         self.count(if is_dead { "dead ledger" } else { "slow or quick ledger" });
     }
 
     /// A tool service posts the result of a call of this branch.
     async fn posts(&mut self, branch: usize) {
+        self.chooses_replica();
         let Branch {
             caller, log, removed, ..
         } = &self.branches[branch];
@@ -355,7 +385,7 @@ impl Walk {
         }
         let id = self.rng.pick(&ids).clone();
         let content = json!(canary(caller, &id));
-        let posted = post_to(&self.world, &id, &self.owners[caller], &content).await;
+        let posted = post_to(self.world(), &id, &self.owners[caller], &content).await;
         self.trace.push(format!("post {caller} {id} {}", posted.text()));
         match posted.status() {
             200 => {
@@ -382,9 +412,9 @@ impl Walk {
 
     /// Returns the number of reads of the ledger that came too late.
     fn unread(&self) -> u64 {
-        let counts = self.world.shared.telemetry.late_result_counts();
+        let counts = |(_, world): &(_, World)| world.shared.telemetry.late_result_counts();
+        let counts = self.replicas.iter().flat_map(counts);
         counts
-            .into_iter()
             .filter(|(event, _)| *event == "unread")
             .map(|(_, count)| count)
             .sum()
@@ -392,12 +422,13 @@ impl Walk {
 
     /// Sends the history of a branch, and checks what the provider received.
     async fn sends(&mut self, branch: usize) {
+        self.chooses_replica();
         let sent = self.branches[branch].clone();
         let caller = sent.caller;
         let reply = self.reply(caller);
         let is_overloaded = self.rng.chance(6);
         let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-        self.world.script(if is_overloaded {
+        self.world().script(if is_overloaded {
             still::json(529, overloaded)
         } else {
             still::json(200, &answer(&reply["content"]))
@@ -409,13 +440,13 @@ impl Walk {
                 .filter(|((of, _), call)| *of == caller && call.is_settled);
             own.map(|((_, id), _)| id.clone()).collect()
         };
-        let (before, unread, began) = (self.world.requests().len(), self.unread(), self.world.now());
-        let done = self.world.ask(Self::request(&sent, false)).await;
+        let (before, unread, began) = (self.world().requests().len(), self.unread(), self.world().now());
+        let done = self.world().ask(Self::request(&sent, false)).await;
         // A request that used up its time for the ledger, 250 ms or 5 s, has missed a read or a write. Both are counted.
-        let took = self.world.now().saturating_sub(began).as_millis();
+        let took = self.world().now().saturating_sub(began).as_millis();
         let has_missed = (250..260).contains(&took) || took >= 5_000;
-        self.world.settle().await;
-        self.world.clear();
+        self.world().settle().await;
+        self.world().clear();
         self.count("requests");
         let last = sent
             .log
@@ -435,7 +466,7 @@ impl Walk {
         if let Some(owner) = done.header("x-antiphon-owner") {
             owner.clone_into(&mut self.owners[caller]);
         }
-        if self.world.requests().len() == before {
+        if self.world().requests().len() == before {
             // Refused here, because the ledger is away.
             assert_eq!(done.status(), 503, "{}", done.text());
             assert_eq!(self.on_outage, OnOutage::Refuse);
@@ -493,7 +524,7 @@ impl Walk {
 
     /// Checks the last body that the provider received. Returns its messages.
     fn checks(&mut self, sent: &Branch, unread_before: u64, settled: &BTreeSet<String>) -> Vec<Value> {
-        let body: Value = serde_json::from_slice(&self.world.requests().pop().unwrap().message.body).unwrap();
+        let body: Value = serde_json::from_slice(&self.world().requests().pop().unwrap().message.body).unwrap();
         let messages = body["messages"].as_array().unwrap().clone();
         let text = body["messages"].to_string();
         let of_session = self
@@ -609,12 +640,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-async fn walk(on_outage: OnOutage) {
+async fn walk(on_outage: OnOutage, replicas: usize) {
     let (seed, steps) = (seed(), number("STEPS").unwrap_or(STEPS / 2));
-    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?}");
+    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?} replicas={replicas}");
     let (mut figures, mut faults) = (BTreeMap::<&str, u64>::new(), Vec::new());
     for round in 0..steps.div_ceil(ROUND) {
-        let mut walk = Walk::new(seed + round, on_outage).await;
+        let mut walk = Walk::new(seed + round, on_outage, replicas).await;
         for step in 0..ROUND {
             walk.step().await;
             let told = walk
@@ -649,10 +680,20 @@ async fn walk(on_outage: OnOutage) {
 
 #[tokio::test(start_paused = true)]
 async fn every_result_reaches_its_conversation_once_over_a_slow_ledger() {
-    walk(OnOutage::Wait).await;
+    walk(OnOutage::Wait, 1).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_ledger_that_refuses_requests_contradicts_nothing() {
-    walk(OnOutage::Refuse).await;
+    walk(OnOutage::Refuse, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_replicas_behind_a_random_balancer_keep_every_promise() {
+    walk(OnOutage::Wait, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_replicas_that_refuse_requests_contradict_nothing() {
+    walk(OnOutage::Refuse, 3).await;
 }

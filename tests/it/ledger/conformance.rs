@@ -20,7 +20,12 @@ use antiphon::ledger::{
 };
 use bytes::Bytes;
 
-use crate::support::{bodies::Rng, database::new_database, seed::seed, wire::spawn};
+use crate::support::{
+    bodies::Rng,
+    database::{new_database, settings_of},
+    seed::seed,
+    wire::spawn,
+};
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
 pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
@@ -116,7 +121,9 @@ async fn stores(folder: &Path, settings: LedgerSettings) -> Vec<(&'static str, A
         ("sqlite", Arc::new(file)),
     ];
     if let Some(url) = new_database().await {
-        let (shared, worker) = PostgresLedger::open(&url, settings, SECRET).await.unwrap();
+        let (shared, worker) = PostgresLedger::open(&settings_of(&url), settings, SECRET)
+            .await
+            .unwrap();
         drop(spawn(worker.run()));
         stores.push(("postgres", Arc::new(shared)));
     }

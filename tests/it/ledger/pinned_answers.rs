@@ -263,6 +263,11 @@ impl SwitchableLedger {
     /// Kills the process that has this handle. Returns the handle of the next one.
     pub(crate) fn restart(&self) -> Arc<Self> {
         self.is_killed.store(true, Ordering::Relaxed);
+        self.replica()
+    }
+
+    /// Returns the handle of another process.
+    pub(crate) fn replica(&self) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(&self.inner),
             delay: Arc::clone(&self.delay),

@@ -8,12 +8,17 @@ use antiphon::ledger::{
 use bytes::Bytes;
 
 use super::conformance::{LATER, NOW, SECRET, get, key};
-use crate::support::{bodies::Rng, database::new_database, seed::seed, wire::spawn};
+use crate::support::{
+    bodies::Rng,
+    database::{new_database, settings_of},
+    seed::seed,
+    wire::spawn,
+};
 
 const REPLICAS: usize = 3;
 
 async fn replica(url: &str, secret: [u8; 32]) -> Arc<dyn Ledger> {
-    let (ledger, worker) = PostgresLedger::open(url, LedgerSettings::default(), secret)
+    let (ledger, worker) = PostgresLedger::open(&settings_of(url), LedgerSettings::default(), secret)
         .await
         .unwrap();
     drop(spawn(worker.run()));
