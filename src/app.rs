@@ -106,8 +106,8 @@ impl BackgroundWork {
         tasks.spawn_background(ledger::watch_health(Arc::clone(&self.ledger), telemetry.clone()));
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.clone().write_pins());
-        tasks.spawn_background(self.answers.clone().load_owners());
-        tasks.spawn_background(self.objects.load_holders());
+        tasks.spawn_background(self.answers.clone().follow_owners());
+        tasks.spawn_background(self.objects.follow_holders());
         tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {
             tasks,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, Unread, read_by},
+    ledger::{ChangeStamp, CommitOutcome, CommitStep, RecordKey, RecordKind, Unread, read_by},
     session::LaneId,
 };
 
@@ -22,8 +22,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct NotedCalls {
     calls: Arc<[NotedCall]>,
-    /// `true` if these include what the ledger has.
-    is_read: bool,
+    /// The state of the ledger that these include.
+    read_at: Option<ChangeStamp>,
 }
 
 /// Memory for the noted calls of all lanes. A forgotten lane is read from the ledger again.
@@ -76,7 +76,11 @@ impl Compactions<'_> {
             return Ok(Arc::default());
         }
         let known = self.0.0.compacted.get(&(principal, lane)).unwrap_or_default();
-        if known.is_read || !self.0.0.record_owners.may_have(RecordKind::CompactedCalls, principal) {
+        // Before the read, so that a change during it is not taken for one that was read.
+        let stamp = self.0.0.changes.stamp(principal);
+        if stamp.is_some() && known.read_at == stamp
+            || !self.0.0.record_owners.may_have(RecordKind::CompactedCalls, principal)
+        {
             return Ok(known.calls);
         }
         let read = read_by(&*self.0.0.ledger, vec![lane_key(principal, lane)], by).await;
@@ -87,7 +91,7 @@ impl Compactions<'_> {
             Some(NotedCalls {
                 // Those in memory are newer.
                 calls: merge_calls(&stored, &known.calls),
-                is_read: true,
+                read_at: stamp,
             })
         });
         Ok(self.0.0.compacted.get(&(principal, lane)).unwrap_or_default().calls)

@@ -458,12 +458,11 @@ impl LateStore {
         if !self.is_used() {
             return;
         }
-        let (owners, ledger) = (self.0.record_owners.clone(), Arc::clone(&self.0.ledger));
+        let (owners, ledger) = (self.0.record_owners.clone(), Arc::downgrade(&self.0.ledger));
         // The handle is dropped first: this task must not keep the store alive.
         let store = Arc::downgrade(&self.0);
         drop(self);
-        owners.load(ledger).await;
-        parking::run_upkeep(store).await;
+        tokio::join!(owners.follow(ledger), parking::run_upkeep(store));
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

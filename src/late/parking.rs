@@ -98,7 +98,10 @@ pub(super) async fn park_result(
 
 /// Settles the parked results that name a call of this index, as far as their matches have settled.
 pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), LateError> {
-    let may_wait = |service: &Service| late.0.record_owners.may_have(RecordKind::Parked, service.principal);
+    // Another process may have parked the first result a moment ago, and would not find the call.
+    let is_shared = !late.0.ledger.is_exclusive();
+    let may_wait =
+        |service: &Service| is_shared || late.0.record_owners.may_have(RecordKind::Parked, service.principal);
     // Most calls are recorded while no result is parked at all.
     if !late.0.services.iter().any(may_wait) {
         return Ok(());

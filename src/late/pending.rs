@@ -9,7 +9,7 @@ use moka::sync::Cache;
 
 use crate::{
     auth::Principal,
-    ledger::{MOMENT_MAX, Moment, PlacedRecord, RecordName},
+    ledger::{ChangeStamp, MOMENT_MAX, Moment, PlacedRecord, Record, RecordName},
 };
 
 /// Principals in memory. An evicted principal is read from the ledger again.
@@ -31,11 +31,17 @@ struct ResultsOfPrincipal {
     waiting: usize,
     /// The time at which the first result expires.
     next_expiry: Moment,
+    /// The state of the ledger that was read last.
+    read_at: Option<ChangeStamp>,
+    /// The number of changes by this process.
+    own_changes: u64,
 }
 
 /// A posted result.
 #[derive(Clone, Copy, Debug)]
 struct KnownResult {
+    /// The number of the last change by this process. 0 if it was only read.
+    changed_by: u64,
     /// The time until which it is stored.
     until: Moment,
     /// `true` until the caller has received it.
@@ -75,6 +81,38 @@ impl PostedResults {
         lock_known(&known).unread_after
     }
 
+    /// Returns `true` if all results of the principal were read, and no other process has changed any since.
+    pub(super) fn is_current(&self, principal: Principal, stamp: Option<ChangeStamp>) -> bool {
+        let known = self.0.get(&principal);
+        stamp.is_some() && known.is_some_and(|known| lock_known(&known).read_at == stamp)
+    }
+
+    /// Returns the number of this process's changes so far, for [`replace`](Self::replace). From now on they are tracked.
+    pub(super) fn begin_read(&self, principal: Principal) -> u64 {
+        let known = self.0.get_with(principal, Arc::default);
+        lock_known(&known).own_changes
+    }
+
+    /// Replaces the results by all those that were read from a shared ledger in the state `stamp`. What this process has
+    /// changed since [`begin_read`](Self::begin_read) is newer, and stays.
+    pub(super) fn replace(
+        &self,
+        principal: Principal,
+        begun: u64,
+        records: &[PlacedRecord],
+        stamp: Option<ChangeStamp>,
+    ) {
+        self.update_known(principal, |known| {
+            known.results.retain(|_, result| result.changed_by > begun);
+            known.waiting = known.results.values().filter(|result| result.is_waiting).count();
+            for (_, record) in records {
+                known.insert_new(record.key.name, KnownResult::of_record(record));
+            }
+            known.unread_after = None;
+            known.read_at = stamp;
+        });
+    }
+
     /// Notes that the ledger has no results of this principal.
     pub(super) fn note_none(&self, principal: Principal) {
         self.update_known(principal, |known| known.unread_after = None);
@@ -84,12 +122,7 @@ impl PostedResults {
     pub(super) fn load_page(&self, principal: Principal, records: &[PlacedRecord], is_last: bool) {
         self.update_known(principal, |known| {
             for (_, record) in records {
-                let result = KnownResult {
-                    until: record.expires_at,
-                    is_waiting: record.value != delivery_value::RECEIVED,
-                    contained_in: None,
-                };
-                known.insert_new(record.key.name, result);
+                known.insert_new(record.key.name, KnownResult::of_record(record));
             }
             let last = records.last().map(|(place, _)| *place);
             // Two requests may read the same page: neither moves the place back.
@@ -102,28 +135,36 @@ impl PostedResults {
 
     /// Adds a waiting result.
     pub(super) fn add(&self, principal: Principal, name: RecordName, until: Moment) {
-        let result = KnownResult {
-            until,
-            is_waiting: true,
-            contained_in: None,
-        };
-        self.update_known(principal, |known| known.insert_new(name, result));
+        self.update_known(principal, |known| {
+            let changed_by = known.count_change();
+            let result = KnownResult {
+                changed_by,
+                until,
+                is_waiting: true,
+                contained_in: None,
+            };
+            known.insert_new(name, result);
+        });
     }
 
     /// Notes that the caller has received a result.
     pub(super) fn mark_received(&self, principal: Principal, name: RecordName, until: Moment) {
-        let received = KnownResult {
-            until,
-            is_waiting: false,
-            contained_in: None,
-        };
-        self.update_known(principal, |known| match known.results.get_mut(&name) {
-            Some(result) => {
-                known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
-                result.is_waiting = false;
+        self.update_known(principal, |known| {
+            let changed_by = known.count_change();
+            let received = KnownResult {
+                changed_by,
+                until,
+                is_waiting: false,
+                contained_in: None,
+            };
+            match known.results.get_mut(&name) {
+                Some(result) => {
+                    known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
+                    (result.is_waiting, result.changed_by) = (false, changed_by);
+                }
+                // A load or an add that was delayed must not make it wait again.
+                None => known.insert_new(name, received),
             }
-            // A load or an add that was delayed must not make it wait again.
-            None => known.insert_new(name, received),
         });
     }
 
@@ -216,11 +257,30 @@ impl Default for ResultsOfPrincipal {
             results: HashMap::new(),
             waiting: 0,
             next_expiry: MOMENT_MAX,
+            read_at: None,
+            own_changes: 0,
+        }
+    }
+}
+
+impl KnownResult {
+    fn of_record(record: &Record) -> Self {
+        Self {
+            changed_by: 0,
+            until: record.expires_at,
+            is_waiting: record.value != delivery_value::RECEIVED,
+            contained_in: None,
         }
     }
 }
 
 impl ResultsOfPrincipal {
+    /// Counts a change by this process. Returns its number.
+    fn count_change(&mut self) -> u64 {
+        self.own_changes = self.own_changes.wrapping_add(1);
+        self.own_changes
+    }
+
     /// Inserts a result if its name is new. An earlier entry is of a later change.
     fn insert_new(&mut self, name: RecordName, result: KnownResult) {
         if self.results.len() >= RESULTS_MAX {

@@ -238,6 +238,9 @@ async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Resul
         Err(Unread) if may_have => return Err(Unread),
         Ok(false) | Err(Unread) => return Ok(()),
     }
+    if !late.0.ledger.is_exclusive() {
+        return read_shared_posted(late, principal, may_have, by).await;
+    }
     // Tracked before the question, so that a result that is posted meanwhile is not lost.
     let unread_after = late.0.posted.unread_after(principal);
     if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
@@ -267,12 +270,46 @@ async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Resul
     Ok(())
 }
 
+/// Reads all posted results of a principal from a ledger that other processes write to, unless none has changed any.
+async fn read_shared_posted(late: &LateStore, principal: Principal, may_have: bool, by: Instant) -> Result<(), Unread> {
+    let posted = &late.0.posted;
+    // Both before the read, so that a change during it is not taken for one that was read.
+    let (stamp, begun) = (late.0.changes.stamp(principal), posted.begin_read(principal));
+    if !may_have || posted.is_current(principal, stamp) {
+        return Ok(());
+    }
+    let until = late.0.load_cooldowns.get(&principal);
+    if until.is_some_and(|until| clock::now() < until) {
+        return Err(Unread);
+    }
+    let (hash, mut after, mut records) = (*principal.as_bytes(), 0, Vec::new());
+    loop {
+        let now = clock::unix_time();
+        let list = late
+            .0
+            .ledger
+            .list_after(RecordKind::Delivery, hash, after, ROWS_MAX, now);
+        let Ok(Ok(page)) = timeout_at(by, list).await else {
+            late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
+            return Err(Unread);
+        };
+        let is_last = page.len() < ROWS_MAX;
+        after = page.last().map_or(after, |(place, _)| *place);
+        records.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    posted.replace(principal, begun, &records, stamp);
+    Ok(())
+}
+
 /// Returns the number of results that wait for the caller. See [`LateStore::count_waiting`].
 pub(super) async fn count_waiting(late: &LateStore, caller: Caller) -> Result<usize, LateError> {
     // The caller asks for nothing else, so that a cooldown does not count.
     late.0.load_cooldowns.invalidate(&caller.principal());
-    load_posted(late, caller, clock::now() + COUNT_TIMEOUT).await;
-    if late.0.posted.unread_after(caller.principal()).is_some() {
+    let by = clock::now() + COUNT_TIMEOUT;
+    if late.count_unread(read_all_posted(late, caller, by).await).is_err() {
         // Unknown is not none.
         return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     auth::{OwnerKey, Principal, PrincipalKey},
     callers::Callers,
-    ledger::{Ledger, Moment, RecordKey, RecordKind, RecordOwners},
+    ledger::{Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordOwners},
     session::LaneId,
     telemetry::Telemetry,
 };
@@ -30,9 +30,14 @@ const CACHE_ENTRIES_MAX: u64 = 100_000;
 /// Lifetime of an entry in these caches: 24 hours.
 const CACHE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Kinds whose owners are in memory.
+const OWNED_KINDS: &[RecordKind] = &[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls];
+
 /// State that all handles share.
 pub(super) struct LateStoreInner {
     pub(super) ledger: Arc<dyn Ledger>,
+    /// The changes of other processes, by which caches know that they are out of date.
+    pub(super) changes: LedgerChanges,
     pub(super) callers: Callers,
     pub(super) telemetry: Telemetry,
     pub(super) settings: LateSettings,
@@ -86,7 +91,6 @@ impl LateStoreInner {
         let has_cancels = settings.tools.values().any(|tool| tool.cancel_url.is_some());
         let has_carry_over = settings.tools.values().any(|tool| tool.carries_over);
         Self {
-            ledger,
             callers,
             telemetry,
             services: settings.resolve_services(&principals),
@@ -98,7 +102,8 @@ impl LateStoreInner {
             recorded: bounded_cache(),
             left_at: bounded_cache(),
             posted: PostedResults::default(),
-            record_owners: RecordOwners::new(&[RecordKind::Delivery, RecordKind::Parked, RecordKind::CompactedCalls]),
+            record_owners: RecordOwners::new(OWNED_KINDS, ledger.changes()),
+            changes: ledger.changes(),
             feed: FeedSender::default(),
             load_cooldowns: bounded_cache(),
             readers: bounded_cache(),
@@ -110,6 +115,7 @@ impl LateStoreInner {
             watched_lanes: WatchedLanes::default(),
             outbox: Arc::default(),
             jobs,
+            ledger,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::{
-    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSize, Moment,
-    PlacedRecord, PrincipalHash, Record, RecordKey, RecordKind, TimedCommit,
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
+    LedgerSize, Moment, PlacedRecord, PrincipalHash, Record, RecordKey, RecordKind, TimedCommit,
 };
 use crate::{clock, telemetry::Telemetry};
 
@@ -133,5 +133,9 @@ impl Ledger for MeasuredLedger {
 
     fn is_exclusive(&self) -> bool {
         self.ledger.is_exclusive()
+    }
+
+    fn changes(&self) -> LedgerChanges {
+        self.ledger.changes()
     }
 }

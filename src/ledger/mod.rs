@@ -5,6 +5,7 @@
 //! exception is [`Ledger::find_by_index`], for tool services that answer the calls of several principals.
 
 mod batched_reads;
+mod changes;
 mod columns;
 mod expiry;
 mod health;
@@ -34,6 +35,7 @@ use bytes::Bytes;
 use crate::auth::{Principal, PrincipalHash};
 
 pub use batched_reads::{read_all, read_by};
+pub use changes::{ChangeEvent, ChangeStamp, LedgerChanges, RecordChange};
 pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
 pub use measured::MeasuredLedger;
@@ -436,4 +438,9 @@ pub trait Ledger: fmt::Debug + Send + Sync {
     /// Returns `true` if no other process writes to the store. A decision of this process is final then, even before it
     /// is stored. In a shared store a decision is made by its commit.
     fn is_exclusive(&self) -> bool;
+
+    /// Returns the changes that other processes make. The default is for a ledger that no other process writes.
+    fn changes(&self) -> LedgerChanges {
+        LedgerChanges::none()
+    }
 }

@@ -2,11 +2,13 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
-use super::{Ledger, RecordKind};
+use super::{ChangeEvent, Ledger, LedgerChanges, RecordKind};
+use tokio::sync::broadcast::error::RecvError;
+
 use crate::{
     auth::{Principal, PrincipalHash},
     digest::DigestHashBuilder,
@@ -19,7 +21,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The principals that have records of some kinds. Cheap to clone.
 ///
-/// Until [`RecordOwners::load`] has finished, every principal may have records.
+/// Until [`RecordOwners::follow`] has read them, every principal may have records. The same holds while other processes may
+/// have written records that this one was not told of.
 #[derive(Clone, Debug)]
 pub struct RecordOwners(Arc<RwLock<KnownOwners>>);
 
@@ -27,24 +30,26 @@ pub struct RecordOwners(Arc<RwLock<KnownOwners>>);
 struct KnownOwners {
     kinds: &'static [RecordKind],
     principals: HashSet<(RecordKind, PrincipalHash), DigestHashBuilder>,
-    /// `true` if a principal that is not in `principals` has no records.
-    is_complete: bool,
+    /// The period of the ledger's changes in which a principal that is not in `principals` has no records.
+    complete_in: Option<u64>,
+    changes: LedgerChanges,
 }
 
 impl RecordOwners {
-    /// Creates a set for records of these kinds.
-    pub fn new(kinds: &'static [RecordKind]) -> Self {
+    /// Creates a set for records of these kinds in a ledger with these changes.
+    pub fn new(kinds: &'static [RecordKind], changes: LedgerChanges) -> Self {
         Self(Arc::new(RwLock::new(KnownOwners {
             kinds,
             principals: HashSet::default(),
-            is_complete: false,
+            complete_in: None,
+            changes,
         })))
     }
 
     /// Returns `true` if the principal has records of this kind, or if that is unknown.
     pub fn may_have(&self, kind: RecordKind, principal: Principal) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        !known.is_complete || known.principals.contains(&(kind, *principal.as_bytes()))
+        !known.is_complete() || known.principals.contains(&(kind, *principal.as_bytes()))
     }
 
     /// Returns `true` if the principal is known to have had records of this kind.
@@ -61,12 +66,46 @@ impl RecordOwners {
         }
     }
 
-    /// Reads the principals from the ledger. Tries again until the ledger answers.
-    pub async fn load(self, ledger: Arc<dyn Ledger>) {
-        let kinds = self.0.read().unwrap_or_else(PoisonError::into_inner).kinds;
+    /// Reads the principals from the ledger, and follows the changes of other processes for as long as the ledger is in use.
+    pub async fn follow(self, ledger: Weak<dyn Ledger>) {
+        let (kinds, changes) = {
+            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            (known.kinds, known.changes.clone())
+        };
+        let mut events = changes.subscribe();
+        loop {
+            // The epoch before the read: a gap during the read needs another one.
+            let epoch = changes.epoch();
+            if epoch.is_some() && !self.load(kinds, epoch, &ledger).await {
+                return;
+            }
+            let Some(events) = &mut events else { return };
+            loop {
+                match events.recv().await {
+                    Ok(ChangeEvent::Changed(change)) if kinds.contains(&change.kind) => {
+                        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                        known.add((change.kind, change.principal));
+                    }
+                    Ok(ChangeEvent::Changed(_)) => {}
+                    Ok(ChangeEvent::Gap) => break,
+                    Err(RecvError::Lagged(_)) => {
+                        self.0.write().unwrap_or_else(PoisonError::into_inner).complete_in = None;
+                        break;
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        }
+    }
+
+    /// Reads the principals. Tries again until the ledger answers. Returns `false` if the ledger is not used any more.
+    async fn load(&self, kinds: &'static [RecordKind], epoch: Option<u64>, ledger: &Weak<dyn Ledger>) -> bool {
         for kind in kinds {
             let found = loop {
-                match ledger.list_principals(*kind, None, PRINCIPALS_MAX).await {
+                let Some(ledger) = ledger.upgrade() else { return false };
+                let listed = ledger.list_principals(*kind, None, PRINCIPALS_MAX).await;
+                drop(ledger);
+                match listed {
                     Ok(found) => break found,
                     Err(error) => {
                         tracing::debug!(%error, "failed to list the callers with records: trying again");
@@ -81,7 +120,8 @@ impl RecordOwners {
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // A full set may lack some principals.
-        known.is_complete = known.principals.len() < PRINCIPALS_MAX;
+        known.complete_in = epoch.filter(|_| known.principals.len() < PRINCIPALS_MAX);
+        true
     }
 }
 
@@ -90,7 +130,11 @@ impl KnownOwners {
         if self.principals.len() < PRINCIPALS_MAX {
             self.principals.insert(owner);
         } else {
-            self.is_complete = false;
+            self.complete_in = None;
         }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete_in.is_some() && self.complete_in == self.changes.epoch()
     }
 }

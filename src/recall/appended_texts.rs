@@ -13,7 +13,9 @@ use crate::{
     auth::Caller,
     clock,
     digest::DigestHashBuilder,
-    ledger::{self, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread},
+    ledger::{
+        self, ChangeStamp, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread,
+    },
     repair::{Anchor, LateText},
 };
 
@@ -116,11 +118,15 @@ impl AppendedText {
 type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
 
 /// The texts of one caller, as far as they were read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct TextsOfCaller {
     by_anchor: TextsByAnchor,
     /// `true` if these are all: no other anchor of this caller has a text.
     is_complete: bool,
+    /// The state of the ledger that was read.
+    read_at: Option<ChangeStamp>,
+    /// The number of changes by this process since then.
+    own_changes: u64,
 }
 
 /// The texts of those callers whose texts were read.
@@ -164,17 +170,30 @@ impl AppendedTexts {
         }
     }
 
-    /// Caches the texts that were read for a caller. If another request was first, its entry stays.
-    fn cache_texts(&self, caller: Caller, read: TextsOfCaller) -> Arc<TextsOfCaller> {
-        let known = self.by_caller.entry(caller).or_insert_with(|| Arc::new(read));
-        known.into_value()
+    /// Caches the texts that were read for a caller. `before` is the entry when the read began: one that this process has
+    /// made or changed since then adds its texts.
+    fn cache_texts(&self, caller: Caller, mut read: TextsOfCaller, before: Option<u64>) -> Arc<TextsOfCaller> {
+        let mut cached = None;
+        drop(self.by_caller.entry(caller).and_compute_with(|known| {
+            let known = known.map(moka::Entry::into_value);
+            if let Some(known) = known.filter(|known| Some(known.own_changes) != before) {
+                read.by_anchor.extend(known.by_anchor.clone());
+                read.own_changes = known.own_changes;
+            }
+            let read = Arc::new(read);
+            cached = Some(Arc::clone(&read));
+            Op::Put(read)
+        }));
+        cached.unwrap_or_default()
     }
 
     fn change_texts(&self, caller: Caller, change: impl FnOnce(&mut TextsOfCaller)) {
         drop(self.by_caller.entry(caller).and_compute_with(|known| match known {
             Some(known) => {
                 let mut own = known.into_value();
-                change(Arc::make_mut(&mut own));
+                let changed = Arc::make_mut(&mut own);
+                changed.own_changes = changed.own_changes.wrapping_add(1);
+                change(changed);
                 Op::Put(own)
             }
             // The next request reads the texts of a caller without an entry. A partial entry would hide the others.
@@ -185,7 +204,7 @@ impl AppendedTexts {
 
 /// Returns `true` if a text may have been appended to one of this caller's messages. Does not wait.
 pub(super) fn may_have_texts(store: &AnswerStoreState, caller: Caller) -> bool {
-    match store.appended_texts.by_caller.get(&caller) {
+    match current_texts(store, caller) {
         Some(own) => !own.is_complete || !own.by_anchor.is_empty(),
         None => store.owners.may_have(RecordKind::AppendedText, caller.principal()),
     }
@@ -205,7 +224,7 @@ pub(super) async fn read_texts(
         return Ok(TextsByAnchor::new());
     }
     let texts = &store.appended_texts;
-    let known = texts.by_caller.get(&caller);
+    let known = current_texts(store, caller);
     let is_cooling = || texts.cooldowns.get(&caller).is_some_and(|until| clock::now() < until);
     if !is_patient && known.as_ref().is_none_or(|own| !own.is_complete) && is_cooling() {
         return Err(Unread);
@@ -231,9 +250,16 @@ pub(super) async fn read_texts(
     read
 }
 
+/// Returns the texts of a caller in memory, unless another process may have changed them since they were read.
+fn current_texts(store: &AnswerStoreState, caller: Caller) -> Option<Arc<TextsOfCaller>> {
+    let stamp = store.changes.stamp(caller.principal())?;
+    let known = store.appended_texts.by_caller.get(&caller)?;
+    (known.read_at == Some(stamp)).then_some(known)
+}
+
 /// Reads the latest texts of a caller into memory, unless they are there.
 pub(super) async fn load_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-    if may_have_texts(store, caller) && !store.appended_texts.by_caller.contains_key(&caller) {
+    if may_have_texts(store, caller) && current_texts(store, caller).is_none() {
         store.count_unread(list_texts(store, caller, deadline).await)?;
     }
     Ok(())
@@ -242,6 +268,9 @@ pub(super) async fn load_texts(store: &AnswerStoreState, caller: Caller, deadlin
 /// Reads the latest texts of a caller, which are all that most callers have.
 async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<Arc<TextsOfCaller>, Unread> {
     let principal = *caller.principal().as_bytes();
+    // Before the read, so that a change during it is not taken for one that was read.
+    let read_at = store.changes.stamp(caller.principal());
+    let before = store.appended_texts.by_caller.get(&caller).map(|own| own.own_changes);
     let list = store
         .ledger
         .list_records(RecordKind::AppendedText, principal, ROWS_MAX, clock::unix_time());
@@ -250,8 +279,10 @@ async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant)
     let read = TextsOfCaller {
         by_anchor: records.iter().filter_map(decode_text).collect(),
         is_complete: records.len() < ROWS_MAX,
+        read_at,
+        own_changes: before.unwrap_or_default(),
     };
-    Ok(store.appended_texts.cache_texts(caller, read))
+    Ok(store.appended_texts.cache_texts(caller, read, before))
 }
 
 /// Adds the texts at those anchors that have none yet, by their keys.

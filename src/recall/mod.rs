@@ -24,7 +24,8 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Ledger, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread, WriteBehind, read_by,
+        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
+        WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
@@ -71,6 +72,8 @@ pub struct AnswerStore(Arc<AnswerStoreState>);
 #[derive(Debug)]
 struct AnswerStoreState {
     ledger: Arc<dyn Ledger>,
+    /// The changes of other processes, by which caches know that they are out of date.
+    changes: LedgerChanges,
     write_behind: WriteBehind,
     callers: Callers,
     telemetry: Telemetry,
@@ -109,7 +112,6 @@ impl AnswerStore {
         settings: AnswerStoreSettings,
     ) -> Self {
         Self(Arc::new(AnswerStoreState {
-            ledger,
             write_behind: later,
             callers,
             telemetry,
@@ -118,8 +120,10 @@ impl AnswerStore {
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
             response_chains: ResponseChains::new(),
-            owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText]),
+            owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
+            changes: ledger.changes(),
             settings,
+            ledger,
         }))
     }
 
@@ -206,15 +210,16 @@ impl AnswerStore {
 
     /// Returns `true` if the ledger contains pinned answers of this caller, or if that is unknown. Does not wait.
     pub fn may_have_answers(&self, caller: Caller) -> bool {
-        self.0.owners.may_have(RecordKind::PinnedAnswer, caller.principal())
+        // Another process may have pinned the first answer a moment ago.
+        !self.0.ledger.is_exclusive() || self.0.owners.may_have(RecordKind::PinnedAnswer, caller.principal())
     }
 
-    /// Reads which callers have records. Until then every caller may have some.
-    pub async fn load_owners(self) {
-        let (owners, ledger) = (self.0.owners.clone(), Arc::clone(&self.0.ledger));
+    /// Follows which callers have records. Until they are read every caller may have some.
+    pub async fn follow_owners(self) {
+        let (owners, ledger) = (self.0.owners.clone(), Arc::downgrade(&self.0.ledger));
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
-        owners.load(ledger).await;
+        owners.follow(ledger).await;
     }
 
     /// Writes pinned answers to the ledger until all other handles are dropped.

@@ -110,6 +110,7 @@ impl ObjectScope<'_> {
 impl ObjectOwners {
     /// Creates the store over `ledger`. Writes go to `write_behind`.
     pub fn new(ledger: Arc<dyn Ledger>, write_behind: WriteBehind, callers: Callers, telemetry: Telemetry) -> Self {
+        let changes = ledger.changes();
         Self(Arc::new(ObjectOwnersState {
             ledger,
             write_behind,
@@ -120,16 +121,16 @@ impl ObjectOwners {
                 .time_to_idle(IDLE_MAX)
                 .build(),
             writes: Cache::builder().max_capacity(COUNTED_MAX).time_to_live(RENEWAL).build(),
-            holders: RecordOwners::new(&[RecordKind::ObjectOwner]),
+            holders: RecordOwners::new(&[RecordKind::ObjectOwner], changes),
         }))
     }
 
-    /// Reads which callers have objects. Until then every caller may have some.
-    pub async fn load_holders(self) {
-        let (holders, ledger) = (self.0.holders.clone(), Arc::clone(&self.0.ledger));
+    /// Follows which callers have objects. Until they are read every caller may have some.
+    pub async fn follow_holders(self) {
+        let (holders, ledger) = (self.0.holders.clone(), Arc::downgrade(&self.0.ledger));
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
-        holders.load(ledger).await;
+        holders.follow(ledger).await;
     }
 
     /// Returns `true` if the caller may have objects. Does not wait.
@@ -198,10 +199,13 @@ impl ObjectOwners {
         read_by(&*self.0.ledger, names.iter().map(key).collect(), deadline).await
     }
 
-    /// Caches records, and that there is none.
+    /// Caches records, and that there is none unless another process may write it.
     fn adopt_records(&self, names: &[RecordName], records: Vec<Option<Record>>) {
         for (name, record) in names.iter().zip(records) {
             let row = record.as_ref().and_then(decode_row);
+            if row.is_none() && !self.0.ledger.is_exclusive() {
+                continue;
+            }
             // An answer may have named the object since the read began.
             self.0.rows.entry(*name).or_insert(row);
         }

@@ -24,7 +24,7 @@ use super::{AnswerScope, AnswerStoreState, AssignedAnswer, FIRST_VERSION, Pinned
 use crate::{
     auth::Caller,
     digest::{DigestHashBuilder, digest_of},
-    ledger::{CommitStep, LedgerError, RecordKey, RecordKind, Unread, read_by},
+    ledger::{CommitStep, LedgerError, RecordKey, RecordKind, RecordOwners, Unread, read_by},
     repair::{CallKey, PinnedAnswer},
 };
 use journal::{PinJournal, RowState, SettledRow};
@@ -115,7 +115,10 @@ impl PinnedAnswers {
     }
 
     /// Caches a row of the ledger. Returns the answer of the call: an earlier decision of this process stays.
-    fn adopt_row(&self, key: RecordKey, row: PinnedRow) -> Option<PinnedAnswer> {
+    ///
+    /// In a shared ledger the process that has pinned an answer may roll it back until a provider accepts it, so that it is
+    /// not cached before.
+    fn adopt_row(&self, key: RecordKey, row: PinnedRow, is_exclusive: bool) -> Option<PinnedAnswer> {
         let journal = self.lock_journal();
         if let Some(decided) = journal.find_decision(&key) {
             return Some(decided.answer.clone());
@@ -123,6 +126,9 @@ impl PinnedAnswers {
         // The row is being removed: no provider has accepted it.
         if journal.has_entry(&key) {
             return None;
+        }
+        if !is_exclusive && !row.is_committed {
+            return Some(row.answer);
         }
         let read = CachedRow { row, is_stored: true };
         Some(self.rows.entry(key).or_insert(read).into_value().row.answer)
@@ -184,10 +190,10 @@ pub(super) async fn fetch_answers(
     let keys: Vec<RecordKey> = calls.iter().map(|call| pinned_answer_key(scope, *call)).collect();
     let look = async {
         // Only verified callers have records in the ledger.
-        let may_have = store
-            .owners
-            .may_have(RecordKind::PinnedAnswer, scope.caller.principal());
-        if !may_have || !store.callers.verify(scope.caller, deadline).await? {
+        let may_have = |owners: &RecordOwners| owners.may_have(RecordKind::PinnedAnswer, scope.caller.principal());
+        // Another process may have pinned the first answer a moment ago.
+        let is_none = store.ledger.is_exclusive() && !may_have(&store.owners);
+        if is_none || !store.callers.verify(scope.caller, deadline).await? {
             return Ok(Vec::new());
         }
         read_by(&*store.ledger, keys.clone(), deadline).await
@@ -196,7 +202,7 @@ pub(super) async fn fetch_answers(
     let mut found = HashMap::new();
     for ((call, key), record) in calls.iter().zip(&keys).zip(records) {
         let row = record.and_then(|record| PinnedRow::decode(&record.value));
-        if let Some(answer) = row.and_then(|row| store.pinned.adopt_row(*key, row)) {
+        if let Some(answer) = row.and_then(|row| store.pinned.adopt_row(*key, row, store.ledger.is_exclusive())) {
             found.insert(*call, answer);
         }
     }

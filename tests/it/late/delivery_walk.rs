@@ -115,8 +115,12 @@ fn call_ids(log: &[Value]) -> Vec<String> {
 }
 
 impl Walk {
-    async fn new(seed: u64, on_outage: OnOutage, replicas: usize) -> Self {
-        let ledger = if replicas > 1 { SwitchableLedger::shared() } else { SwitchableLedger::new() };
+    async fn new(seed: u64, on_outage: OnOutage, (replicas, tells): (usize, bool)) -> Self {
+        let ledger = if replicas > 1 {
+            SwitchableLedger::shared(tells)
+        } else {
+            SwitchableLedger::new()
+        };
         let first = World::with(settings(&ledger, on_outage));
         let mut replicas_of = vec![(ledger, first)];
         for _ in 1..replicas {
@@ -640,12 +644,13 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-async fn walk(on_outage: OnOutage, replicas: usize) {
+/// Walks with a number of replicas, each of which is told of the others' changes or not.
+async fn walk(on_outage: OnOutage, (replicas, tells): (usize, bool)) {
     let (seed, steps) = (seed(), number("STEPS").unwrap_or(STEPS / 2));
-    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?} replicas={replicas}");
+    println!("SEED={seed} STEPS={steps} on_outage={on_outage:?} replicas={replicas} tells={tells}");
     let (mut figures, mut faults) = (BTreeMap::<&str, u64>::new(), Vec::new());
     for round in 0..steps.div_ceil(ROUND) {
-        let mut walk = Walk::new(seed + round, on_outage, replicas).await;
+        let mut walk = Walk::new(seed + round, on_outage, (replicas, tells)).await;
         for step in 0..ROUND {
             walk.step().await;
             let told = walk
@@ -680,20 +685,25 @@ async fn walk(on_outage: OnOutage, replicas: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn every_result_reaches_its_conversation_once_over_a_slow_ledger() {
-    walk(OnOutage::Wait, 1).await;
+    walk(OnOutage::Wait, (1, false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_ledger_that_refuses_requests_contradicts_nothing() {
-    walk(OnOutage::Refuse, 1).await;
+    walk(OnOutage::Refuse, (1, false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_replicas_behind_a_random_balancer_keep_every_promise() {
-    walk(OnOutage::Wait, 2).await;
+    walk(OnOutage::Wait, (2, true)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn three_replicas_that_refuse_requests_contradict_nothing() {
-    walk(OnOutage::Refuse, 3).await;
+    walk(OnOutage::Refuse, (3, true)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_are_told_of_nothing_keep_every_promise() {
+    walk(OnOutage::Wait, (3, false)).await;
 }

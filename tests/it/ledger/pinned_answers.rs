@@ -14,9 +14,9 @@ use antiphon::{
     callers::Callers,
     clock,
     ledger::{
-        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerFault, LedgerReply, LedgerSettings,
-        LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordKey, RecordKind, TimedCommit, WriteBehindWorker,
-        write_behind,
+        CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
+        LedgerSettings, LedgerSize, MemoryLedger, Moment, PlacedRecord, Record, RecordChange, RecordKey, RecordKind,
+        TimedCommit, WriteBehindWorker, write_behind,
     },
     recall::{AnswerScope, AnswerStore, AnswerStoreSettings, AppendedText},
     repair::{CallIdentity, CallKey, IdSpelling, LateText, Mode, PinnedAnswer, Placeholder, RealResult, input_hash},
@@ -239,6 +239,10 @@ pub(crate) struct SwitchableLedger {
     pub(crate) commits: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
     is_shared: Arc<AtomicBool>,
+    /// The changes that each process is told of, if it is told of any.
+    told: Arc<Mutex<Vec<LedgerChanges>>>,
+    /// The changes by other processes.
+    changes: LedgerChanges,
     /// `true` once the process of this handle was killed: none of its operations ends any more.
     is_killed: AtomicBool,
 }
@@ -256,6 +260,8 @@ impl SwitchableLedger {
             damaged: Arc::default(),
             commits: Arc::default(),
             is_shared: Arc::default(),
+            told: Arc::default(),
+            changes: LedgerChanges::none(),
             is_killed: AtomicBool::new(false),
         })
     }
@@ -268,7 +274,20 @@ impl SwitchableLedger {
 
     /// Returns the handle of another process.
     pub(crate) fn replica(&self) -> Arc<Self> {
+        let changes = if self.is_shared.load(Ordering::Relaxed) {
+            LedgerChanges::of_shared()
+        } else {
+            LedgerChanges::none()
+        };
+        let mut told = self.told.lock().unwrap();
+        if !told.is_empty() {
+            changes.note_live();
+            told.push(changes.clone());
+        }
+        drop(told);
         Arc::new(Self {
+            told: Arc::clone(&self.told),
+            changes,
             inner: Arc::clone(&self.inner),
             delay: Arc::clone(&self.delay),
             sync_delay: Arc::clone(&self.sync_delay),
@@ -283,11 +302,36 @@ impl SwitchableLedger {
         })
     }
 
-    /// Returns a ledger for several processes at once.
-    pub(crate) fn shared() -> Arc<Self> {
+    /// Returns a ledger for several processes at once. With `tells` each is told of the changes of the others.
+    pub(crate) fn shared(tells: bool) -> Arc<Self> {
         let ledger = Self::new();
         ledger.is_shared.store(true, Ordering::Relaxed);
-        ledger
+        if tells {
+            ledger.told.lock().unwrap().push(LedgerChanges::of_shared());
+        }
+        ledger.replica()
+    }
+
+    /// Tells the other processes of changes.
+    fn tell(&self, steps: &[CommitStep]) {
+        let change = |step: &CommitStep| {
+            let key = step.key();
+            RecordChange {
+                kind: key.kind,
+                principal: key.principal,
+                name: key.name,
+            }
+        };
+        let changes: Vec<RecordChange> = steps.iter().map(change).collect();
+        for other in self
+            .told
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|other| !other.is_same(&self.changes))
+        {
+            other.note_changes(&changes);
+        }
     }
 
     /// Makes every operation take this long.
@@ -361,7 +405,9 @@ impl Ledger for SwitchableLedger {
             if self.damages(&steps) {
                 return Err(LedgerError::Store("a page is damaged".into()));
             }
-            self.inner.commit(steps, now).await
+            let done = self.inner.commit(steps.clone(), now).await;
+            self.tell(&steps);
+            done
         })
     }
 
@@ -389,7 +435,9 @@ impl Ledger for SwitchableLedger {
                 } else if self.damages(&steps) {
                     Err(LedgerError::Store("a page is damaged".into()))
                 } else {
-                    self.inner.commit(steps, now).await
+                    let done = self.inner.commit(steps.clone(), now).await;
+                    self.tell(&steps);
+                    done
                 });
             }
             Ok(results)
@@ -462,6 +510,10 @@ impl Ledger for SwitchableLedger {
 
     fn is_exclusive(&self) -> bool {
         !self.is_shared.load(Ordering::Relaxed)
+    }
+
+    fn changes(&self) -> LedgerChanges {
+        self.changes.clone()
     }
 }
 
@@ -638,7 +690,7 @@ fn replica(kept: &Arc<dyn Ledger>) -> (AnswerStore, WriteBehindWorker) {
 /// Sequence 7: two replicas at once. The first row wins, and the other replica sends the winner's bytes.
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_the_first_row_wins() {
-    let kept: Arc<dyn Ledger> = SwitchableLedger::shared();
+    let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
     let ((one, _first), (other, _second)) = (replica(&kept), replica(&kept));
     let by = clock::now() + secs(1);
     let placeholder = PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown);

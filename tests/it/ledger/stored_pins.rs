@@ -131,7 +131,7 @@ async fn the_head_waits_for_the_disk_and_the_send_does_not() {
     for timing in TIMINGS {
         for is_stream in [false, true] {
             let ledger = if timing.is_shared {
-                SwitchableLedger::shared()
+                SwitchableLedger::shared(false)
             } else {
                 SwitchableLedger::new()
             };

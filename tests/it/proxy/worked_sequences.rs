@@ -244,7 +244,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
     restored[2] = blocks(&[result(A, "REAL"), text("hurry")]);
     // One of the two replicas has seen the result and would restore it.
     for (knows_first, out, repair) in [(false, placed, "placeholder=1"), (true, restored, "restored=1")] {
-        let door = Door::over(Provider::start().await, SwitchableLedger::shared()).await;
+        let door = Door::over(Provider::start().await, SwitchableLedger::shared(false)).await;
         let other = door.replica().await;
         let (first, second) = if knows_first {
             (&other, &door.app)
@@ -260,7 +260,7 @@ async fn sequence_7_of_two_replicas_the_first_row_wins() {
         }
     }
     // With concurrent requests, either may win, but both send the same bytes.
-    let door = Door::over(Provider::start().await, SwitchableLedger::shared()).await;
+    let door = Door::over(Provider::start().await, SwitchableLedger::shared(false)).await;
     let other = door.replica().await;
     let seen = body(&[go(), calls(&[A]), blocks(&[result(A, "REAL")])]);
     door.via(&other, MESSAGES, &seen).await;
