@@ -2,7 +2,12 @@
 //!
 //! A text is appended again wherever its message occurs, so that the history stays the one that the provider has seen.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::{BufMut, Bytes};
 use moka::{ops::compute::Op, sync::Cache};
@@ -14,7 +19,8 @@ use crate::{
     clock,
     digest::DigestHashBuilder,
     ledger::{
-        self, ChangeStamp, CommitOutcome, CommitStep, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, Unread,
+        self, ChangeStamp, CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName,
+        Unread,
     },
     repair::{Anchor, LateText},
 };
@@ -121,6 +127,8 @@ type TextsByAnchor = HashMap<Anchor, Arc<AppendedText>>;
 #[derive(Clone, Debug, Default)]
 struct TextsOfCaller {
     by_anchor: TextsByAnchor,
+    /// Those that no removal by this process concerns: a provider has accepted them, or another process has stored them.
+    lasting: HashSet<Anchor>,
     /// `true` if these are all: no other anchor of this caller has a text.
     is_complete: bool,
     /// The state of the ledger that was read.
@@ -137,7 +145,15 @@ pub(super) struct AppendedTexts {
     /// failed ledger one after the other.
     cooldowns: Cache<Caller, Instant>,
     /// The texts of requests that no provider has accepted yet.
-    unaccepted: Cache<(Caller, Anchor), RequestState>,
+    unaccepted: Cache<(Caller, Anchor), OwnText>,
+}
+
+/// A text that a request of this process has stored.
+#[derive(Clone, Copy, Debug)]
+struct OwnText {
+    state: RequestState,
+    /// The time of its record: one with another time is of another process.
+    made_at: Moment,
 }
 
 /// The state of the request that has stored a text.
@@ -178,6 +194,7 @@ impl AppendedTexts {
             let known = known.map(moka::Entry::into_value);
             if let Some(known) = known.filter(|known| Some(known.own_changes) != before) {
                 read.by_anchor.extend(known.by_anchor.clone());
+                read.lasting.extend(known.lasting.iter().copied());
                 read.own_changes = known.own_changes;
             }
             let read = Arc::new(read);
@@ -240,7 +257,11 @@ pub(super) async fn read_texts(
             find_older_texts(store, caller, anchors, &mut found, deadline).await?;
         }
         // Their removal may still be on its way to the ledger.
-        found.retain(|anchor, _| texts.unaccepted.get(&(caller, *anchor)) != Some(RequestState::Failed));
+        let is_removed = |anchor: &Anchor| {
+            let stored = texts.unaccepted.get(&(caller, *anchor));
+            stored.is_some_and(|stored| stored.state == RequestState::Failed) && !own.lasting.contains(anchor)
+        };
+        found.retain(|anchor, _| !is_removed(anchor));
         Ok(found)
     };
     let read = store.count_unread(read.await);
@@ -278,6 +299,7 @@ async fn list_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant)
     let records = listed.map_err(|_| Unread)?.map_err(|_| Unread)?;
     let read = TextsOfCaller {
         by_anchor: records.iter().filter_map(decode_text).collect(),
+        lasting: lasting_anchors(store, caller, &records),
         is_complete: records.len() < ROWS_MAX,
         read_at,
         own_changes: before.unwrap_or_default(),
@@ -297,11 +319,27 @@ async fn find_older_texts(
     let keys = missing.map(|anchor| anchor_key(caller, *anchor)).collect();
     let records = ledger::read_by(&*store.ledger, keys, deadline).await?;
     let read: Vec<_> = records.iter().flatten().filter_map(decode_text).collect();
-    store
-        .appended_texts
-        .change_texts(caller, |own| own.by_anchor.extend(read.iter().cloned()));
+    store.appended_texts.change_texts(caller, |own| {
+        own.by_anchor.extend(read.iter().cloned());
+        own.lasting
+            .extend(lasting_anchors(store, caller, records.iter().flatten()));
+    });
     found.extend(read);
     Ok(())
+}
+
+/// Returns the anchors of those records that no removal by this process concerns.
+fn lasting_anchors<'r>(
+    store: &AnswerStoreState,
+    caller: Caller,
+    records: impl IntoIterator<Item = &'r Record>,
+) -> HashSet<Anchor> {
+    let is_lasting = |record: &&Record| {
+        let own = store.appended_texts.unaccepted.get(&(caller, record.key.name));
+        record.version > FIRST_VERSION || own.is_some_and(|own| own.made_at != record.made_at)
+    };
+    let lasting = records.into_iter().filter(is_lasting);
+    lasting.map(|record| record.key.name).collect()
 }
 
 fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
@@ -325,9 +363,10 @@ pub(super) async fn store_text(
         return Some((Arc::clone(stored), false));
     }
     store.owners.note(RecordKind::AppendedText, caller.principal());
-    let expires_at = clock::unix_time() + store.settings.record_ttl;
+    let made_at = clock::unix_time();
+    let expires_at = made_at + store.settings.record_ttl;
     let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
-    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], clock::unix_time())).await {
+    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], made_at)).await {
         Ok(Ok(CommitOutcome::Done)) => (appended, true),
         Ok(Ok(CommitOutcome::Conflict(records))) => {
             let record = records.into_iter().flatten().next()?;
@@ -345,32 +384,57 @@ pub(super) async fn store_text(
     let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
     texts.change_texts(caller, add);
     if is_new {
-        texts.unaccepted.insert((caller, anchor), RequestState::Sent);
+        let state = RequestState::Sent;
+        texts.unaccepted.insert((caller, anchor), OwnText { state, made_at });
     }
     Some((stored, is_new))
 }
 
 /// Notes that a provider has accepted a text: it stays in its message.
 pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor, appended: &Arc<AppendedText>) {
-    let texts = &store.appended_texts;
+    let (texts, key) = (&store.appended_texts, anchor_key(caller, anchor));
+    let stored = texts.unaccepted.remove(&(caller, anchor));
     // Another request stored the text, and has removed it when it failed.
-    if texts.unaccepted.remove(&(caller, anchor)) == Some(RequestState::Failed)
-        && let Some(value) = appended.encode()
-    {
-        let expires_at = clock::unix_time() + store.settings.record_ttl;
-        let insert = CommitStep::insert_record(anchor_key(caller, anchor), value, expires_at);
-        // After the removal, which may still be on its way.
-        store.write_behind.queue_write(insert);
-        let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(appended)));
-        texts.change_texts(caller, add);
+    let was_removed = stored.is_some_and(|stored| stored.state == RequestState::Failed);
+    let is_lasting = |own: Arc<TextsOfCaller>| own.lasting.contains(&anchor);
+    let is_known = store.ledger.is_exclusive() || texts.by_caller.get(&caller).is_some_and(is_lasting);
+    if is_known && !was_removed {
+        return;
     }
+    // Other processes do not know of the acceptance, and may remove the text when a request of theirs fails.
+    if let Some(value) = appended.encode() {
+        let expires_at = clock::unix_time() + store.settings.record_ttl;
+        // With a new version the record outlasts the removal of the first one.
+        let replace = CommitStep::Replace {
+            key,
+            version: FIRST_VERSION,
+            value: value.clone(),
+            expires_at,
+        };
+        let replace = (!was_removed).then_some(replace);
+        // After the removal, which may still be on its way.
+        let insert = CommitStep::insert_record(key, value, expires_at);
+        store
+            .write_behind
+            .queue_writes(replace.into_iter().chain([insert]).collect());
+    }
+    texts.change_texts(caller, |own| {
+        own.by_anchor.insert(anchor, Arc::clone(appended));
+        own.lasting.insert(anchor);
+    });
 }
 
 /// Removes a text whose request has failed, unless a provider has accepted it in another request.
 pub(super) fn roll_back_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
     let texts = &store.appended_texts;
-    if texts.unaccepted.get(&(caller, anchor)) == Some(RequestState::Sent) {
-        texts.unaccepted.insert((caller, anchor), RequestState::Failed);
+    let stored = texts.unaccepted.get(&(caller, anchor));
+    if let Some(OwnText {
+        state: RequestState::Sent,
+        made_at,
+    }) = stored
+    {
+        let state = RequestState::Failed;
+        texts.unaccepted.insert((caller, anchor), OwnText { state, made_at });
         remove_text(store, caller, anchor);
     }
 }

@@ -217,7 +217,7 @@ impl Walk {
                 let ledger = self.ledger().restart();
                 let world = self.world().replica(settings(&ledger, self.on_outage));
                 self.replicas[self.at] = (ledger, world);
-                self.trace.push("restart".into());
+                self.trace.push(format!("restart at={}", self.at));
                 self.count("restarts");
             }
             _ => self.starts(self.serial % 2),
@@ -390,7 +390,8 @@ impl Walk {
         let id = self.rng.pick(&ids).clone();
         let content = json!(canary(caller, &id));
         let posted = post_to(self.world(), &id, &self.owners[caller], &content).await;
-        self.trace.push(format!("post {caller} {id} {}", posted.text()));
+        self.trace
+            .push(format!("post at={} {caller} {id} {}", self.at, posted.text()));
         match posted.status() {
             200 => {
                 let is_first = posted.json()["first"] == true;
@@ -458,7 +459,8 @@ impl Walk {
             .map(|last| last["content"].to_string())
             .unwrap_or_default();
         self.trace.push(format!(
-            "send {} {} n={} last={last} -> {} {:?} unread={} reply={}",
+            "send at={} {} {} n={} last={last} -> {} {:?} unread={} reply={}",
+            self.at,
             caller,
             sent.session,
             sent.log.len(),
