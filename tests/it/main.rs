@@ -23,5 +23,6 @@ mod house;
 mod late;
 mod ledger;
 mod proxy;
+mod replicas;
 mod telemetry;
 mod timeouts;

@@ -9,7 +9,11 @@ use std::{
     os::unix::fs::chown,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -18,6 +22,7 @@ use antiphon::{
     ledger::{DatabaseSettings, DatabaseTls},
 };
 use tokio::sync::OnceCell;
+use tokio_postgres::NoTls;
 
 use super::state;
 
@@ -30,20 +35,122 @@ struct ServerUser {
 
 /// Returns the URL of a new, empty database. `None` if PostgreSQL is not installed, which is said.
 pub async fn new_database() -> Option<String> {
-    static SERVER: OnceCell<Option<String>> = OnceCell::const_new();
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let server = SERVER.get_or_init(start).await;
+    static SERVER: OnceCell<Option<DatabaseServer>> = OnceCell::const_new();
+    let server = SERVER.get_or_init(DatabaseServer::start).await;
     let Some(server) = server else {
         println!("skipped: PostgreSQL is not installed");
         return None;
     };
-    let name = format!("ledger{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    let (client, connection) = tokio_postgres::connect(&format!("{server}/postgres"), tokio_postgres::NoTls)
-        .await
-        .unwrap();
-    drop(super::wire::spawn(async move { drop(connection.await) }));
-    client.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-    Some(format!("{server}/{name}"))
+    Some(server.new_database().await)
+}
+
+/// A server with its own data, which ends with this process.
+pub struct DatabaseServer {
+    binaries: PathBuf,
+    folder: PathBuf,
+    user: Option<ServerUser>,
+    port: u16,
+    /// The process, and a message once it has ended.
+    running: Mutex<Option<(u32, mpsc::Receiver<()>)>>,
+}
+
+impl DatabaseServer {
+    /// Starts a server. `None` if PostgreSQL is not installed.
+    pub async fn start() -> Option<Self> {
+        let binaries = find_binaries()?;
+        let folder = state::directory();
+        let data = folder.join("data");
+        fs::create_dir(&data).unwrap();
+        let user = server_user();
+        if let Some(user) = user {
+            for path in [&folder, &data] {
+                chown(path, Some(user.user), Some(user.group)).unwrap();
+            }
+        }
+        let made = command(&binaries, "initdb", user)
+            .args(["--username", "antiphon", "--auth", "trust", "--no-sync"])
+            .args(["--encoding", "UTF8", "--locale", "C", "--pgdata"])
+            .arg(&data)
+            .current_dir(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self {
+            binaries,
+            folder,
+            user,
+            port,
+            running: Mutex::default(),
+        };
+        server.run(&[]).await;
+        Some(server)
+    }
+
+    /// Returns the URL of the server without a database.
+    pub fn url(&self) -> String {
+        format!("postgres://antiphon@127.0.0.1:{}", self.port)
+    }
+
+    /// Creates an empty database. Returns its URL.
+    pub async fn new_database(&self) -> String {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ledger{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.execute(&format!("CREATE DATABASE {name}")).await;
+        format!("{}/{name}", self.url())
+    }
+
+    /// Runs a statement in the database `postgres`.
+    pub async fn execute(&self, sql: &str) {
+        let (client, connection) = tokio_postgres::connect(&format!("{}/postgres", self.url()), NoTls)
+            .await
+            .unwrap();
+        drop(super::wire::spawn(async move { drop(connection.await) }));
+        client.batch_execute(sql).await.unwrap();
+    }
+
+    /// Ends the server as a crash does: nothing is written any more.
+    pub fn crash(&self) {
+        let running = self.running.lock().unwrap().take();
+        let Some((id, ended)) = running else { return };
+        let sent = Command::new("kill").args(["-QUIT", &id.to_string()]).status();
+        assert!(sent.unwrap().success());
+        ended.recv_timeout(Duration::from_secs(60)).expect("the server ends");
+    }
+
+    /// Starts the server on the data that it had, with further settings `NAME=VALUE`, and waits until it answers.
+    pub async fn run(&self, settings: &[&str]) {
+        let data = self.folder.join("data");
+        let mut server = command(&self.binaries, "postgres", self.user);
+        server
+            .arg("-D")
+            .arg(&data)
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(["-c", "unix_socket_directories=", "-c", "max_connections=400"])
+            .args(["-c", "shared_buffers=32MB"])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
+            .current_dir(&data)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(self.folder.join("log")).unwrap());
+        let (started, id) = mpsc::channel();
+        let (ends, ended) = mpsc::channel();
+        // The server ends with the thread that has started it: this one ends with the process.
+        std::thread::spawn(move || {
+            let mut child = server.spawn().unwrap();
+            started.send(child.id()).unwrap();
+            drop(child.wait());
+            let _ = ends.send(());
+        });
+        *self.running.lock().unwrap() = Some((id.recv().unwrap(), ended));
+        let url = format!("{}/postgres", self.url());
+        for _ in 0..600 {
+            if tokio_postgres::connect(&url, NoTls).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{}", fs::read_to_string(self.folder.join("log")).unwrap_or_default());
+    }
 }
 
 /// Returns the settings of a ledger in a database.
@@ -55,68 +162,6 @@ pub fn settings_of(url: &str) -> DatabaseSettings {
         migrates: true,
         allows_unsafe: false,
     }
-}
-
-/// Starts the server. Returns its URL without a database.
-async fn start() -> Option<String> {
-    let binaries = find_binaries()?;
-    let folder = state::directory();
-    let data = folder.join("data");
-    fs::create_dir(&data).unwrap();
-    let user = server_user();
-    if let Some(user) = user {
-        for path in [&folder, &data] {
-            chown(path, Some(user.user), Some(user.group)).unwrap();
-        }
-    }
-    let made = command(&binaries, "initdb", user)
-        .args([
-            "--username",
-            "antiphon",
-            "--auth",
-            "trust",
-            "--no-sync",
-            "--encoding",
-            "UTF8",
-            "--locale",
-            "C",
-        ])
-        .arg("--pgdata")
-        .arg(&data)
-        .current_dir(&data)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut server = command(&binaries, "postgres", user);
-    server
-        .arg("-D")
-        .arg(&data)
-        .args([
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-            "-c",
-            "unix_socket_directories=",
-        ])
-        .args(["-c", "max_connections=400", "-c", "shared_buffers=32MB"])
-        .current_dir(&data)
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(folder.join("log")).unwrap());
-    // The server ends with the thread that has started it: this one ends with the process.
-    std::thread::spawn(move || {
-        drop(server.status());
-    });
-    let url = format!("postgres://antiphon@127.0.0.1:{port}");
-    for _ in 0..600 {
-        let connected = tokio_postgres::connect(&format!("{url}/postgres"), tokio_postgres::NoTls).await;
-        if connected.is_ok() {
-            return Some(url);
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("{}", fs::read_to_string(folder.join("log")).unwrap_or_default());
 }
 
 /// Returns a command of the server's user, which gets SIGINT (a fast shutdown) when this process dies.

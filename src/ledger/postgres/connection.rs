@@ -22,7 +22,7 @@ use super::{
 use crate::upstream::system_tls_config;
 
 /// The connections of one process.
-pub(super) const CONNECTIONS_MAX: usize = 10;
+const CONNECTIONS_MAX: usize = 10;
 /// Timeout of the wait for a free connection.
 const POOL_TIMEOUT: Duration = Duration::from_secs(5);
 

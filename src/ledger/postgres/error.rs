@@ -18,6 +18,8 @@ pub(super) enum PostgresError {
     },
     /// There was no answer in time.
     Silent,
+    /// The database sends no notifications, or a pooler forwards none.
+    Unheard,
     /// A record was inserted by another transaction meanwhile.
     Raced,
 }
@@ -30,7 +32,7 @@ impl PostgresError {
             Self::Failed { state: Some(state), .. } => {
                 *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
             }
-            Self::Failed { state: None, .. } | Self::Silent => false,
+            Self::Failed { state: None, .. } | Self::Silent | Self::Unheard => false,
         }
     }
 
@@ -38,7 +40,7 @@ impl PostgresError {
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Raced => false,
-            Self::Silent | Self::Failed { state: None, .. } => true,
+            Self::Silent | Self::Unheard | Self::Failed { state: None, .. } => true,
             Self::Failed { state: Some(state), .. } => {
                 // The classes of connection failures, lack of resources, and interventions of an operator.
                 ["08", "53", "57"].iter().any(|class| state.code().starts_with(class))
@@ -56,6 +58,9 @@ impl fmt::Display for PostgresError {
             } => write!(f, "PostgreSQL refused a statement ({}): {why}", state.code()),
             Self::Failed { state: None, why } => write!(f, "PostgreSQL cannot be reached: {why}"),
             Self::Silent => f.write_str("PostgreSQL did not answer in time"),
+            Self::Unheard => f.write_str(
+                "no notification arrives: behind a pooler in transaction mode, set ledger.listen_url to the database itself",
+            ),
             Self::Raced => f.write_str("other writers were first, again and again"),
         }
     }

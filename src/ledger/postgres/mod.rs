@@ -8,6 +8,8 @@ mod batch;
 mod connection;
 mod error;
 mod expiry;
+mod listener;
+mod notices;
 mod open_error;
 mod rows;
 mod schema;
@@ -26,12 +28,14 @@ use tokio::{
 use tokio_postgres::{Client, Row, types::Type};
 
 use super::{
-    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerError, LedgerReply, LedgerSettings, LedgerSize,
-    Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, columns::to_nanoseconds,
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerReply, LedgerSettings,
+    LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, columns::to_nanoseconds,
 };
-use crate::auth::PrincipalHash;
-use connection::{CONNECTIONS_MAX, DatabaseConnection, new_pool};
+use crate::{auth::PrincipalHash, upstream::random_bytes};
+use connection::{DatabaseConnection, new_pool};
 use error::PostgresError;
+use listener::ChangeListener;
+use notices::ReplicaId;
 use rows::{KeyArrays, Parameter, TableRow, select};
 use schema::Prepared;
 use server_checks::{ServerDurability, measure_skew};
@@ -47,6 +51,8 @@ const QUEUED_REQUESTS_MAX: usize = 128;
 const WRITERS: i16 = 2;
 /// Timeout of a read, from its connection to its last row.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before a database that cannot be reached is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the checks of a database and of the changes of its tables, when it is opened.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The greatest difference between the clocks of the database and of this machine, in nanoseconds.
@@ -58,6 +64,7 @@ pub struct PostgresLedger {
     place: String,
     secret: [u8; 32],
     commits: mpsc::Sender<WaitingCommits>,
+    changes: LedgerChanges,
 }
 
 impl fmt::Debug for PostgresLedger {
@@ -66,9 +73,10 @@ impl fmt::Debug for PostgresLedger {
     }
 }
 
-/// The writers of a ledger. Nothing is committed unless they run.
+/// The writers of a ledger, and the listener for changes by other replicas. Nothing is committed unless they run.
 #[derive(Debug)]
 pub struct PostgresWorker {
+    listener: ChangeListener,
     writers: Vec<BatchWriter>,
     requests: Arc<Mutex<mpsc::Receiver<WaitingCommits>>>,
 }
@@ -76,7 +84,11 @@ pub struct PostgresWorker {
 impl PostgresWorker {
     /// Writes until the ledger is dropped.
     pub async fn run(self) {
-        join_all(self.writers.iter().map(|writer| writer.run(&self.requests))).await;
+        let writers = join_all(self.writers.iter().map(|writer| writer.run(&self.requests)));
+        tokio::select! {
+            _ = writers => {}
+            () = self.listener.run() => {}
+        }
     }
 }
 
@@ -104,6 +116,8 @@ impl PostgresLedger {
         let secret = timeout(OPEN_TIMEOUT, prepare)
             .await
             .map_err(|_| DatabaseOpenError::from(PostgresError::Silent))??;
+        let random = random_bytes().map_err(|error| DatabaseOpenError::Refused { why: error.to_string() })?;
+        let replica = ReplicaId(random);
         let (commits, requests) = mpsc::channel(QUEUED_REQUESTS_MAX);
         // Another process has other rows, most likely.
         let first_shard = i16::from(std::process::id().to_le_bytes()[0]);
@@ -111,8 +125,20 @@ impl PostgresLedger {
             pool: pool.clone(),
             settings,
             shard: first_shard.wrapping_add(number),
+            replica,
         };
+        let changes = LedgerChanges::of_shared();
+        let listen_url = database.listen_url.as_ref();
+        let listen_address = listen_url
+            .map(|url| DatabaseAddress::parse(url, database.tls))
+            .transpose()?;
         let worker = PostgresWorker {
+            listener: ChangeListener {
+                address: listen_address.unwrap_or_else(|| address.clone()),
+                pool: pool.clone(),
+                replica,
+                changes: changes.clone(),
+            },
             writers: (0..WRITERS).map(writer).collect(),
             requests: Arc::new(Mutex::new(requests)),
         };
@@ -121,6 +147,7 @@ impl PostgresLedger {
             place: address.shown(),
             secret,
             commits,
+            changes,
         };
         Ok((ledger, worker))
     }
@@ -154,21 +181,26 @@ impl PostgresLedger {
         timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?
     }
 
-    /// Runs a query without a timeout.
+    /// Runs a query, without a timeout. Tries again for as long as the database cannot be reached.
     async fn query_rows(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, PostgresError> {
-        // The database may have ended idle connections: that says nothing about a new one.
-        for _ in 0..=CONNECTIONS_MAX {
-            let mut connection = DatabaseConnection::take(&self.pool).await?;
-            match connection.client()?.query_typed(sql, parameters).await {
-                Err(error) if error.is_closed() => {}
-                rows => {
-                    // Also after a refusal of the database, which ends the query.
-                    connection.release();
-                    return Ok(rows?);
-                }
+        loop {
+            match self.try_query(sql, parameters).await {
+                Err(error) if error.is_outage() => tokio::time::sleep(RETRY_PAUSE).await,
+                rows => return rows,
             }
         }
-        Err(PostgresError::Silent)
+    }
+
+    async fn try_query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, PostgresError> {
+        let mut connection = DatabaseConnection::take(&self.pool).await?;
+        match connection.client()?.query_typed(sql, parameters).await {
+            Err(error) if error.is_closed() => Err(error.into()),
+            rows => {
+                // Also after a refusal of the database, which ends the query.
+                connection.release();
+                Ok(rows?)
+            }
+        }
     }
 
     async fn read_keys(&self, keys: &[RecordKey], now: Moment) -> Result<Vec<Option<Record>>, LedgerError> {
@@ -393,5 +425,9 @@ impl Ledger for PostgresLedger {
 
     fn is_exclusive(&self) -> bool {
         false
+    }
+
+    fn changes(&self) -> LedgerChanges {
+        self.changes.clone()
     }
 }

@@ -21,6 +21,7 @@ use super::{
     connection::DatabaseConnection,
     error::PostgresError,
     expiry,
+    notices::{NOTIFY, ReplicaId, notify_parameters},
     rows::{KeyArrays, Parameter, RowArrays, TableRow, select},
     schema::SIZE_SHARDS,
 };
@@ -37,6 +38,8 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 const TRIES_MAX: usize = 8;
 /// Timeout of a transaction, from its connection to its commit.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a database that cannot be reached is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Begins a transaction. These settings end with it, so they are right behind a pooler of connections, too.
 const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
                      SET LOCAL lock_timeout = '5s'";
@@ -76,6 +79,8 @@ pub(super) struct BatchWriter {
     pub(super) settings: LedgerSettings,
     /// The row to which the batches of this writer add their size.
     pub(super) shard: i16,
+    /// The replica that tells the others of its changes.
+    pub(super) replica: ReplicaId,
 }
 
 impl BatchWriter {
@@ -143,10 +148,20 @@ impl BatchWriter {
 
     /// Writes commits in one transaction. Returns their results, and `true` if one needs the room of expired records.
     async fn try_write(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
-        let mut connection = DatabaseConnection::take(&self.pool).await?;
-        let done = run_batch(connection.client()?, commits, self.settings, self.shard).await?;
+        let mut connection = self.connect().await?;
+        let done = run_batch(connection.client()?, commits, self).await?;
         connection.release();
         Ok(done)
+    }
+
+    /// Takes a connection. Tries again for as long as the database cannot be reached: nothing was written yet.
+    async fn connect(&self) -> Result<DatabaseConnection, PostgresError> {
+        loop {
+            match DatabaseConnection::take(&self.pool).await {
+                Err(error) if error.is_outage() => tokio::time::sleep(RETRY_PAUSE).await,
+                taken => return taken,
+            }
+        }
     }
 }
 
@@ -176,15 +191,14 @@ fn size_of(request: &WaitingCommits) -> (usize, usize) {
 async fn run_batch(
     client: &Client,
     commits: &[TimedCommit],
-    settings: LedgerSettings,
-    shard: i16,
+    writer: &BatchWriter,
 ) -> Result<(Vec<CommitResult>, bool), PostgresError> {
     let mut loaded = load(client, commits).await?;
     let mut results = Vec::with_capacity(commits.len());
     for TimedCommit { steps, now } in commits {
         let result = match steps::check_bounds(steps) {
             Ok(()) => {
-                let Ok(result) = steps::commit_steps(&mut loaded, settings, steps, *now);
+                let Ok(result) = steps::commit_steps(&mut loaded, writer.settings, steps, *now);
                 result
             }
             Err(error) => Err(error),
@@ -196,7 +210,7 @@ async fn run_batch(
     if change.is_empty() {
         client.batch_execute("ROLLBACK").await?;
     } else {
-        apply(client, &change, shard).await?;
+        apply(client, &change, writer).await?;
         client.batch_execute("COMMIT").await?;
     }
     Ok((results, wants_room))
@@ -265,7 +279,7 @@ async fn load(client: &Client, commits: &[TimedCommit]) -> Result<LoadedRecords,
 }
 
 /// Writes the change of a batch. One round trip.
-async fn apply(client: &Client, change: &TableChange, shard: i16) -> Result<(), PostgresError> {
+async fn apply(client: &Client, change: &TableChange, writer: &BatchWriter) -> Result<(), PostgresError> {
     let deleted = KeyArrays::of_keys(&change.deleted);
     let (replaced, added) = (
         RowArrays::of_records(&change.replaced),
@@ -276,7 +290,9 @@ async fn apply(client: &Client, change: &TableChange, shard: i16) -> Result<(), 
         .iter()
         .map(|(principal, bytes)| (&principal[..], *bytes))
         .unzip();
-    let shard = shard.rem_euclid(SIZE_SHARDS);
+    let shard = writer.shard.rem_euclid(SIZE_SHARDS);
+    let notices = writer.replica.notices(change);
+    let told = notify_parameters(&notices);
     let deleted = deleted.parameters();
     let (replaced, added) = (replaced.parameters(), added.parameters());
     let sizes: [Parameter<'_>; 3] = [
@@ -285,12 +301,13 @@ async fn apply(client: &Client, change: &TableChange, shard: i16) -> Result<(), 
         (&change.total_records, Type::INT8),
     ];
     let owners: [Parameter<'_>; 2] = [(&principals, Type::BYTEA_ARRAY), (&bytes, Type::INT8_ARRAY)];
-    let statements: [(bool, &str, &[Parameter<'_>]); 5] = [
+    let statements: [(bool, &str, &[Parameter<'_>]); 6] = [
         (!change.deleted.is_empty(), DELETE, &deleted),
         (!change.replaced.is_empty(), UPDATE, &replaced),
         (!change.added.is_empty(), INSERT, &added),
         (!principals.is_empty(), ADD_OWNED, &owners),
         (true, ADD_SIZE, &sizes),
+        (!notices.is_empty(), NOTIFY, &told),
     ];
     let sent = statements
         .iter()

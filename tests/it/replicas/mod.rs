@@ -1,0 +1,5 @@
+//! Several replicas behind a balancer, over one PostgreSQL database: they keep every promise of one.
+
+mod fleet;
+mod stories;
+mod walk;
