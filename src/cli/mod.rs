@@ -35,6 +35,7 @@ mod serve;
 mod signals;
 mod store;
 mod store_list;
+mod store_migrate;
 mod style;
 mod table;
 mod tasks;

@@ -1,4 +1,4 @@
-//! `antiphon store ls | verify | gc`: inspects and cleans the file of the ledger.
+//! `antiphon store`: inspects and cleans the file of the ledger, and changes the tables of its database.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -14,13 +14,17 @@ use serde_json::{Value, json};
 use super::{
     output::{OutputFormat, write_document},
     store_list::{self, ListFlags, format_count, kind_label},
+    store_migrate::{self, MigrateArgs, migrate_store},
     success_if,
 };
 use crate::{
     clock,
     config::{self, default_ledger_path},
-    ledger::{Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment, SqliteLedger},
-    upstream::random_bytes,
+    ledger::{
+        DatabaseOpenError, Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment,
+        SqliteLedger,
+    },
+    upstream::{RandomError, random_bytes},
 };
 
 /// Text below the flags in the help.
@@ -52,6 +56,9 @@ enum StoreAction {
     /// Remove expired and damaged records; no proxy may have the store open
     #[command(after_help = AFTER_HELP)]
     Gc(StoreFlags),
+    /// Create the tables of the ledger's database, or bring them to the version of this program
+    #[command(after_help = store_migrate::AFTER_HELP)]
+    Migrate(MigrateArgs),
 }
 
 /// Arguments of `antiphon store ls`.
@@ -86,6 +93,15 @@ pub(super) enum StoreError {
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] LedgerOpenError),
+    /// The ledger is not in a database.
+    #[error("ledger.store is not \"postgres\": only the tables of a database are created and changed by hand")]
+    NoDatabase,
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(DatabaseOpenError),
+    /// No secret could be generated for a new ledger.
+    #[error(transparent)]
+    Random(RandomError),
 }
 
 impl StoreFlags {
@@ -120,6 +136,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 .map(|()| ExitCode::SUCCESS)
         }
         StoreAction::Verify(store) => verify_store(&mut out, store),
+        StoreAction::Migrate(args) => migrate_store(&mut out, args),
         StoreAction::Gc(store) => remove_unusable(&mut out, store, clock::unix_time()),
     }?;
     out.flush()?;

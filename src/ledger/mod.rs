@@ -42,6 +42,7 @@ pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use postgres::{
     DatabaseAddress, DatabaseOpenError, DatabaseSettings, DatabaseTls, DatabaseUrlFlaw, PostgresLedger, PostgresWorker,
+    SchemaReport, inspect_database, migrate_database,
 };
 pub use record_kind::RecordKind;
 pub use record_owners::RecordOwners;

@@ -9,6 +9,7 @@ mod connection;
 mod error;
 mod expiry;
 mod listener;
+mod migration;
 mod notices;
 mod open_error;
 mod rows;
@@ -42,6 +43,7 @@ use server_checks::{ServerDurability, measure_skew};
 use writer::{BatchWriter, WaitingCommits};
 
 pub use address::{DatabaseAddress, DatabaseTls, DatabaseUrlFlaw};
+pub use migration::{SchemaReport, inspect_database, migrate_database};
 pub use open_error::DatabaseOpenError;
 pub use settings::DatabaseSettings;
 

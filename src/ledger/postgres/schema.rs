@@ -5,7 +5,7 @@ use tokio_postgres::{Client, GenericClient, error::SqlState, types::Type};
 use super::{DatabaseOpenError, error::PostgresError};
 
 /// The version of the tables that this build writes.
-const SCHEMA_VERSION: i32 = 1;
+pub(super) const SCHEMA_VERSION: i32 = 1;
 /// The number of rows among which the size of the ledger is divided, so that its writers do not wait for each other.
 pub(super) const SIZE_SHARDS: i16 = 16;
 /// The lock under which tables are created and changed: the bytes of `antiphon`.

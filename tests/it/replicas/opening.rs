@@ -1,0 +1,141 @@
+//! The database at the start of a process: its tables, their versions, its durability, and secrets that stay secret.
+
+use std::process::{Command, Output, Stdio};
+
+use antiphon::ledger::{DatabaseOpenError, LedgerSettings, PostgresLedger};
+use tokio_postgres::NoTls;
+
+use crate::support::{
+    database::{DatabaseServer, new_database, settings_of},
+    state,
+    wire::spawn,
+};
+
+fn antiphon(arguments: &[&str], config: &str, url: &str) -> Output {
+    let folder = state::directory();
+    let path = folder.join("antiphon.toml");
+    std::fs::write(&path, config).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_antiphon"))
+        .args(arguments)
+        .arg("-c")
+        .arg(path)
+        .env("ANTIPHON_LEDGER_STORE", "postgres")
+        .env("ANTIPHON_LEDGER_URL", url)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> (Option<i32>, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+async fn execute(url: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    drop(spawn(async move { drop(connection.await) }));
+    client.batch_execute(sql).await.unwrap();
+}
+
+async fn open(url: &str) -> Result<(), DatabaseOpenError> {
+    let opened = PostgresLedger::open(&settings_of(url), LedgerSettings::default(), [7; 32]).await;
+    opened.map(|_| ())
+}
+
+#[tokio::test]
+async fn tables_are_created_by_hand_for_a_process_that_may_not() {
+    const MANUAL: &str = "[ledger]\nmigrate = \"manual\"\n";
+    let Some(url) = new_database().await else { return };
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let (code, text) = said(&antiphon(&serve, MANUAL, &url));
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("schema version 0") && text.contains("antiphon store migrate"),
+        "{text}"
+    );
+    let (code, text) = said(&antiphon(&["store", "migrate", "--dry-run"], MANUAL, &url));
+    assert!(
+        code == Some(0) && text.contains("CREATE TABLE antiphon_records"),
+        "{text}"
+    );
+    let (code, text) = said(&antiphon(&["store", "migrate"], MANUAL, &url));
+    assert_eq!((code, &*text), (Some(0), "schema version 0 changed to 1\n"));
+    let (code, text) = said(&antiphon(&["store", "migrate"], MANUAL, &url));
+    assert_eq!((code, &*text), (Some(0), "schema version 1: nothing to change\n"));
+    // A role without any right to create tables is enough from now on.
+    execute(
+        &url,
+        "CREATE ROLE runner LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO runner; \
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO runner; REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    )
+    .await;
+    let mut settings = settings_of(&url.replace("antiphon@", "runner@"));
+    settings.migrates = false;
+    let opened = PostgresLedger::open(&settings, LedgerSettings::default(), [7; 32]).await;
+    assert!(opened.is_ok(), "{:?}", opened.err());
+}
+
+#[tokio::test]
+async fn a_version_runs_with_the_tables_of_the_next_one_if_those_permit_it() {
+    let Some(url) = new_database().await else { return };
+    open(&url).await.unwrap();
+    execute(&url, "UPDATE antiphon_meta SET version = 2").await;
+    open(&url).await.unwrap();
+    execute(&url, "UPDATE antiphon_meta SET oldest_version = 2").await;
+    let error = open(&url).await.unwrap_err();
+    assert!(
+        matches!(error, DatabaseOpenError::Later { found: 2, known: 1 }),
+        "{error}"
+    );
+    execute(
+        &url,
+        "DROP TABLE antiphon_meta; CREATE TABLE antiphon_meta (id integer)",
+    )
+    .await;
+    let error = open(&url).await.unwrap_err();
+    assert!(matches!(error, DatabaseOpenError::Foreign), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_loses_commits_is_refused_unless_that_is_accepted() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    server.crash();
+    server.run(&["fsync=off"]).await;
+    let error = open(&url).await.unwrap_err();
+    assert!(matches!(error, DatabaseOpenError::Unsafe), "{error}");
+    let mut settings = settings_of(&url);
+    settings.allows_unsafe = true;
+    assert!(
+        PostgresLedger::open(&settings, LedgerSettings::default(), [7; 32])
+            .await
+            .is_ok()
+    );
+}
+
+#[test]
+fn the_password_is_shown_nowhere() {
+    let url = "postgres://ann:hunter2@127.0.0.1:1/ledger";
+    let (code, text) = said(&antiphon(&["config", "print"], "", url));
+    assert!(
+        code == Some(0) && text.contains("url = \"***\"") && !text.contains("hunter2"),
+        "{text}"
+    );
+    let (code, text) = said(&antiphon(&["store", "migrate"], "", url));
+    assert!(
+        code == Some(2) && text.contains("cannot be reached") && !text.contains("hunter2"),
+        "{text}"
+    );
+    let (code, text) = said(&antiphon(
+        &["store", "migrate"],
+        "",
+        "postgres://ann:hunter2@db.example.com/a?sslmode=disable",
+    ));
+    assert!(
+        code == Some(2) && text.contains("ANTIPHON_LEDGER_URL") && !text.contains("hunter2"),
+        "{text}"
+    );
+}
