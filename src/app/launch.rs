@@ -73,7 +73,7 @@ pub async fn launch_proxy(
         ledger,
         place: ledger_place,
         database_worker,
-    } = open_ledger(&config.ledger, store).await?;
+    } = Box::pin(open_ledger(&config.ledger, store)).await?;
     let readiness = Readiness::new();
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.

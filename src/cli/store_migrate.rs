@@ -1,4 +1,5 @@
 //! `antiphon store migrate`: creates the tables of the ledger's database, or brings them to the version of this build.
+#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -31,7 +32,7 @@ pub(super) struct MigrateArgs {
     /// Print the statements, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Configuration file [env: ANTIPHON_CONFIG] [default: as for `antiphon serve`]
+    /// Configuration file with the URL of the database [env: ANTIPHON_CONFIG] [default: none needed]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Format of the report

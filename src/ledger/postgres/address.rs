@@ -98,11 +98,10 @@ impl DatabaseAddress {
         }
         let is_local = config.get_hosts().iter().all(is_this_machine);
         let ssl_mode = match (mode, tls) {
-            (Some("require" | "verify-ca" | "verify-full"), _) => SslMode::Require,
             (Some("disable"), DatabaseTls::Insecure) => SslMode::Disable,
             (Some("prefer" | "allow") | None, DatabaseTls::Insecure) => SslMode::Prefer,
             (Some("disable" | "prefer" | "allow") | None, DatabaseTls::Verify) if is_local => SslMode::Disable,
-            (None, DatabaseTls::Verify) => SslMode::Require,
+            (Some("require" | "verify-ca" | "verify-full"), _) | (None, DatabaseTls::Verify) => SslMode::Require,
             (Some("disable" | "prefer" | "allow"), DatabaseTls::Verify) => return Err(DatabaseUrlFlaw::Plain),
             (Some(_), _) => return Err(DatabaseUrlFlaw::UnknownParameter),
         };

@@ -108,7 +108,9 @@ fn read_change(digits: &[u8]) -> Option<RecordChange> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
 }
 
 #[cfg(test)]
