@@ -25,6 +25,10 @@ use crate::{
 const BATCH_MAX: usize = 16;
 /// The pause after the ledger failed.
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
+/// The time for which a message belongs to the process that sends it, in a shared ledger. After that another one sends it.
+const SEND_LEASE: Duration = Duration::from_secs(60);
+/// The pause between two looks for messages that other processes have stored, and may not have sent.
+const LOOK_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait for a message: calls may become silent.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -160,6 +164,9 @@ async fn load_all(late: &LateStore) -> Result<(), LateError> {
 /// Schedules the messages that wait.
 async fn load(late: &LateStore) -> Result<(), LateError> {
     let now = clock::unix_time();
+    if !late.0.ledger.is_exclusive() {
+        late.0.outbox.look_after(LOOK_PAUSE);
+    }
     for (key, message) in outbox::waiting_messages(late).await? {
         if late.0.outbox.contains(&key) {
             continue;
@@ -178,6 +185,9 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
 async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMessage>, LateError> {
     let now = clock::unix_time();
     let Some((record, message)) = read_message(late, key, now).await? else {
+        return Ok(None);
+    };
+    let Some(record) = claim_message(late, record, &message, now).await? else {
         return Ok(None);
     };
     if message.give_up_at <= now && message.tries > 0 {
@@ -209,6 +219,39 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
         timestamp,
         signatures: signatures.join(" "),
         body,
+    }))
+}
+
+/// Claims a message of a shared ledger for this process, by its next time. Returns the record of the claim, or `None` if
+/// another process has claimed it: it is looked at again when that claim has ended.
+async fn claim_message(
+    late: &LateStore,
+    record: Record,
+    message: &OutgoingRecord,
+    now: Moment,
+) -> Result<Option<Record>, LateError> {
+    if late.0.ledger.is_exclusive() {
+        return Ok(Some(record));
+    }
+    if message.due_at > now {
+        late.0
+            .outbox
+            .schedule(record.key, outbox::time_until(message.due_at, now));
+        return Ok(None);
+    }
+    let claimed = OutgoingRecord {
+        due_at: now.saturating_add(SEND_LEASE),
+        ..message.clone()
+    };
+    let step = outbox::replace_step(&record, &claimed);
+    if late.0.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
+        late.0.outbox.schedule(record.key, SEND_LEASE);
+        return Ok(None);
+    }
+    Ok(Some(Record {
+        value: claimed.encode(),
+        version: record.version.saturating_add(1),
+        ..record
     }))
 }
 

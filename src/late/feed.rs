@@ -38,13 +38,22 @@ impl SettledEvent {
 pub enum FeedEvent {
     /// A result of the caller was posted.
     Settled(SettledEvent),
-    /// The listener was too slow: some events were dropped.
+    /// Events may be missing: the listener was too slow, or another replica could not tell of its results.
     Missed,
 }
 
 /// The sending end of every feed.
 #[derive(Clone, Debug)]
-pub(super) struct FeedSender(broadcast::Sender<(Principal, SettledEvent)>);
+pub(super) struct FeedSender(broadcast::Sender<FeedMessage>);
+
+/// A message to all listeners.
+#[derive(Clone, Debug)]
+enum FeedMessage {
+    /// A result of this caller was posted.
+    Settled(Principal, SettledEvent),
+    /// Events of any caller may have been missed.
+    Missed,
+}
 
 impl Default for FeedSender {
     fn default() -> Self {
@@ -56,7 +65,17 @@ impl FeedSender {
     /// Sends an event to the listeners of a principal.
     pub(super) fn send_settled(&self, principal: Principal, event: SettledEvent) {
         // The send fails if no client listens, which is normal.
-        drop(self.0.send((principal, event)));
+        drop(self.0.send(FeedMessage::Settled(principal, event)));
+    }
+
+    /// Tells every listener that events may have been missed.
+    pub(super) fn send_missed(&self) {
+        drop(self.0.send(FeedMessage::Missed));
+    }
+
+    /// Returns `true` if any client listens.
+    pub(super) fn has_listeners(&self) -> bool {
+        self.0.receiver_count() > 0
     }
 
     /// Subscribes to the events of a principal.
@@ -72,7 +91,7 @@ impl FeedSender {
 #[derive(Debug)]
 pub struct ResultFeed {
     principal: Principal,
-    receiver: broadcast::Receiver<(Principal, SettledEvent)>,
+    receiver: broadcast::Receiver<FeedMessage>,
 }
 
 impl ResultFeed {
@@ -80,9 +99,12 @@ impl ResultFeed {
     pub async fn next_event(&mut self) -> Option<FeedEvent> {
         loop {
             match self.receiver.recv().await {
-                Ok((principal, event)) if principal == self.principal => return Some(FeedEvent::Settled(event)),
+                Ok(FeedMessage::Settled(principal, event)) if principal == self.principal => {
+                    return Some(FeedEvent::Settled(event));
+                }
                 // All principals share one channel: skip the events of others.
-                Ok(_) => {}
+                Ok(FeedMessage::Settled(..)) => {}
+                Ok(FeedMessage::Missed) => return Some(FeedEvent::Missed),
                 // Some of the dropped events may have been the caller's own.
                 Err(RecvError::Lagged(_)) => return Some(FeedEvent::Missed),
                 Err(RecvError::Closed) => return None,

@@ -32,6 +32,7 @@ mod message_list;
 mod noted_calls;
 mod operator_list;
 mod operator_pages;
+mod other_replicas;
 mod outbox;
 mod parking;
 mod pending;
@@ -462,7 +463,8 @@ impl LateStore {
         // The handle is dropped first: this task must not keep the store alive.
         let store = Arc::downgrade(&self.0);
         drop(self);
-        tokio::join!(owners.follow(ledger), parking::run_upkeep(store));
+        let news = other_replicas::follow_replicas(store.clone());
+        tokio::join!(owners.follow(ledger), news, parking::run_upkeep(store));
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

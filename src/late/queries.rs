@@ -381,7 +381,7 @@ fn content_keys(caller: Caller, names: &[RecordName]) -> Vec<RecordKey> {
 }
 
 /// Decodes a call. Returns `None` if it has no posted result.
-fn posted_call(record: &Record) -> Option<NamedResult> {
+pub(super) fn posted_call(record: &Record) -> Option<NamedResult> {
     let call = RecordedCall::decode(&record.value)?;
     call.posted.is_some().then_some((record.key.name, call))
 }

@@ -77,24 +77,28 @@ pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) 
 }
 
 pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
+    let at = clock::unix_time();
     if !watches(late, lane) {
+        // Another process may watch the lane, and sees nothing of this request.
+        if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() {
+            late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+        }
         return;
     }
     let contains = |id: &[u8]| memmem::find(body, id).is_some();
     // Some clients strip other characters from ids.
     let lacks = |call: &WatchedCall| goes_on && !contains(&call.id) && !contains(&id_letters(&call.id));
-    let now = clock::unix_time();
     let heard = late
         .0
         .watched_lanes
         .lock()
-        .hear(lane.as_bytes(), lacks, (clock::now(), now));
+        .hear(lane.as_bytes(), lacks, (clock::now(), at));
     for key in heard.revoked {
         revoke(late, &key);
     }
     store_left(late, heard.left);
     // Another process may be about to send a cancel.
-    late.queue_job(LateJob::LaneSign(caller.principal(), lane, now));
+    late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
 }
 
 pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId) {

@@ -68,16 +68,19 @@ pub(in crate::late) async fn prepare(
     };
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, call);
-    let evidence_at = (reason != LeaveReason::Requested).then_some(message.made_at);
-    let found = match find_due_call(late, call_key, lane, evidence_at, now).await? {
+    let found = match find_due_call(late, call_key, lane, (reason, message.made_at), now).await? {
         DueCall::Found(found) => found,
         DueCall::Revoked => return Ok(None),
         DueCall::Ended => {
             late.0.ledger.commit(vec![remove_step(record)], now).await?;
             return Ok(None);
         }
-        DueCall::Alive => {
+        DueCall::Alive(lane) => {
             late.0.ledger.commit(vec![remove_step(record)], now).await?;
+            // Its silence counts anew.
+            let mut watch = late.0.watched_lanes.lock();
+            drop(watch.hear(&lane, |_| false, (clock::now(), message.made_at)));
+            drop(watch);
             late.0.telemetry.record_late_event("cancel_revoked");
             return Ok(None);
         }
@@ -100,18 +103,18 @@ enum DueCall {
     Found(Box<(Record, RecordedCall)>),
     /// A request has revoked the cancel: the removal of the message is on its way.
     Revoked,
-    /// Another process has seen a request of its lane.
-    Alive,
+    /// Another process has seen a request of its lane, or a heartbeat of its tool.
+    Alive([u8; 32]),
     /// It is no longer open: it has a result, was undone, or its tool refuses to undo it.
     Ended,
 }
 
-/// Finds the call of a cancel. Signs of life after `evidence_at` keep it, unless that is `None`.
+/// Finds the call of a cancel. Signs of life after its evidence keep it, unless its owner asked for the cancel.
 async fn find_due_call(
     late: &LateStore,
     call_key: RecordKey,
     lane: Option<[u8; 32]>,
-    evidence_at: Option<Moment>,
+    (reason, evidence_at): (LeaveReason, Moment),
     now: Moment,
 ) -> Result<DueCall, LateError> {
     let sign_key = lane.map(|lane| RecordKey {
@@ -131,7 +134,8 @@ async fn find_due_call(
         return Ok(DueCall::Ended);
     };
     // Nothing revokes a cancel that was sent, or that the owner asked for.
-    if let (Some(lane), Some(evidence_at)) = (lane, evidence_at)
+    if let Some(lane) = lane
+        && reason != LeaveReason::Requested
         && found.1.state != RecordedCallState::CancelRequested
     {
         let watch = late.0.watched_lanes.lock();
@@ -140,8 +144,12 @@ async fn find_due_call(
         }
         let judged_until = evidence_at.max(watch.own_sign(&lane));
         let heard_at = sign.and_then(|sign| read_sign(&sign.value));
-        if heard_at.is_some_and(|heard_at| heard_at > judged_until) {
-            return Ok(DueCall::Alive);
+        // Of the requests and heartbeats at other processes this one has seen none.
+        let last = heard_at.max(Some(found.1.heartbeat_at)).unwrap_or_default();
+        let is_silent = last.saturating_add(late.0.settings.detach_after) <= now;
+        let is_heard_elsewhere = reason == LeaveReason::Silent && !late.0.ledger.is_exclusive() && !is_silent;
+        if is_heard_elsewhere || heard_at.is_some_and(|heard_at| heard_at > judged_until) {
+            return Ok(DueCall::Alive(lane));
         }
     }
     Ok(DueCall::Found(Box::new(found)))

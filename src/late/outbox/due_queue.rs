@@ -29,6 +29,8 @@ struct Entries {
     by_key: HashMap<RecordKey, Instant>,
     /// The time at which the first of the messages without room is due.
     left_out: Option<Instant>,
+    /// The time at which the ledger is read again for messages of other processes.
+    next_look: Option<Instant>,
 }
 
 impl DueQueue {
@@ -55,17 +57,26 @@ impl DueQueue {
         self.lock_entries().by_key.contains_key(key)
     }
 
-    /// Returns `true`, once, if messages were left out, and there is room for them now or the first of them is due.
+    /// Returns `true`, once, if messages were left out, and there is room for them now or the first of them is due, or if
+    /// it is time to look for those of other processes.
     pub(in crate::late) fn wants_reload(&self) -> bool {
         let now = clock::now();
         let mut entries = self.lock_entries();
         let has_room = entries.by_time.len() <= MESSAGES_MAX / 2;
-        entries.left_out.take_if(|first| has_room || *first <= now).is_some()
+        let is_left_out = entries.left_out.take_if(|first| has_room || *first <= now).is_some();
+        entries.next_look.take_if(|look| *look <= now).is_some() || is_left_out
     }
 
     /// Has the messages read again after a pause: they could not be read now.
     pub(in crate::late) fn reload_after(&self, pause: Duration) {
         self.lock_entries().left_out = Some(clock::now() + pause);
+    }
+
+    /// Has the messages read again after a pause, since another process may have stored some. An earlier time stays.
+    pub(in crate::late) fn look_after(&self, pause: Duration) {
+        let look = clock::now() + pause;
+        let mut entries = self.lock_entries();
+        entries.next_look = Some(entries.next_look.map_or(look, |earlier| earlier.min(look)));
     }
 
     /// Removes a message.
@@ -96,7 +107,7 @@ impl DueQueue {
     pub(in crate::late) fn first_due(&self) -> Option<Instant> {
         let entries = self.lock_entries();
         let first = entries.by_time.first().map(|(at, _)| *at);
-        first.into_iter().chain(entries.left_out).min()
+        first.into_iter().chain(entries.left_out).chain(entries.next_look).min()
     }
 
     /// Waits for a change.

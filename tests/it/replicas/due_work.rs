@@ -1,0 +1,99 @@
+//! Work that is due, and news for whoever listens: each is done by one replica, whichever that is.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fleet::Fleet;
+use crate::support::{
+    app::get_with,
+    database::new_database,
+    provider::{Provider, Reply, ToolCall},
+    receiver::Receiver,
+    wire::Client,
+};
+
+const ID: &str = "toolu_01AaBb9dE3fG7hJ2";
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// The model calls a tool through replica 0. Returns the conversation and its owner.
+async fn calls(provider: &Provider, fleet: &Fleet, tool: &str) -> (Vec<Value>, String) {
+    let mut log = vec![json!({"role": "user", "content": "go"})];
+    let mut owner = String::new();
+    let call = Reply::Calls(vec![ToolCall::new(ID, tool, json!({"seat": "canary"}))]);
+    for reply in [Reply::Text("hello".to_owned()), call] {
+        provider.reply(reply);
+        let body = json!({"model": "m", "max_tokens": 99, "messages": log});
+        let answer = fleet.send(0, "sk-ann", "one", &body).await.expect("an answer");
+        log.push(json!({"role": "assistant", "content": answer.body["content"]}));
+        log.push(json!({"role": "user", "content": "and?"}));
+        owner = answer.owner;
+    }
+    (log, owner)
+}
+
+/// Posts the result until it settles its call, which may be on its way to the database.
+async fn settles(fleet: &Fleet, at: usize, owner: &str) {
+    let body = json!({"content": "the result", "owner": owner});
+    while fleet.post(at, ID, &body).await.expect("an answer").status != 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_reaches_its_webhook_once() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let webhook = format!(
+        "[webhooks.all]\nurl = \"{}\"\nsecret = \"{SECRET}\"\nprincipals = [\"*\"]\n",
+        receiver.url()
+    );
+    let fleet = Fleet::start(&provider, &url, 3, &webhook).await;
+    let (_, owner) = calls(&provider, &fleet, "render").await;
+    settles(&fleet, 1, &owner).await;
+    let received = receiver.wait_for(1).await;
+    assert_eq!(received[0].json()["data"]["call_id"], ID);
+    // The others look at the message two seconds after they were told of it.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
+}
+
+#[tokio::test]
+async fn a_conversation_that_goes_on_at_another_replica_is_not_cancelled() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let settings = format!(
+        "secret = \"{SECRET}\"\n[ledger]\ndetach_after = \"1s\"\ncancel_grace = \"500ms\"\n\
+         [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{}\"\n",
+        receiver.url()
+    );
+    let fleet = Fleet::start(&provider, &url, 2, &settings).await;
+    let (log, _) = calls(&provider, &fleet, "hold").await;
+    for _ in 0..20 {
+        let body = json!({"model": "m", "max_tokens": 99, "messages": log});
+        let answer = fleet.send(1, "sk-ann", "one", &body).await.expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert!(receiver.received().is_empty(), "{:?}", receiver.received());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    // Nobody speaks any more: the service is asked once.
+    let received = receiver.wait_for(1).await;
+    assert_eq!(received[0].json()["data"]["call_id"], ID);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
+}
+
+#[tokio::test]
+async fn a_feed_announces_what_was_posted_to_another_replica() {
+    let Some(url) = new_database().await else { return };
+    let provider = Provider::start().await;
+    let fleet = Fleet::start(&provider, &url, 2, "").await;
+    let (_, owner) = calls(&provider, &fleet, "render").await;
+    let mut client = Client::connect(fleet.replicas[1].data).await;
+    client
+        .send(get_with("/ledger/v1/feed", &[("x-api-key", "sk-ann")]))
+        .await;
+    client.until("200 OK").await;
+    settles(&fleet, 0, &owner).await;
+    client.until(ID).await;
+}
