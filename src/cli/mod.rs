@@ -34,6 +34,7 @@ mod running_proxy;
 mod serve;
 mod signals;
 mod store;
+mod store_error;
 mod store_list;
 mod store_migrate;
 mod style;
@@ -245,7 +246,7 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     let unusable = matches!(
         start,
         Some(StartError::Ledger(_) | StartError::Database(_) | StartError::Inherit(_))
-    ) || error.is::<store::StoreError>();
+    ) || error.is::<store_error::StoreError>();
     let no_answer = error.is::<api_client::ClientError>();
     let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
     if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {

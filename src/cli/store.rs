@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     output::{OutputFormat, write_document},
+    store_error::StoreError,
     store_list::{self, ListFlags, format_count, kind_label},
     store_migrate::{self, MigrateArgs, migrate_store},
     success_if,
@@ -20,11 +21,8 @@ use super::{
 use crate::{
     clock,
     config::{self, default_ledger_path},
-    ledger::{
-        DatabaseOpenError, Ledger as _, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, Moment,
-        SqliteLedger,
-    },
-    upstream::{RandomError, random_bytes},
+    ledger::{Ledger as _, LedgerError, LedgerInspector, LedgerSettings, Moment, SqliteLedger},
+    upstream::random_bytes,
 };
 
 /// Text below the flags in the help.
@@ -79,29 +77,6 @@ struct StoreFlags {
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
-}
-
-/// Error for a store that cannot be used. Exit code 2.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StoreError {
-    /// No path is given and no default path is known.
-    #[error("no home directory to look for the ledger: name its file with --path")]
-    NoPath,
-    /// The file does not exist.
-    #[error("{} does not exist: a running proxy creates it; name another file with --path", .0.display())]
-    Missing(PathBuf),
-    /// The file cannot be opened.
-    #[error(transparent)]
-    Open(#[from] LedgerOpenError),
-    /// The ledger is not in a database.
-    #[error("ledger.store is not \"postgres\": only the tables of a database are created and changed by hand")]
-    NoDatabase,
-    /// The database cannot be used.
-    #[error(transparent)]
-    Database(DatabaseOpenError),
-    /// No secret could be generated for a new ledger.
-    #[error(transparent)]
-    Random(RandomError),
 }
 
 impl StoreFlags {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     config::load_chosen,
     output::{OutputFormat, write_document},
-    store::StoreError,
+    store_error::StoreError,
 };
 use crate::{
     config::LedgerPlace,

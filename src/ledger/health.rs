@@ -29,6 +29,10 @@ pub enum LedgerFault {
     Closed,
     /// The store did not answer in time.
     Silent,
+    /// The database cannot be reached, or refuses to answer.
+    Unreachable,
+    /// The clock of the database and that of this machine differ by more than 2 seconds.
+    ClockSkew,
 }
 
 impl fmt::Display for LedgerFault {
@@ -42,7 +46,11 @@ impl fmt::Display for LedgerFault {
             }
             Self::FileGone => "its file was deleted or replaced: restart Antiphon; records written until then are lost",
             Self::Closed => "it is closed",
-            Self::Silent => "it does not answer in time: check the disk",
+            Self::Silent => "it does not answer in time: check the disk, or the database",
+            Self::Unreachable => "its database cannot be reached: check the database and the network",
+            Self::ClockSkew => {
+                "the clocks of its database and of this machine differ by more than 2 s: synchronize them"
+            }
         })
     }
 }

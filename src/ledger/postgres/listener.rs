@@ -29,7 +29,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The first and the longest pause before the listener connects again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
-type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
+type ServerMessages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, tokio_postgres::Error>> + Send>>;
 
 /// The listener of one replica.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl ChangeListener {
         timeout(PROBE_TIMEOUT, probe).await.map_err(|_| PostgresError::Silent)?
     }
 
-    async fn connect(&self) -> Result<(Client, Messages), PostgresError> {
+    async fn connect(&self) -> Result<(Client, ServerMessages), PostgresError> {
         let config = &self.address.config;
         if config.get_ssl_mode() == SslMode::Disable {
             let (client, connection) = config.connect(NoTls).await?;
@@ -157,7 +157,7 @@ impl ChangeListener {
 }
 
 /// Returns the messages of a connection. It works only while they are polled.
-fn messages_of<S, T>(mut connection: Connection<S, T>) -> Messages
+fn messages_of<S, T>(mut connection: Connection<S, T>) -> ServerMessages
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

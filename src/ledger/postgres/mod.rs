@@ -29,10 +29,11 @@ use tokio::{
 use tokio_postgres::{Client, Row, types::Type};
 
 use super::{
-    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerReply, LedgerSettings,
-    LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit, columns::to_nanoseconds,
+    CommitOutcome, CommitResult, CommitStep, Index, Ledger, LedgerChanges, LedgerError, LedgerFault, LedgerReply,
+    LedgerSettings, LedgerSize, Moment, PlacedRecord, ROWS_MAX, Record, RecordKey, RecordKind, TimedCommit,
+    columns::to_nanoseconds,
 };
-use crate::{auth::PrincipalHash, upstream::random_bytes};
+use crate::{auth::PrincipalHash, clock, upstream::random_bytes};
 use connection::{DatabaseConnection, new_pool};
 use error::PostgresError;
 use listener::ChangeListener;
@@ -53,6 +54,8 @@ const QUEUED_REQUESTS_MAX: usize = 128;
 const WRITERS: i16 = 2;
 /// Timeout of a read, from its connection to its last row.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a check of the database's health.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before a database that cannot be reached is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the checks of a database and of the changes of its tables, when it is opened.
@@ -278,6 +281,7 @@ async fn check_server(client: &Client, allows_unsafe: bool) -> Result<(), Databa
     if skew.abs() > SKEW_MAX {
         return Err(DatabaseOpenError::Skew { skew });
     }
+    clock::follow_clock(skew);
     Ok(())
 }
 
@@ -414,6 +418,23 @@ impl Ledger for PostgresLedger {
             };
             let size = timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?;
             Ok(size?)
+        })
+    }
+
+    /// Also lets this process follow the clock of the database.
+    fn find_fault(&self) -> LedgerReply<'_, Option<LedgerFault>> {
+        Box::pin(async move {
+            let ask = async {
+                let mut connection = DatabaseConnection::take(&self.pool).await?;
+                let skew = measure_skew(connection.client()?).await?;
+                connection.release();
+                Ok::<_, PostgresError>(skew)
+            };
+            let Ok(Ok(skew)) = timeout(CHECK_TIMEOUT, ask).await else {
+                return Ok(Some(LedgerFault::Unreachable));
+            };
+            clock::follow_clock(skew);
+            Ok((skew.abs() > SKEW_MAX).then_some(LedgerFault::ClockSkew))
         })
     }
 

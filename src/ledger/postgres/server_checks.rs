@@ -5,6 +5,9 @@ use tokio_postgres::Client;
 use super::error::PostgresError;
 use crate::clock;
 
+/// Differences that may be those of the measurement, in nanoseconds.
+const NOISE: i64 = 50_000_000;
+
 /// The settings of a server that decide what a crash may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerDurability {
@@ -30,7 +33,7 @@ impl ServerDurability {
 }
 
 /// Returns the nanoseconds by which the clock of the database is ahead of this machine's. The error is at most half of a
-/// round trip.
+/// round trip, and less than 50 ms is none.
 pub(super) async fn measure_skew(client: &Client) -> Result<i64, PostgresError> {
     let before = clock::system_time();
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -40,5 +43,6 @@ pub(super) async fn measure_skew(client: &Client) -> Result<i64, PostgresError> 
     };
     let theirs = row.try_get::<_, i64>(0)?.saturating_mul(1_000);
     let ours = (before + clock::system_time()) / 2;
-    Ok(theirs.saturating_sub(i64::try_from(ours.as_nanos()).unwrap_or(i64::MAX)))
+    let skew = theirs.saturating_sub(i64::try_from(ours.as_nanos()).unwrap_or(i64::MAX));
+    Ok(if skew.abs() < NOISE { 0 } else { skew })
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::fleet::{Answered, Fleet};
 use crate::support::{
+    app::get_with,
     database::{DatabaseServer, new_database},
     provider::{Provider, Reply, ToolCall},
 };
@@ -115,6 +116,13 @@ async fn a_database_that_comes_back_within_the_patience_of_a_request_contradicts
     let owner = calls(&provider, &mut talk, &fleet).await;
     settles(&fleet, 1, "the result", &owner).await;
     server.crash();
+    let ready = fleet.replicas[0].ask_admin(get_with("/readyz?verbose", &[])).await;
+    assert_eq!(ready.status(), 200, "{}", ready.text());
+    assert!(
+        ready.text().contains("its database cannot be reached"),
+        "{}",
+        ready.text()
+    );
     let restart = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         server.run(&[]).await;

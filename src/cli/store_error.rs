@@ -1,0 +1,31 @@
+//! The reasons why `antiphon store` cannot use a store.
+
+use std::path::PathBuf;
+
+use crate::{
+    ledger::{DatabaseOpenError, LedgerOpenError},
+    upstream::RandomError,
+};
+
+/// Error for a store that cannot be used. Exit code 2.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// No path is given and no default path is known.
+    #[error("no home directory to look for the ledger: name its file with --path")]
+    NoPath,
+    /// The file does not exist.
+    #[error("{} does not exist: a running proxy creates it; name another file with --path", .0.display())]
+    Missing(PathBuf),
+    /// The file cannot be opened.
+    #[error(transparent)]
+    Open(#[from] LedgerOpenError),
+    /// The ledger is not in a database.
+    #[error("ledger.store is not \"postgres\": only the tables of a database are created and changed by hand")]
+    NoDatabase,
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(DatabaseOpenError),
+    /// No secret could be generated for a new ledger.
+    #[error(transparent)]
+    Random(RandomError),
+}
