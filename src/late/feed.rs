@@ -104,9 +104,8 @@ impl ResultFeed {
                 }
                 // All principals share one channel: skip the events of others.
                 Ok(FeedMessage::Settled(..)) => {}
-                Ok(FeedMessage::Missed) => return Some(FeedEvent::Missed),
                 // Some of the dropped events may have been the caller's own.
-                Err(RecvError::Lagged(_)) => return Some(FeedEvent::Missed),
+                Ok(FeedMessage::Missed) | Err(RecvError::Lagged(_)) => return Some(FeedEvent::Missed),
                 Err(RecvError::Closed) => return None,
             }
         }

@@ -30,11 +30,7 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
         };
         match received {
             Ok(Ok(ChangeEvent::Changed(change))) => match change.kind {
-                RecordKind::Delivery if late.0.feed.has_listeners() => {
-                    if announce(&late, &change).await.is_err() {
-                        late.0.feed.send_missed();
-                    }
-                }
+                RecordKind::Delivery if late.0.feed.has_listeners() => announce(&late, &change).await,
                 RecordKind::Outgoing => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
                     // Looked at soon, for the case that the other replica dies. It belongs to that one until its time.
@@ -52,19 +48,24 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
     }
 }
 
-/// Announces a result that another replica has stored, if it waits for its caller.
-async fn announce(late: &LateStore, change: &RecordChange) -> Result<(), LateError> {
+/// Announces a result that another replica has stored. If it cannot be read, listeners are told that they have missed one.
+async fn announce(late: &LateStore, change: &RecordChange) {
+    match read_result(late, change).await {
+        Ok(Some((principal, event))) => late.0.feed.send_settled(principal, event),
+        Ok(None) => {}
+        Err(_) => late.0.feed.send_missed(),
+    }
+}
+
+/// Returns the announcement of a stored result, unless it does not wait for its caller any more.
+async fn read_result(late: &LateStore, change: &RecordChange) -> Result<Option<(Principal, SettledEvent)>, LateError> {
     let RecordChange { principal, name, .. } = *change;
     let principal = Principal::from_bytes(principal);
     let keys = [RecordKind::Delivery, RecordKind::Call].map(|kind| RecordKey::new(kind, principal, name));
     let records = late.0.ledger.read(keys.to_vec(), clock::unix_time()).await?;
     let [Some(delivery), Some(call)] = &records[..] else {
-        return Ok(());
+        return Ok(None);
     };
-    if delivery.value != delivery_value::RECEIVED
-        && let Some(result) = queries::posted_call(call)
-    {
-        late.0.feed.send_settled(principal, SettledEvent::from_result(result));
-    }
-    Ok(())
+    let result = queries::posted_call(call).filter(|_| delivery.value != delivery_value::RECEIVED);
+    Ok(result.map(|result| (principal, SettledEvent::from_result(result))))
 }

@@ -1,6 +1,9 @@
 //! The removal of records that have expired, in portions, by one replica at a time.
 
+use std::time::Duration;
+
 use deadpool_postgres::Pool;
+use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
 use super::{
@@ -12,6 +15,8 @@ use crate::ledger::{Moment, RECORD_BYTES, RecordKey, columns::to_nanoseconds};
 
 /// The rows that one statement removes.
 const PORTION: i64 = 1_000;
+/// Timeout of one statement.
+const PORTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The rows that one statement checks. Their values are in memory together.
 const CHECKED_ROWS: i64 = 64;
 
@@ -37,26 +42,33 @@ macro_rules! remove_doomed {
 
 /// Removes the records that have expired at `now`. Returns their number.
 pub(super) async fn remove_expired(pool: &Pool, now: Moment) -> Result<u64, PostgresError> {
-    let (mut removed, counted, until) = (0_u64, counted_bytes(), to_nanoseconds(now));
+    let mut removed = 0_u64;
     loop {
-        let mut connection = DatabaseConnection::take(pool).await?;
-        let rows = connection
-            .client()?
-            .query_typed(
-                remove_doomed!(
-                    "SELECT kind, principal, name FROM antiphon_records WHERE expires_at <= $2 \
-                     ORDER BY kind, principal, name LIMIT $3 FOR UPDATE SKIP LOCKED"
-                ),
-                &[(&counted, Type::INT8), (&until, Type::INT8), (&PORTION, Type::INT8)],
-            )
-            .await?;
-        connection.release();
-        let gone = rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?;
+        let portion = timeout(PORTION_TIMEOUT, remove_portion(pool, now));
+        let gone = portion.await.map_err(|_| PostgresError::Silent)??;
         removed = removed.saturating_add(gone.unsigned_abs());
         if gone < PORTION {
             return Ok(removed);
         }
     }
+}
+
+/// Removes some of the records that have expired at `now`. Returns their number.
+async fn remove_portion(pool: &Pool, now: Moment) -> Result<i64, PostgresError> {
+    let (counted, until) = (counted_bytes(), to_nanoseconds(now));
+    let mut connection = DatabaseConnection::take(pool).await?;
+    let rows = connection
+        .client()?
+        .query_typed(
+            remove_doomed!(
+                "SELECT kind, principal, name FROM antiphon_records WHERE expires_at <= $2 \
+                 ORDER BY kind, principal, name LIMIT $3 FOR UPDATE SKIP LOCKED"
+            ),
+            &[(&counted, Type::INT8), (&until, Type::INT8), (&PORTION, Type::INT8)],
+        )
+        .await?;
+    connection.release();
+    Ok(rows.first().map_or(Ok(0_i64), |row| row.try_get(0))?)
 }
 
 /// Removes the records that are damaged. Reads every record. Returns the number of those removed.
