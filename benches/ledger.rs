@@ -192,12 +192,14 @@ async fn replicas(options: Options, server: &DatabaseServer) {
             replicas.push(open(&url).await);
         }
         let replicas = Arc::new(replicas);
-        let work = move |client: usize| commit_one(Arc::clone(&replicas[client % count]));
+        let used = Arc::clone(&replicas);
+        let work = move |client: usize| commit_one(Arc::clone(&used[client % count]));
         let all = rate(32, length(options), work).await;
         let open = connect(&url).await;
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'antiphon'";
         let connections: i64 = open.query_typed(sql, &[]).await.unwrap()[0].get(0);
         table.row(count.to_string(), [number(all), connections.to_string()]);
+        drop(replicas);
     }
     table.print(options.markdown);
 }
@@ -265,7 +267,10 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duratio
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
     spawn(async move {
         while let Some((at, bytes)) = receiver.recv().await {
-            tokio::time::sleep_until(at).await;
+            // The timer's grain is a millisecond.
+            if !delay.is_zero() {
+                tokio::time::sleep_until(at).await;
+            }
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
