@@ -237,6 +237,8 @@ pub(crate) struct SwitchableLedger {
     pub(crate) damaged: Arc<Mutex<Option<StepFilter>>>,
     /// Number of commits that came.
     pub(crate) commits: Arc<AtomicU64>,
+    /// Number of questions that came.
+    pub(crate) questions: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
     is_shared: Arc<AtomicBool>,
     /// The changes that each process is told of, if it is told of any.
@@ -259,6 +261,7 @@ impl SwitchableLedger {
             has_no_room_for_callers: Arc::default(),
             damaged: Arc::default(),
             commits: Arc::default(),
+            questions: Arc::default(),
             is_shared: Arc::default(),
             told: Arc::default(),
             changes: LedgerChanges::none(),
@@ -297,6 +300,7 @@ impl SwitchableLedger {
             has_no_room_for_callers: Arc::clone(&self.has_no_room_for_callers),
             damaged: Arc::clone(&self.damaged),
             commits: Arc::clone(&self.commits),
+            questions: Arc::clone(&self.questions),
             is_shared: Arc::clone(&self.is_shared),
             is_killed: AtomicBool::new(false),
         })
@@ -368,6 +372,7 @@ impl SwitchableLedger {
     }
 
     fn through<'l, T: Send + 'l>(&'l self, reply: LedgerReply<'l, T>) -> LedgerReply<'l, T> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
             if self.stalls.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;

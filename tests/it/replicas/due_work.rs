@@ -9,7 +9,7 @@ use crate::support::{
     app::get_with,
     database::new_database,
     provider::{Provider, Reply, ToolCall},
-    receiver::Receiver,
+    receiver::{Answer, Receiver},
     wire::Client,
 };
 
@@ -96,4 +96,25 @@ async fn a_feed_announces_what_was_posted_to_another_replica() {
     client.until("200 OK").await;
     settles(&fleet, 0, &owner).await;
     client.until(ID).await;
+}
+
+/// The replica that sends a message dies before its receiver has answered: another one sends it when the lease has ended.
+#[tokio::test]
+async fn another_replica_sends_the_message_of_one_that_died() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let webhook = format!(
+        "[webhooks.all]\nurl = \"{}\"\nsecret = \"{SECRET}\"\nprincipals = [\"*\"]\n",
+        receiver.url()
+    );
+    let mut fleet = Fleet::start(&provider, &url, 2, &webhook).await;
+    receiver.answer([Answer::Hang]);
+    let (_, owner) = calls(&provider, &fleet, "render").await;
+    settles(&fleet, 0, &owner).await;
+    receiver.wait_for(1).await;
+    drop(fleet.replicas.remove(0));
+    // The lease lasts a minute.
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let received = receiver.wait_for(2).await;
+    assert_eq!(received[0].id, received[1].id);
 }

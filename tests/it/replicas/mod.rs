@@ -3,5 +3,6 @@
 mod due_work;
 mod fleet;
 mod opening;
+mod round_trips;
 mod stories;
 mod walk;
