@@ -127,6 +127,7 @@ class Sandbox:
             "COLUMNS": "120",
         }
         self.environment |= {key: "sk-docs" for key in KEYS}
+        self.environment["LEDGER_URL"] = "postgres://antiphon@127.0.0.1/antiphon"
 
     def with_addresses(self, code):
         """Puts the addresses of this run into a block."""
