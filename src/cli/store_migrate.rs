@@ -67,6 +67,10 @@ pub(super) fn migrate_store(out: &mut impl Write, args: &MigrateArgs) -> anyhow:
         }
         OutputFormat::Text if statements.is_empty() => writeln!(out, "schema version {found}: nothing to change")?,
         OutputFormat::Text if args.dry_run => {
+            writeln!(
+                out,
+                "-- Without --dry-run, the version of the tables and a random secret are written, too."
+            )?;
             for text in statements {
                 let lines: Vec<&str> = text.trim().lines().map(str::trim_end).collect();
                 writeln!(out, "{};", lines.join("\n").trim_end_matches(';'))?;

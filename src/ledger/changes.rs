@@ -143,6 +143,13 @@ impl LedgerChanges {
         self.set_live(true);
     }
 
+    /// Notes that any record may have changed.
+    pub fn note_unknown(&self) {
+        if self.epoch().is_some() {
+            self.set_live(true);
+        }
+    }
+
     /// Notes that changes may be missed from now on.
     pub fn note_gap(&self) {
         self.set_live(false);

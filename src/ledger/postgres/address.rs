@@ -6,8 +6,8 @@ use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 
 use crate::auth::{Secret, principal::decode_segment};
 
-/// Timeout of a new connection.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a new connection, to whichever host of the URL. Shorter than that of a read.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Demands on the encryption of connections to the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,16 @@ impl DatabaseAddress {
         if config.get_hosts().is_empty() {
             return Err(DatabaseUrlFlaw::NoHost);
         }
+        // The end of a password with an unescaped `@` would be looked up as a host.
+        let is_cut = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+        if config.get_hosts().iter().any(is_cut) {
+            return Err(DatabaseUrlFlaw::NotUrl);
+        }
+        // An address apart from its host would decide where a connection goes, and the host whether it is encrypted.
+        if !config.get_hostaddrs().is_empty() {
+            return Err(DatabaseUrlFlaw::UnknownParameter);
+        }
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
         let is_local = config.get_hosts().iter().all(is_this_machine);
         let ssl_mode = match (mode, tls) {
             (Some("disable"), DatabaseTls::Insecure) => SslMode::Disable,
@@ -107,7 +117,8 @@ impl DatabaseAddress {
         };
         config
             .ssl_mode(ssl_mode)
-            .connect_timeout(CONNECT_TIMEOUT)
+            // For each host, so that the last one is reached in time.
+            .connect_timeout(CONNECT_TIMEOUT / hosts)
             .application_name("antiphon")
             // Of several hosts the primary is used, also after another one was promoted.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -225,6 +236,12 @@ mod tests {
             ("postgres:///ledger", Verify, Err(NoHost)),
             ("mysql://a@db/ledger", Verify, Err(NotUrl)),
             ("postgres://a@db:port/ledger", Verify, Err(NotUrl)),
+            ("postgres://a:p@hunter2@db/ledger", Verify, Err(NotUrl)),
+            (
+                "postgres://a@localhost/ledger?hostaddr=10.0.0.5",
+                Verify,
+                Err(UnknownParameter),
+            ),
             ("", Verify, Err(NotUrl)),
         ];
         for (url, tls, expected) in rows {

@@ -81,6 +81,7 @@ impl ChangeListener {
         probes.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut is_listening, mut is_live, mut number) = (false, false, 0_u64);
         let mut heard: Instant = clock::now();
+        let mut sent = heard;
         let mut probing = std::pin::pin!(self.probe(0));
         let mut is_probing = false;
         loop {
@@ -88,8 +89,11 @@ impl ChangeListener {
                 message = messages.next() => match message {
                     Some(Ok(AsyncMessage::Notification(notification))) => {
                         match self.replica.read(notification.payload()) {
-                            Notice::OwnProbe(_) => {
-                                heard = clock::now();
+                            Notice::OwnProbe(probe) => {
+                                // What was sent after the probe may still be on its way.
+                                if probe == number {
+                                    heard = heard.max(sent);
+                                }
                                 if !is_live {
                                     is_live = true;
                                     self.changes.note_live();
@@ -98,8 +102,8 @@ impl ChangeListener {
                             }
                             Notice::Changes(changes) => self.changes.note_changes(&changes),
                             // All that was read may be out of date.
-                            Notice::Unknown if is_live => self.changes.note_live(),
-                            Notice::Unknown | Notice::Unused => {}
+                            Notice::Unknown => self.changes.note_unknown(),
+                            Notice::Unused => {}
                         }
                     }
                     Some(Ok(_)) => {}
@@ -118,6 +122,7 @@ impl ChangeListener {
                     }
                     if is_listening && !is_probing {
                         number = number.wrapping_add(1);
+                        sent = clock::now();
                         probing.set(self.probe(number));
                         is_probing = true;
                     }

@@ -124,15 +124,16 @@ impl PostgresLedger {
         let random = random_bytes().map_err(|error| DatabaseOpenError::Refused { why: error.to_string() })?;
         let replica = ReplicaId(random);
         let (commits, requests) = mpsc::channel(QUEUED_REQUESTS_MAX);
-        // Another process has other rows, most likely.
-        let first_shard = i16::from(std::process::id().to_le_bytes()[0]);
+        // Another replica has other rows, most likely.
+        let first_shard = i16::from(random[0]);
+        let changes = LedgerChanges::of_shared();
         let writer = |number: i16| BatchWriter {
             pool: pool.clone(),
             settings,
             shard: first_shard.wrapping_add(number),
             replica,
+            changes: changes.clone(),
         };
-        let changes = LedgerChanges::of_shared();
         let listen_url = database.listen_url.as_ref();
         let listen_address = listen_url
             .map(|url| DatabaseAddress::parse(url, database.tls))
@@ -433,8 +434,11 @@ impl Ledger for PostgresLedger {
             let Ok(Ok(skew)) = timeout(CHECK_TIMEOUT, ask).await else {
                 return Ok(Some(LedgerFault::Unreachable));
             };
+            if skew.abs() > SKEW_MAX {
+                return Ok(Some(LedgerFault::ClockSkew));
+            }
             clock::follow_clock(skew);
-            Ok((skew.abs() > SKEW_MAX).then_some(LedgerFault::ClockSkew))
+            Ok(None)
         })
     }
 

@@ -1,6 +1,6 @@
 //! The tables, their version, and the secret of the ledger.
 
-use tokio_postgres::{Client, GenericClient, error::SqlState, types::Type};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, error::SqlState, types::Type};
 
 use super::{DatabaseOpenError, error::PostgresError};
 
@@ -143,7 +143,11 @@ pub(super) fn pending_statements(found: i32) -> Vec<&'static str> {
 /// Creates the tables and brings them to the version of this build, once for all replicas. `new_secret` becomes the secret
 /// of a new ledger.
 pub(super) async fn migrate(client: &mut Client, new_secret: &[u8; 32]) -> Result<Prepared, PostgresError> {
-    let transaction = client.transaction().await?;
+    // Each statement sees what others have committed: another replica may have created the tables meanwhile.
+    let transaction = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::ReadCommitted);
+    let transaction = transaction.start().await?;
     transaction
         .query_typed("SELECT pg_advisory_xact_lock($1)", &[(&SCHEMA_LOCK, Type::INT8)])
         .await?;

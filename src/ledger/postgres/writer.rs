@@ -28,7 +28,8 @@ use super::{
 use crate::{
     auth::PrincipalHash,
     ledger::{
-        CommitResult, CommitStep, LedgerError, LedgerSettings, LedgerSize, ROWS_MAX, RecordKey, TimedCommit, steps,
+        CommitResult, CommitStep, LedgerChanges, LedgerError, LedgerSettings, LedgerSize, ROWS_MAX, RecordKey,
+        TimedCommit, steps,
     },
 };
 
@@ -41,7 +42,7 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a database that cannot be reached is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Begins a transaction. These settings end with it, so they are right behind a pooler of connections, too.
-const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
                      SET LOCAL lock_timeout = '5s'";
 
 /// Deletes the rows of keys.
@@ -79,6 +80,7 @@ pub(super) struct BatchWriter {
     pub(super) settings: LedgerSettings,
     /// The row to which the batches of this writer add their size.
     pub(super) shard: i16,
+    pub(super) changes: LedgerChanges,
     /// The replica that tells the others of its changes.
     pub(super) replica: ReplicaId,
 }
@@ -149,7 +151,12 @@ impl BatchWriter {
     /// Writes commits in one transaction. Returns their results, and `true` if one needs the room of expired records.
     async fn try_write(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
         let mut connection = self.connect().await?;
-        let done = run_batch(connection.client()?, commits, self).await?;
+        let done = run_batch(connection.client()?, commits, self).await;
+        if matches!(&done, Err(error) if error.is_outage()) {
+            // It may have been committed, without this process taking note of it.
+            self.changes.note_unknown();
+        }
+        let done = done?;
         connection.release();
         Ok(done)
     }
