@@ -77,14 +77,14 @@ pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) 
 }
 
 pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
-    let at = clock::unix_time();
     if !watches(late, lane) {
         // Another process may watch the lane, and sees nothing of this request.
         if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() {
-            late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+            late.queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
         }
         return;
     }
+    let at = clock::unix_time();
     let contains = |id: &[u8]| memmem::find(body, id).is_some();
     // Some clients strip other characters from ids.
     let lacks = |call: &WatchedCall| goes_on && !contains(&call.id) && !contains(&id_letters(&call.id));

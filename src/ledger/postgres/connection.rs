@@ -23,6 +23,8 @@ use crate::upstream::system_tls_config;
 
 /// The connections of one process.
 const CONNECTIONS_MAX: usize = 10;
+/// Pause before a database that cannot be reached is asked again.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the wait for a free connection.
 const POOL_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -34,7 +34,7 @@ use super::{
     columns::to_nanoseconds,
 };
 use crate::{auth::PrincipalHash, clock, upstream::random_bytes};
-use connection::{DatabaseConnection, new_pool};
+use connection::{DatabaseConnection, RETRY_PAUSE, new_pool};
 use error::PostgresError;
 use listener::ChangeListener;
 use notices::ReplicaId;
@@ -56,8 +56,6 @@ const WRITERS: i16 = 2;
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a check of the database's health.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before a database that cannot be reached is asked again.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of the checks of a database and of the changes of its tables, when it is opened.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The greatest difference between the clocks of the database and of this machine, in nanoseconds.

@@ -18,7 +18,7 @@ use tokio_postgres::{Client, types::Type};
 
 use super::{
     batch::{LoadedRecords, TableChange},
-    connection::DatabaseConnection,
+    connection::{DatabaseConnection, RETRY_PAUSE},
     error::PostgresError,
     expiry,
     notices::{NOTIFY, ReplicaId, notify_parameters},
@@ -39,8 +39,6 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 const TRIES_MAX: usize = 8;
 /// Timeout of a transaction, from its connection to its commit.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before a database that cannot be reached is asked again.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Begins a transaction. These settings end with it, so they are right behind a pooler of connections, too.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
                      SET LOCAL lock_timeout = '5s'";
