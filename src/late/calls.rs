@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use crate::{
-    ledger::RecordName,
-    session::{LaneId, SessionStrength},
-};
+use super::read_result::ReadResult;
+use crate::session::{LaneId, SessionStrength};
 
 /// A tool call as an exchange saw it, to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +46,14 @@ pub struct CallQuery {
 /// The posted result that a lookup found for a call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FoundResult {
-    /// The record name of the call.
-    pub call: RecordName,
     /// The call id, exactly as it was recorded.
     pub id: Vec<u8>,
     /// The content. Invariant: one valid JSON value.
     pub content: String,
     /// `true` if the tool reported an error.
     pub failed: bool,
+    /// The result as a request marks it.
+    pub read: ReadResult,
 }
 
 impl fmt::Debug for FoundResult {

@@ -38,11 +38,13 @@ mod parking;
 mod pending;
 mod posting;
 mod queries;
+mod read_result;
 mod record_bytes;
 mod record_names;
 mod record_summary;
 mod recording;
 pub mod records;
+mod request_marks;
 mod retention;
 mod settings;
 mod settle_queue;
@@ -82,7 +84,9 @@ pub use operator_list::{ListCursor, ListedResult, OperatorList, OperatorPage, li
 pub use outbox::{OutgoingRecord, Purpose};
 pub use posting::{HeartbeatOutcome, WithdrawOutcome};
 pub use queries::{CallFilter, CallPage, FoundCall, NamedCallRecord, NamedResult};
+pub use read_result::ReadResult;
 pub use record_summary::{RecordSummary, call_of_record, summarize_record};
+pub use request_marks::{mark_in_request, read_for_request};
 pub use settings::{INTENT_WINDOW_MAX, IntentUse, LateSettings, ServiceSettings, ToolSettings};
 pub use settling::PostOutcome;
 pub use tasks::{
@@ -95,7 +99,7 @@ use crate::{
     auth::{Caller, Owner, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{CommitStep, Ledger, Record, RecordKey, RecordKind, RecordName, Unread},
+    ledger::{CommitStep, Ledger, Record, RecordName, Unread},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
@@ -397,14 +401,6 @@ impl LateStore {
     pub fn note_contained(&self, caller: Caller, call: RecordName, answer: u64) {
         self.0.posted.note_contained(caller.principal(), call, answer);
         self.queue_job(LateJob::Delivered(caller.principal(), call));
-    }
-
-    /// Notes that the posted results of these calls are put into a request.
-    pub fn note_in_request(&self, caller: Caller, calls: impl IntoIterator<Item = RecordName>) {
-        for name in calls {
-            let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
-            self.0.in_requests.insert(key, ());
-        }
     }
 
     /// Queues a note that a provider refused these results: no request gets them until they are corrected. Does not wait.

@@ -15,6 +15,7 @@ use super::{
     pending::delivery_value,
     record_names,
     records::{ParkedResult, PostedResult, RecordedCall, RecordedCallState, RefusedResult},
+    request_marks::is_in_request,
     wait_reason::WaitReason,
 };
 use crate::{
@@ -310,7 +311,7 @@ impl<'l> ListScan<'l> {
         let late = &self.late.0;
         if call.is_withheld {
             WaitReason::Withheld
-        } else if late.in_requests.contains_key(&record.key) {
+        } else if is_in_request(self.late, record, call) {
             WaitReason::InRequest
         } else if posted.attached {
             WaitReason::NoRequest

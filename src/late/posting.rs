@@ -7,6 +7,7 @@ use super::{
     matching::{self, NamedCall},
     parking,
     records::{PostedResult, RecordedCall, RecordedCallState},
+    request_marks::is_in_request,
     settling::{self, MatchedCall, Post, PostOutcome, SettleOutcome},
 };
 use crate::{
@@ -86,11 +87,12 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
             MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
         };
-        let is_in_request = !call.is_withheld && late.0.in_requests.contains_key(&record.key);
-        if call.posted.is_none() || call.state != RecordedCallState::Settled || is_in_request {
+        let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
+        if !is_settled || is_in_request(late, &record, &call) {
             return Ok(WithdrawOutcome::Refused);
         }
-        (call.posted, call.is_withheld, call.state) = (None, false, RecordedCallState::Open);
+        call.state = RecordedCallState::Open;
+        (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
         let mut steps = vec![late.replace_step(&record, &call)];
         steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
         let of_kind = |kind| RecordKey { kind, ..record.key };

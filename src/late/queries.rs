@@ -9,6 +9,7 @@ use super::{
     calls::{CallQuery, FoundResult},
     matching,
     pending::delivery_value,
+    read_result::ReadResult,
     records::{RecordedCall, StoredContent},
 };
 use crate::{
@@ -76,41 +77,40 @@ pub(super) async fn find_calls(
         names.map(move |name| ((at, call), name))
     });
     let (asked, names): (Vec<(usize, &CallQuery)>, Vec<RecordName>) = named.unzip();
-    let calls = read_by(&*late.0.ledger, call_keys(caller, &names), by);
-    let contents = read_by(&*late.0.ledger, content_keys(caller, &names), by);
-    // Side by side: both reads cost one wait.
-    let (calls, contents) = tokio::join!(calls, contents);
-    let (calls, contents) = late.count_unread(calls.and_then(|calls| Ok((calls, contents?))))?;
+    // The contents come last: the mark of a result that is older than its content is then refused.
+    let keys = [call_keys(caller, &names), content_keys(caller, &names)].concat();
+    let mut calls = late.count_unread(read_by(&*late.0.ledger, keys, by).await)?;
+    let contents = calls.split_off(names.len());
     let mut is_found = vec![false; wanted.len()];
     for (((at, query), record), content) in asked.into_iter().zip(calls).zip(contents) {
         // The first record that is of this call decides, even if it has no result yet.
-        let recorded = record.and_then(|record| Some((record.key.name, RecordedCall::decode(&record.value)?)));
-        let recorded = recorded.filter(|(_, recorded)| matching::is_call_of_body(recorded, query));
-        let (Some((name, recorded)), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at))
+        let recorded = record.and_then(|record| Some((RecordedCall::decode(&record.value)?, record)));
+        let recorded = recorded.filter(|(recorded, _)| matching::is_call_of_body(recorded, query));
+        let (Some((recorded, record)), Some(slot), Some(known)) = (recorded, found.get_mut(at), is_found.get_mut(at))
         else {
             continue;
         };
         if !std::mem::replace(known, true) {
-            *slot = Some(matched_call(name, recorded, content));
+            *slot = Some(matched_call(&record, recorded, content));
         }
     }
     Ok(found)
 }
 
 /// Returns a call with its result, unless a provider has refused that.
-fn matched_call(name: RecordName, recorded: RecordedCall, apart: Option<Record>) -> FoundCall {
-    let posted = recorded.posted.as_ref().filter(|_| !recorded.is_withheld);
-    let found = posted.and_then(|posted| {
+fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) -> FoundCall {
+    let read = ReadResult::of_call(record, &recorded);
+    let found = recorded.posted.as_ref().zip(read).and_then(|(posted, read)| {
         Some(FoundResult {
-            call: name,
             id: recorded.id.clone(),
             content: whole_content(posted.content.clone(), apart)?,
             failed: posted.failed,
+            read,
         })
     });
     match found {
         Some(found) => FoundCall::Posted(found),
-        None => FoundCall::Open(Box::new((name, recorded))),
+        None => FoundCall::Open(Box::new((record.key.name, recorded))),
     }
 }
 

@@ -71,6 +71,7 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
         is_emitted: opened.is_emitted,
         has_twin: false,
         is_withheld: false,
+        is_in_request: false,
         intent_input: opened.intent_input,
         intent: None,
         origin: opened.origin.filter(|_| tool.carries_over),

@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// The format version of calls. Version 1 had every content in its record, and nothing of a call after it. Version 2 had
-/// nothing of intents and of carry-over.
-const CALL_VERSION: u8 = 3;
+/// nothing of intents and of carry-over, version 3 nothing of the requests that contain a result.
+const CALL_VERSION: u8 = 4;
 /// The format version of parked and refused results. Version 1 had every content in its record.
 const VERSION: u8 = 2;
 const CALL: u8 = 1;
@@ -210,6 +210,8 @@ pub struct RecordedCall {
     pub has_twin: bool,
     /// `true` if a provider refused the result, so that no request gets it until it is corrected.
     pub is_withheld: bool,
+    /// `true` if a request contains the result, so that it cannot be corrected unless it is withheld.
+    pub is_in_request: bool,
     /// The digest of the input by which its intent is named. `None` if the input was not known yet.
     pub intent_input: Option<[u8; 32]>,
     /// The name of the intent that a service has claimed for the call.
@@ -249,6 +251,7 @@ impl RecordedCall {
         to.write_optional_hash(self.intent_input.as_ref());
         to.write_optional_hash(self.intent.as_ref());
         to.write_optional_hash(self.origin.as_ref());
+        to.write_flag(self.is_in_request);
         to.into_bytes()
     }
 
@@ -283,6 +286,7 @@ impl RecordedCall {
             is_emitted: is_current && from.read_flag()?,
             has_twin: is_current && from.read_flag()?,
             is_withheld: is_current && from.read_flag()?,
+            is_in_request: false,
             intent_input: None,
             intent: None,
             origin: None,
@@ -295,6 +299,7 @@ impl RecordedCall {
             call.intent = from.read_optional_hash()?;
             call.origin = from.read_optional_hash()?;
         }
+        call.is_in_request = from.version() > 3 && from.read_flag()?;
         // Trailing bytes mean damage: a record is read as a whole or not at all.
         from.expect_end()?;
         Some(call)

@@ -13,6 +13,7 @@ use super::{
     pending::delivery_value,
     record_names,
     records::{PostRefusal, PostedResult, RecordedCall, RecordedCallState, RefusedResult, StoredContent},
+    request_marks::is_in_request,
     retention::{RETENTION_GRACE, retained_until},
 };
 use crate::{
@@ -102,9 +103,7 @@ pub(super) async fn settle_named(
             return Ok(SettleOutcome::TooEarly(settles_at));
         }
         // A request may contain the stored result already, and the provider its prefix.
-        let replaces = post
-            .replaces
-            .filter(|_| call.is_withheld || !late.0.in_requests.contains_key(&record.key));
+        let replaces = post.replaces.filter(|_| !is_in_request(late, &record, &call));
         match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
             PostRuling::Repeated => {
                 remove_parked(late, parked_removal).await?;
@@ -182,7 +181,7 @@ pub(super) async fn write_result(
     // An effect that has happened settles its intent in the same commit: no second holder may run the tool.
     let intent = intents::settle_with_call(late, record.key, &call, &stored, now).await?;
     call.posted = Some(stored);
-    call.is_withheld = false;
+    (call.is_withheld, call.is_in_request) = (false, false);
     let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
     let until = until.max(intent.content_until);
     let principal = Principal::from_bytes(record.key.principal);

@@ -60,8 +60,8 @@ pub(super) struct LateStoreInner {
     pub(super) load_cooldowns: Cache<Principal, Instant>,
     /// The last reads of callers that are stored, or on their way to the ledger.
     pub(super) readers: Cache<Principal, Moment>,
-    /// Calls whose posted results were put into a request.
-    pub(super) in_requests: Cache<RecordKey, ()>,
+    /// Calls whose posted results were put into a request while the ledger failed, with the digests of the results.
+    pub(super) in_requests: Cache<RecordKey, [u8; 32]>,
     /// Calls that compactions may have removed from the history of their lane.
     pub(super) compacted: Cache<(Principal, LaneId), NotedCalls>,
     /// Parked results whose matches settle at a known time.

@@ -4,8 +4,8 @@ use tokio::time::Instant;
 
 use super::{fitting_results::choose_that_fit, late_results::LateResults};
 use crate::{
-    late::CarryOver,
-    ledger::RecordName,
+    late::{CarryOver, ReadResult, read_for_request},
+    ledger::{CommitStep, RecordName},
     recall::{APPENDED_CALLS_MAX, AppendedText},
     repair::{LateCall, LateText, late_text, shorten_result},
 };
@@ -17,17 +17,17 @@ const RESULT_BYTES_MAX: usize = 7 * 1024;
 
 /// Collects the results of the caller's earlier conversations for the first message of a new one, and reserves them for
 /// it.
-pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> Option<AppendedText> {
+pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> Option<(AppendedText, Vec<CommitStep>)> {
     let (late, caller) = (&results.late, results.caller);
     let (lane, origin) = (results.certain_lane()?, results.origin?);
     let carry_over = CarryOver::of_store(late);
     let found = carry_over.find_left(caller, lane, &origin, deadline).await.ok()?;
     let mut chosen = choose_that_fit(found, RESULT_BYTES_MAX, CARRIED_BYTES_MAX);
     chosen.truncate(APPENDED_CALLS_MAX);
-    let contents = late.read_contents(caller, &chosen, deadline).await.ok()?;
+    let read = read_for_request(late, caller, &chosen, deadline).await.ok()?;
     let (mut texts, mut room) = (Vec::new(), CARRIED_BYTES_MAX);
-    for ((name, call), content) in chosen.iter().zip(contents) {
-        let Some(content) = content else { continue };
+    for ((_, call), read) in chosen.iter().zip(read) {
+        let Some((content, read)) = read else { continue };
         let (id, tool) = (String::from_utf8_lossy(&call.id), String::from_utf8_lossy(&call.tool));
         let content = shorten_result(&content, &id, RESULT_BYTES_MAX);
         let failed = call.posted.as_ref().is_some_and(|posted| posted.failed);
@@ -35,18 +35,21 @@ pub(super) async fn carried_texts(results: &LateResults, deadline: Instant) -> O
         // Contents that are no text cannot be shortened.
         if text.len() <= room {
             room -= text.len();
-            texts.push((*name, text));
+            texts.push((read, text));
         }
     }
-    let names: Vec<RecordName> = texts.iter().map(|(name, _)| *name).collect();
+    let names: Vec<RecordName> = texts.iter().map(|(read, _)| *read.call()).collect();
     // Reserved last, because what is reserved must be sent.
     let reserved = carry_over.reserve(caller, lane, &names, deadline).await.ok()?;
-    texts.retain(|(name, _)| reserved.contains(name));
-    let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
-    late.note_in_request(caller, reserved.iter().copied());
+    texts.retain(|(read, _)| reserved.contains(read.call()));
+    let (read, texts): (Vec<ReadResult>, Vec<String>) = texts.into_iter().unzip();
     let text = texts.join("\n\n");
-    (!text.is_empty()).then(|| AppendedText {
-        late: LateText::from_text(text),
-        calls: reserved,
+    (!text.is_empty()).then(|| {
+        let appended = AppendedText {
+            late: LateText::from_text(text),
+            calls: read.iter().map(|read| *read.call()).collect(),
+        };
+        let marks = read.into_iter().filter_map(ReadResult::into_mark);
+        (appended, marks.collect())
     })
 }

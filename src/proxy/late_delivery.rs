@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     conversation::{BodyField, Outline},
-    ledger::{RecordName, Unread},
+    late::read_for_request,
+    ledger::{CommitStep, RecordName, Unread},
     recall::AppendedText,
     repair::{
         Anchor, BodyAnswer, BodyCall, CallKey, LatePlace, LateText, Paired, PinnedAnswer, PlaceOptions, append_texts,
@@ -207,11 +208,11 @@ impl LateDelivery<'_> {
             .filter(has_none);
         // While a tool runs at the provider, no text may follow the turn. A text stored first by another request wins.
         if let Some(place) = last.filter(|_| !paired.takes_only_results())
-            && let Some(appended) = self.texts_to_add(paired, &calls, &texts.calls).await
+            && let Some((appended, marks)) = self.texts_to_add(paired, &calls, &texts.calls).await
         {
             let is_in_body = appended.calls.iter().all(|call| calls.find(call).is_some());
             let anchor = in_lane(place).filter(|_| !is_in_body).unwrap_or(place.anchor);
-            if let Some((stored, _)) = recall.append_text(caller, anchor, appended, deadline).await {
+            if let Some((stored, _)) = recall.append_text(caller, anchor, appended, marks, deadline).await {
                 texts.add(place, anchor, &stored);
             }
         }
@@ -260,13 +261,13 @@ impl LateDelivery<'_> {
         Ok(texts)
     }
 
-    /// Collects the results to append now. Only the beginning of a conversation gets those of an earlier one.
+    /// Collects the results to append now, and the steps that mark them as sent. Only the beginning of a conversation gets those of an earlier one.
     async fn texts_to_add(
         &self,
         paired: &Paired<'_>,
         calls: &BodyCalls<'_>,
         inserted: &HashSet<RecordName>,
-    ) -> Option<AppendedText> {
+    ) -> Option<(AppendedText, Vec<CommitStep>)> {
         let deadline = self.wait.deadline;
         let own = self.waiting_texts(calls, inserted, deadline).await;
         if own.is_some() || !self.results.begins_conversation || paired.has_assistant_turn() {
@@ -286,7 +287,7 @@ impl LateDelivery<'_> {
         calls: &BodyCalls<'_>,
         inserted: &HashSet<RecordName>,
         deadline: Instant,
-    ) -> Option<AppendedText> {
+    ) -> Option<(AppendedText, Vec<CommitStep>)> {
         let lacking = calls.find_lacking(inserted, deadline).await.ok()?;
         let names = lacking.names();
         if names.is_empty() {
@@ -295,30 +296,31 @@ impl LateDelivery<'_> {
         let (late, caller) = (&self.results.late, self.results.caller);
         let found = late.read_posted(caller, &names, deadline).await.ok()?;
         let chosen = choose_that_fit(found, late.result_bytes_max(), APPENDED_BYTES_MAX);
-        let contents = late.read_contents(caller, &chosen, deadline).await.ok()?;
-        let (mut texts, mut media, mut given) = (Vec::new(), Vec::new(), Vec::new());
-        for (result, content) in chosen.iter().zip(contents) {
-            let Some((content, call)) = content.and_then(|content| {
+        let read = read_for_request(late, caller, &chosen, deadline).await.ok()?;
+        let (mut texts, mut media, mut given, mut marks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (result, read) in chosen.iter().zip(read) {
+            let Some((content, read, call)) = read.and_then(|(content, read)| {
                 let call = calls.place_lacking(&lacking, result, &content)?;
-                Some((content, call))
+                Some((content, read, call))
             }) else {
                 continue;
             };
-            let (name, recorded) = result;
+            let (_, recorded) = result;
             let (id, tool) = (
                 String::from_utf8_lossy(&recorded.id),
                 String::from_utf8_lossy(&recorded.tool),
             );
             let content = shorten_result(&content, &id, late.result_bytes_max());
             let failed = recorded.posted.as_ref().is_some_and(|posted| posted.failed);
-            texts.push(late_text(&id, &tool, &content, failed, call));
+            let text = late_text(&id, &tool, &content, failed, call);
+            texts.push(text);
             media.extend(late_media(self.results.format, &content));
-            given.push(*name);
+            given.push(*read.call());
+            marks.extend(read.into_mark());
         }
-        late.note_in_request(caller, given.iter().copied());
         let text = texts.join("\n\n");
         let late = LateText { text, media };
-        (!late.text.is_empty()).then_some(AppendedText { late, calls: given })
+        (!late.text.is_empty()).then_some((AppendedText { late, calls: given }, marks))
     }
 
     /// Returns `true` if each result of a text is pinned in the place of its call, and none is from the client.

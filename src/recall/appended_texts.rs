@@ -350,8 +350,7 @@ fn decode_text(record: &Record) -> Option<(Anchor, Arc<AppendedText>)> {
 pub(super) async fn store_text(
     store: &AnswerStoreState,
     caller: Caller,
-    anchor: Anchor,
-    appended: AppendedText,
+    (anchor, appended, marks): (Anchor, AppendedText, Vec<CommitStep>),
     deadline: Instant,
 ) -> Option<(Arc<AppendedText>, bool)> {
     if !store.callers.is_verified_in_memory(caller) {
@@ -366,10 +365,15 @@ pub(super) async fn store_text(
     let made_at = clock::unix_time();
     let expires_at = made_at + store.settings.record_ttl;
     let insert = CommitStep::insert_record(anchor_key(caller, anchor), appended.encode()?, expires_at);
-    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(vec![insert], made_at)).await {
+    let steps = [insert].into_iter().chain(marks).collect();
+    let (stored, is_new) = match timeout_at(deadline, store.ledger.commit(steps, made_at)).await {
         Ok(Ok(CommitOutcome::Done)) => (appended, true),
         Ok(Ok(CommitOutcome::Conflict(records))) => {
-            let record = records.into_iter().flatten().next()?;
+            let Some(record) = records.into_iter().next().flatten() else {
+                // One of the results has changed since it was read: the next request gets them.
+                store.telemetry.record_late_event("unread");
+                return None;
+            };
             (AppendedText::decode(&record.value)?, false)
         }
         Ok(Err(_)) | Err(_) => {

@@ -315,16 +315,17 @@ impl AnswerStore {
 
     /// Stores a text before it is sent at the end of a message.
     ///
-    /// Returns the text that belongs there, and `true` if it is this one. An earlier text stays. `None` if the text
-    /// cannot be stored: it must not be sent then.
+    /// The `marks` of its results are stored in the same commit. Returns the text that belongs there, and `true` if it is
+    /// this one. An earlier text stays. `None` if the text cannot be stored: it must not be sent then.
     pub async fn append_text(
         &self,
         caller: Caller,
         anchor: Anchor,
         appended: AppendedText,
+        marks: Vec<CommitStep>,
         deadline: Instant,
     ) -> Option<(Arc<AppendedText>, bool)> {
-        appended_texts::store_text(&self.0, caller, anchor, appended, deadline).await
+        appended_texts::store_text(&self.0, caller, (anchor, appended, marks), deadline).await
     }
 
     /// Notes that a provider has accepted a text. Does not wait.

@@ -19,6 +19,8 @@ pub(super) struct AnswerPlanner<'x> {
     pub(super) memory: CallMemory<'x>,
     pub(super) headers: &'x HeaderMap,
     pub(super) policy: &'x RepairPolicy,
+    /// `true` in strict mode: the results that are found are not marked as contained in the request.
+    pub(super) is_strict: bool,
 }
 
 impl AnswerPlanner<'_> {
@@ -35,7 +37,14 @@ impl AnswerPlanner<'_> {
         let unknown = lookup.add_from_memory(paired, self.memory, results);
         if !unknown.is_empty() {
             // Boxed, because most requests have no unknown call.
-            Box::pin(lookup.add_from_ledger(&unknown, results, &texts.calls, deadline)).await;
+            let read = async {
+                lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
+                // A request that strict mode rejects must leave no mark.
+                if !self.is_strict {
+                    lookup.mark_restored(results, deadline).await;
+                }
+            };
+            Box::pin(read).await;
         }
         lookup.note_waiting(paired, results);
         Ok(lookup)

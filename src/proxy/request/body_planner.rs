@@ -208,6 +208,7 @@ impl BodyPlanner<'_> {
             memory: self.reader.call_memory(context.caller),
             headers: self.headers,
             policy: self.reader.policy,
+            is_strict: self.is_strict,
         };
         let mut lookup = planner.look_up_calls(&read.paired, results, &texts, deadline).await?;
         let planned = planner.plan_and_pin(&read.paired, &mut lookup, results, asks, deadline);

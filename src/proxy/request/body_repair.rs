@@ -301,12 +301,17 @@ impl BodyRepair<'_> {
         read.continuity = None;
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
         let prepared = self.prepare_body(read, &context, &results, &mut ledger_budget).await;
-        let Ok(prepared) = prepared else { return Ok(None) };
+        let Ok(mut prepared) = prepared else { return Ok(None) };
         // Without the ledger it is not known whether the body is complete.
         if prepared.is_unread && self.path.settings.on_outage != OnOutage::Degrade {
             return Err(ProxyError::LedgerAway);
         }
         if !prepared.is_completed_by_posted_results() {
+            return Ok(None);
+        }
+        let lookup = &mut prepared.sent.lookup;
+        let mark = ledger_budget.spend(|deadline| lookup.mark_restored(&results, deadline));
+        if !mark.await {
             return Ok(None);
         }
         if self.asks_for_turn(&context) && context.has_detached_calls {
@@ -374,9 +379,6 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Box<OutgoingBody> {
         let results = context.late_results(self.path, self.wire.format);
-        // From now on a service cannot correct or withdraw them.
-        let posted = prepared.sent.lookup.posted_calls.values();
-        results.late.note_in_request(results.caller, posted.copied());
         let PreparedBody {
             sent,
             memory,

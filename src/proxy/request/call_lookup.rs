@@ -12,7 +12,7 @@ use crate::proxy::{
 };
 use crate::{
     clock::rfc3339_date,
-    late::{FoundCall, NamedCallRecord},
+    late::{FoundCall, NamedCallRecord, ReadResult, mark_in_request},
     ledger::RecordName,
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
@@ -36,6 +36,8 @@ pub(in crate::proxy) struct CallLookup {
     pub(in crate::proxy) known: KnownAnswers,
     /// Ledger names of calls whose results a tool service posted.
     pub(in crate::proxy) posted_calls: HashMap<CallKey, RecordName>,
+    /// Those of them that were not marked as contained in a request yet.
+    unmarked: Vec<(CallKey, ReadResult)>,
     /// Calls that got the result of an earlier run.
     earlier_runs: HashSet<CallKey>,
     /// Calls that were looked up in the ledger. For them a resend ignores later pins in memory: they are this request's
@@ -188,8 +190,7 @@ impl CallLookup {
         }
         let recorded = recorded.unwrap_or_else(|_| calls.iter().map(|_| None).collect());
         let seen = seen.unwrap_or_else(|_| vec![None; calls.len()]);
-        let mut room = RESTORED_BYTES_MAX;
-        let mut open = Vec::new();
+        let (mut room, mut open) = (RESTORED_BYTES_MAX, Vec::new());
         for ((call, recorded), seen) in calls.iter().copied().zip(recorded).zip(seen) {
             // A pinned answer is final: only the other calls need a result.
             if pinned.contains_key(&call.key) {
@@ -200,13 +201,16 @@ impl CallLookup {
             // Restored near the end only: further back the client may have pruned results on purpose.
             let is_near = call.turns_after < TURNS_BEHIND_MAX;
             match (recorded, seen.filter(|_| is_near)) {
-                (Some(FoundCall::Posted(posted)), _) if is_its(&posted.id) && !in_texts.contains(&posted.call) => {
+                (Some(FoundCall::Posted(posted)), _)
+                    if is_its(&posted.id) && !in_texts.contains(posted.read.call()) =>
+                {
                     let content = prepare_content(&posted.content, call, results);
                     let failed = posted.failed;
                     self.known
                         .results
                         .insert(call.key, RealResult::Content { content, failed });
-                    self.posted_calls.insert(call.key, posted.call);
+                    self.posted_calls.insert(call.key, *posted.read.call());
+                    self.unmarked.push((call.key, posted.read));
                 }
                 (_, Some(real)) => {
                     if let Some(left) = room.checked_sub(real.byte_len()) {
@@ -222,6 +226,25 @@ impl CallLookup {
         }
         self.known.pinned.extend(pinned);
         self.add_earlier_runs(&open, results, room, deadline).await;
+    }
+
+    /// Marks the posted results of this look-up as contained in its request. Removes those that have changed since they
+    /// were read, and then returns `false`.
+    pub(in crate::proxy) async fn mark_restored(&mut self, results: &LateResults, deadline: Instant) -> bool {
+        let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
+        let marked = mark_in_request(&results.late, &read, deadline)
+            .await
+            .unwrap_or_default();
+        let mut all_marked = true;
+        for (call, read) in calls.into_iter().zip(read) {
+            if !marked.contains(read.call()) {
+                self.known.results.remove(&call);
+                self.posted_calls.remove(&call);
+                self.unread.insert(call);
+                all_marked = false;
+            }
+        }
+        all_marked
     }
 
     /// Adds the results of earlier runs, of at most `room` bytes, for calls that have no result of their own.

@@ -141,7 +141,11 @@ impl PendingPins {
             drop(recall.pin_answers(scope, assigned, deadline).await);
             match late_text {
                 Some((anchor, appended)) => {
-                    let stored = recall.append_text(scope.caller, anchor, appended, deadline).await;
+                    // The first send contained the same results, and has marked them.
+                    let marks = Vec::new();
+                    let stored = recall
+                        .append_text(scope.caller, anchor, appended, marks, deadline)
+                        .await;
                     // Text that another request stored must survive the rollback of this one.
                     stored.map(|(_, is_new)| is_new.then_some(anchor))
                 }

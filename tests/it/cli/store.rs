@@ -139,6 +139,7 @@ fn recorded(posted: Option<PostedResult>) -> RecordedCall {
         is_emitted: true,
         has_twin: false,
         is_withheld: false,
+        is_in_request: false,
         intent_input: None,
         intent: None,
         origin: None,

@@ -162,7 +162,12 @@ fn call(value: &mut Value<'_>, version: u8, made_at: u64) -> String {
             } else {
                 String::new()
             };
-            format!(" flags={flags:?} label={label}{intent}")
+            let in_request = if version > 3 {
+                format!(" in_request={}", value.byte())
+            } else {
+                String::new()
+            };
+            format!(" flags={flags:?} label={label}{intent}{in_request}")
         }
     } else {
         String::new()

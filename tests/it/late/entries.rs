@@ -32,10 +32,10 @@ prop_compose! {
         (opened_at, heard_at, deadline, expires_at) in (moments(), moments(), moments(), moments()),
         state in select(RecordedCallState::ALL.to_vec()),
         posted in option::of(results()),
-        [is_emitted, has_twin, is_withheld] in any::<[bool; 3]>(),
+        [is_emitted, has_twin, is_withheld, is_in_request] in any::<[bool; 4]>(),
         (session_label, intent_input, intent, origin) in (option::of("\\PC{0,20}"), option::of(hashes()), option::of(hashes()), option::of(hashes())),
     ) -> RecordedCall {
-        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld, intent_input, intent, origin }
+        RecordedCall { account, lane, session, session_label: session_label.map(Into::into), strength, id, tool, input, tier, opened_at, heartbeat_at: heard_at, deadline, expires_at, state, posted, is_emitted, has_twin, is_withheld, is_in_request, intent_input, intent, origin }
     }
 }
 
@@ -63,7 +63,7 @@ proptest! {
         let longer = [&bytes[..], &[0]].concat();
         prop_assert_eq!(RecordedCall::decode(&longer), None);
         let mut later = bytes.to_vec();
-        later[0] = 4;
+        later[0] = 5;
         prop_assert_eq!(RecordedCall::decode(&later), None);
     }
 

@@ -160,7 +160,7 @@ async fn many_jobs_that_fail_alone_delay_no_other() {
     let switched = SwitchableLedger::new();
     let (store, telemetry, caller) = store(&switched);
     *switched.damaged.lock().unwrap() =
-        Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"m0")));
+        Some(|step| matches!(step, CommitStep::Insert { value, .. } if contains(value, b"hJ2kL4m0")));
     for number in 0..DAMAGED {
         store.record_calls(caller, [observed(number)]);
     }

@@ -51,6 +51,7 @@ fn call(account: &str, id: &str, tool: &str) -> RecordedCall {
         is_emitted: false,
         has_twin: false,
         is_withheld: false,
+        is_in_request: false,
         intent_input: None,
         intent: None,
         origin: None,

@@ -603,12 +603,15 @@ async fn a_repeated_append_does_not_roll_back_the_first() {
         late: LateText::from_text(text.to_owned()),
         calls: vec![[1; 32]],
     };
-    let (first, is_new) = recall.append_text(who, anchor, text("first"), by()).await.unwrap();
+    let (first, is_new) = recall
+        .append_text(who, anchor, text("first"), Vec::new(), by())
+        .await
+        .unwrap();
     assert_eq!((&*first, is_new), (&text("first"), true));
     switched.stalls.store(true, Ordering::Relaxed);
-    let again = recall.append_text(who, anchor, text("second"), by()).await;
+    let again = recall.append_text(who, anchor, text("second"), Vec::new(), by()).await;
     assert_eq!(again, Some((first, false)));
-    let other = recall.append_text(who, [8; 32], text("other"), by()).await;
+    let other = recall.append_text(who, [8; 32], text("other"), Vec::new(), by()).await;
     assert_eq!(other, None, "it cannot be kept");
     let standing = recall.texts_at(who, &[anchor, [8; 32]], false, by()).await.unwrap();
     assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
