@@ -187,7 +187,7 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
     let Some((record, message)) = read_message(late, key, now).await? else {
         return Ok(None);
     };
-    let Some(record) = claim_message(late, record, &message, now).await? else {
+    let Some((record, claimed)) = claim_message(late, record, &message, now).await? else {
         return Ok(None);
     };
     if message.give_up_at <= now && message.tries > 0 {
@@ -195,7 +195,8 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
         return Ok(None);
     }
     let receiver = match &message.purpose {
-        Purpose::Cancel { .. } => prepare_cancel(late, &record, &message, now).await?,
+        // The claimed message: what is written back must not end the claim.
+        Purpose::Cancel { .. } => prepare_cancel(late, &record, &claimed, now).await?,
         Purpose::Event { webhook, kind, subject } => {
             let event = (*kind, *subject, message.made_at);
             prepare_event(late, &record, &message, (webhook.as_str(), event), now).await?
@@ -222,16 +223,16 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
     }))
 }
 
-/// Claims a message of a shared ledger for this process, by its next time. Returns the record of the claim, or `None` if
-/// another process has claimed it: it is looked at again when that claim has ended.
+/// Claims a message of a shared ledger for this process, by its next time. Returns the record and the message as they are
+/// now, or `None` if another process has claimed it: it is looked at again when that claim has ended.
 async fn claim_message(
     late: &LateStore,
     record: Record,
     message: &OutgoingRecord,
     now: Moment,
-) -> Result<Option<Record>, LateError> {
+) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
     if late.0.ledger.is_exclusive() {
-        return Ok(Some(record));
+        return Ok(Some((record, message.clone())));
     }
     if message.due_at > now {
         late.0
@@ -248,11 +249,12 @@ async fn claim_message(
         late.0.outbox.schedule(record.key, SEND_LEASE);
         return Ok(None);
     }
-    Ok(Some(Record {
+    let record = Record {
         value: claimed.encode(),
         version: record.version.saturating_add(1),
         ..record
-    }))
+    };
+    Ok(Some((record, claimed)))
 }
 
 /// The body of a message, its receiver, and the keys that sign it.

@@ -130,7 +130,7 @@ impl LaneWatch {
         let Some(watched) = self.lanes.get_mut(lane) else {
             return heard;
         };
-        (watched.heard_at, watched.signed_at) = (now, signed_at);
+        (watched.heard_at, watched.signed_at) = (now, watched.signed_at.max(signed_at));
         for call in &mut watched.calls {
             match call.pending {
                 Some((LeaveReason::Requested, _)) => {}

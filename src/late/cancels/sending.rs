@@ -139,10 +139,18 @@ async fn find_due_call(
         && found.1.state != RecordedCallState::CancelRequested
     {
         let watch = late.0.watched_lanes.lock();
-        if watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none() {
-            return Ok(DueCall::Revoked);
+        let is_revoked = watch.contains(&lane) && watch.pending_reason(&lane, &call_key).is_none();
+        let own_sign = watch.own_sign(&lane);
+        drop(watch);
+        if late.0.ledger.is_exclusive() {
+            if is_revoked {
+                return Ok(DueCall::Revoked);
+            }
+        } else if own_sign > evidence_at && is_revoked {
+            // Another process may have stored the evidence, and may be dead: this one removes the cancel.
+            return Ok(DueCall::Alive(lane));
         }
-        let judged_until = evidence_at.max(watch.own_sign(&lane));
+        let judged_until = evidence_at.max(own_sign);
         let heard_at = sign.and_then(|sign| read_sign(&sign.value));
         // Of the requests and heartbeats at other processes this one has seen none.
         let last = heard_at.max(Some(found.1.heartbeat_at)).unwrap_or_default();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fleet::Fleet;
 use crate::support::{
-    app::get_with,
+    app::{get_with, post_with},
     database::new_database,
     provider::{Provider, Reply, ToolCall},
     receiver::{Answer, Receiver},
@@ -62,11 +62,7 @@ async fn an_event_reaches_its_webhook_once() {
 async fn a_conversation_that_goes_on_at_another_replica_is_not_cancelled() {
     let Some(url) = new_database().await else { return };
     let (provider, receiver) = (Provider::start().await, Receiver::start().await);
-    let settings = format!(
-        "secret = \"{SECRET}\"\n[ledger]\ndetach_after = \"1s\"\ncancel_grace = \"500ms\"\n\
-         [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{}\"\n",
-        receiver.url()
-    );
+    let settings = undoable(&receiver, "detach_after = \"1s\"\ncancel_grace = \"500ms\"");
     let fleet = Fleet::start(&provider, &url, 2, &settings).await;
     let (log, _) = calls(&provider, &fleet, "hold").await;
     for _ in 0..20 {
@@ -81,6 +77,58 @@ async fn a_conversation_that_goes_on_at_another_replica_is_not_cancelled() {
     assert_eq!(received[0].json()["data"]["call_id"], ID);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
+}
+
+/// Returns the settings of the tool `hold`, which can be undone.
+fn undoable(receiver: &Receiver, ledger: &str) -> String {
+    format!(
+        "secret = \"{SECRET}\"\n[ledger]\n{ledger}\n\
+         [tools.hold]\ntier = \"revertible\"\nmax_duration = \"10m\"\ncancel_url = \"{}\"\n",
+        receiver.url()
+    )
+}
+
+async fn closes(fleet: &Fleet, at: usize) {
+    let path = "/ledger/v1/sessions/one/close";
+    let request = post_with(path, &[("x-api-key", "sk-ann")], b"{}");
+    let answer = fleet.replicas[at].ask(request).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+}
+
+/// The service takes its time to answer a cancel, and gets it once all the same.
+#[tokio::test]
+async fn a_cancel_belongs_to_the_replica_that_sends_it() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let settings = undoable(&receiver, "cancel_grace = \"1s\"");
+    let fleet = Fleet::start(&provider, &url, 2, &settings).await;
+    receiver.answer([Answer::Hang]);
+    calls(&provider, &fleet, "hold").await;
+    closes(&fleet, 0).await;
+    receiver.wait_for(1).await;
+    // The other replica looks at the message two seconds after it was told of it.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
+}
+
+/// The replica that knows why a conversation was left dies before the cancel is due: one that has seen the conversation
+/// itself, and nothing of its end, sends it.
+#[tokio::test]
+async fn a_cancel_outlives_the_replica_that_has_its_evidence() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let settings = undoable(&receiver, "cancel_grace = \"3s\"");
+    let mut fleet = Fleet::start(&provider, &url, 2, &settings).await;
+    let (log, _) = calls(&provider, &fleet, "hold").await;
+    let body = json!({"model": "m", "max_tokens": 99, "messages": log});
+    fleet.send(1, "sk-ann", "one", &body).await.expect("an answer");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    closes(&fleet, 0).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(fleet.replicas.remove(0));
+    assert!(receiver.received().is_empty(), "{:?}", receiver.received());
+    let received = receiver.wait_for(1).await;
+    assert_eq!(received[0].json()["data"]["reason"], "closed");
 }
 
 #[tokio::test]
