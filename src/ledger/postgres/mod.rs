@@ -5,6 +5,7 @@
 
 mod address;
 mod batch;
+mod commit_queue;
 mod connection;
 mod error;
 mod expiry;
@@ -18,12 +19,12 @@ mod server_checks;
 mod settings;
 mod writer;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use deadpool_postgres::Pool;
 use futures_util::future::join_all;
 use tokio::{
-    sync::{Mutex, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 use tokio_postgres::{Client, Row, types::Type};
@@ -34,6 +35,7 @@ use super::{
     columns::to_nanoseconds,
 };
 use crate::{auth::PrincipalHash, clock, upstream::random_bytes};
+use commit_queue::{CommitQueue, WaitingCommits};
 use connection::{DatabaseConnection, RETRY_PAUSE, new_pool};
 use error::PostgresError;
 use listener::ChangeListener;
@@ -41,7 +43,7 @@ use notices::ReplicaId;
 use rows::{KeyArrays, Parameter, TableRow, select};
 use schema::Prepared;
 use server_checks::{ServerDurability, measure_skew};
-use writer::{BatchWriter, WaitingCommits};
+use writer::BatchWriter;
 
 pub use address::{DatabaseAddress, DatabaseTls, DatabaseUrlFlaw};
 pub use migration::{SchemaReport, inspect_database, migrate_database};
@@ -81,13 +83,13 @@ impl fmt::Debug for PostgresLedger {
 pub struct PostgresWorker {
     listener: ChangeListener,
     writers: Vec<BatchWriter>,
-    requests: Arc<Mutex<mpsc::Receiver<WaitingCommits>>>,
+    queue: CommitQueue,
 }
 
 impl PostgresWorker {
     /// Writes until the ledger is dropped.
     pub async fn run(self) {
-        let writers = join_all(self.writers.iter().map(|writer| writer.run(&self.requests)));
+        let writers = join_all(self.writers.iter().map(|writer| writer.run(&self.queue)));
         tokio::select! {
             _ = writers => {}
             () = self.listener.run() => {}
@@ -144,7 +146,7 @@ impl PostgresLedger {
                 changes: changes.clone(),
             },
             writers: (0..WRITERS).map(writer).collect(),
-            requests: Arc::new(Mutex::new(requests)),
+            queue: CommitQueue::new(requests),
         };
         let ledger = Self {
             pool,

@@ -10,14 +10,12 @@ use std::{
 
 use deadpool_postgres::Pool;
 use futures_util::future::try_join_all;
-use tokio::{
-    sync::{Mutex, mpsc, oneshot},
-    time::timeout,
-};
+use tokio::time::timeout;
 use tokio_postgres::{Client, types::Type};
 
 use super::{
     batch::{LoadedRecords, TableChange},
+    commit_queue::CommitQueue,
     connection::{DatabaseConnection, RETRY_PAUSE},
     error::PostgresError,
     expiry,
@@ -28,13 +26,10 @@ use super::{
 use crate::{
     auth::PrincipalHash,
     ledger::{
-        CommitResult, CommitStep, LedgerChanges, LedgerError, LedgerSettings, LedgerSize, ROWS_MAX, RecordKey,
-        TimedCommit, steps,
+        CommitResult, CommitStep, LedgerChanges, LedgerError, LedgerSettings, LedgerSize, RecordKey, TimedCommit, steps,
     },
 };
 
-/// The most values of a batch, in bytes, unless its only commit is larger.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The most tries of a batch that other writers delay.
 const TRIES_MAX: usize = 8;
 /// Timeout of a transaction, from its connection to its commit.
@@ -64,13 +59,6 @@ const ADD_OWNED: &str = "INSERT INTO antiphon_principals AS p (principal, bytes)
 /// Adds to one part of the size.
 const ADD_SIZE: &str = "UPDATE antiphon_sizes SET bytes = bytes + $2, records = records + $3 WHERE shard = $1";
 
-/// Commits that wait for their transaction.
-#[derive(Debug)]
-pub(super) struct WaitingCommits {
-    pub(super) commits: Vec<TimedCommit>,
-    pub(super) reply: oneshot::Sender<Result<Vec<CommitResult>, LedgerError>>,
-}
-
 /// A writer of batches.
 #[derive(Debug)]
 pub(super) struct BatchWriter {
@@ -85,14 +73,16 @@ pub(super) struct BatchWriter {
 
 impl BatchWriter {
     /// Writes batches until the ledger is dropped.
-    pub(super) async fn run(&self, requests: &Mutex<mpsc::Receiver<WaitingCommits>>) {
-        while let Some(batch) = next_batch(requests).await {
-            let (commits, replies): (Vec<Vec<TimedCommit>>, Vec<_>) = batch
+    pub(super) async fn run(&self, queue: &CommitQueue) {
+        while let Some(mut batch) = queue.next_batch().await {
+            let (commits, replies): (Vec<Vec<TimedCommit>>, Vec<_>) = std::mem::take(&mut batch.requests)
                 .into_iter()
                 .map(|request| (request.commits, request.reply))
                 .unzip();
             let lengths: Vec<usize> = commits.iter().map(Vec::len).collect();
             let written = self.write(commits.into_iter().flatten().collect()).await;
+            // Before the answers: a caller may send the next commit of the same records at once.
+            drop(batch);
             match written {
                 Ok(results) => {
                     let mut results = results.into_iter();
@@ -168,29 +158,6 @@ impl BatchWriter {
             }
         }
     }
-}
-
-/// Waits for requests, and gathers as many as fit into one batch.
-async fn next_batch(requests: &Mutex<mpsc::Receiver<WaitingCommits>>) -> Option<Vec<WaitingCommits>> {
-    let mut queue = requests.lock().await;
-    let first = queue.recv().await?;
-    let (mut rows, mut bytes) = size_of(&first);
-    let mut batch = vec![first];
-    // The rest of a full queue is for the next writer.
-    while rows < ROWS_MAX / 2 && bytes < BATCH_BYTES_MAX {
-        let Ok(next) = queue.try_recv() else { break };
-        let (more_rows, more_bytes) = size_of(&next);
-        (rows, bytes) = (rows.saturating_add(more_rows), bytes.saturating_add(more_bytes));
-        batch.push(next);
-    }
-    Some(batch)
-}
-
-fn size_of(request: &WaitingCommits) -> (usize, usize) {
-    let steps = request.commits.iter().flat_map(|commit| &commit.steps);
-    steps.fold((0_usize, 0_usize), |(rows, bytes), step| {
-        (rows.saturating_add(1), bytes.saturating_add(step.value_bytes()))
-    })
 }
 
 async fn run_batch(

@@ -1,16 +1,17 @@
 //! One database, several replicas: each decision is made once, and the sizes are those of all of them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use antiphon::ledger::{
     CommitOutcome, CommitStep, Ledger, LedgerSettings, PostgresLedger, RECORD_BYTES, RecordKey, RecordKind,
 };
 use bytes::Bytes;
+use tokio_postgres::NoTls;
 
 use super::conformance::{LATER, NOW, SECRET, get, key};
 use crate::support::{
     bodies::Rng,
-    database::{new_database, settings_of},
+    database::{DatabaseServer, new_database, settings_of},
     seed::seed,
     wire::spawn,
 };
@@ -141,4 +142,39 @@ async fn replicas_remove_what_has_expired_once() {
     assert_eq!(removed.into_iter().map(Result::unwrap).sum::<u64>(), 3_000);
     let size = replicas[2].usage().await.unwrap();
     assert_eq!((size.records, size.bytes), (0, 0));
+}
+
+/// A process writes in the order of its commits, also after one whose caller has stopped waiting: an insert that comes
+/// after its removal would stay for good.
+#[tokio::test]
+async fn a_removal_comes_after_an_insert_that_nobody_waits_for() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let ledger = replica(&url, SECRET).await;
+    for name in 0..4 {
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let connection = spawn(async move { drop(connection.await) });
+        // Nothing can be written meanwhile, and everything can be read.
+        client
+            .batch_execute("BEGIN; LOCK TABLE antiphon_records IN SHARE MODE")
+            .await
+            .unwrap();
+        let inserted = ledger.commit(vec![insert(call(name), vec![1])], NOW);
+        let inserted = tokio::time::timeout(Duration::from_millis(250), inserted).await;
+        assert!(inserted.is_err(), "{inserted:?}");
+        let remove = CommitStep::Remove {
+            key: call(name),
+            version: 1,
+        };
+        let other = Arc::clone(&ledger);
+        let removed = spawn(async move { other.commit(vec![remove], NOW).await.unwrap() });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(removed.await.unwrap(), CommitOutcome::Done);
+        assert_eq!(get(&*ledger, call(name), NOW).await, None);
+        connection.abort();
+    }
 }
