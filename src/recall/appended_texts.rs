@@ -379,6 +379,7 @@ pub(super) async fn store_text(
         Ok(Err(_)) | Err(_) => {
             store.telemetry.record_ledger_timeout("write");
             // The commit may still succeed, and must not leave a record of a text that was never sent.
+            note_own(store, (caller, anchor), RequestState::Sent, made_at);
             remove_text(store, caller, anchor);
             return None;
         }
@@ -388,10 +389,13 @@ pub(super) async fn store_text(
     let add = |own: &mut TextsOfCaller| drop(own.by_anchor.insert(anchor, Arc::clone(&stored)));
     texts.change_texts(caller, add);
     if is_new {
-        let state = RequestState::Sent;
-        texts.unaccepted.insert((caller, anchor), OwnText { state, made_at });
+        note_own(store, (caller, anchor), RequestState::Sent, made_at);
     }
     Some((stored, is_new))
+}
+
+fn note_own(store: &AnswerStoreState, text: (Caller, Anchor), state: RequestState, made_at: Moment) {
+    store.appended_texts.unaccepted.insert(text, OwnText { state, made_at });
 }
 
 /// Notes that a provider has accepted a text: it stays in its message.
@@ -430,24 +434,20 @@ pub(super) fn accept_text(store: &AnswerStoreState, caller: Caller, anchor: Anch
 
 /// Removes a text whose request has failed, unless a provider has accepted it in another request.
 pub(super) fn roll_back_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    let texts = &store.appended_texts;
-    let stored = texts.unaccepted.get(&(caller, anchor));
-    if let Some(OwnText {
-        state: RequestState::Sent,
-        made_at,
-    }) = stored
-    {
-        let state = RequestState::Failed;
-        texts.unaccepted.insert((caller, anchor), OwnText { state, made_at });
+    let stored = store.appended_texts.unaccepted.get(&(caller, anchor));
+    if stored.is_some_and(|stored| stored.state == RequestState::Sent) {
         remove_text(store, caller, anchor);
     }
 }
 
 /// Removes a text that no provider has accepted.
 pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anchor) {
-    store
-        .appended_texts
-        .change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
+    let texts = &store.appended_texts;
+    // Until the removal is carried out, a read finds the record.
+    if let Some(stored) = texts.unaccepted.get(&(caller, anchor)) {
+        note_own(store, (caller, anchor), RequestState::Failed, stored.made_at);
+    }
+    texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
     // These records are never replaced, so they all have the first version.
     store.write_behind.queue_write(CommitStep::Remove {
         key: anchor_key(caller, anchor),

@@ -35,9 +35,13 @@ pub(super) struct ResendWithout {
 
 impl ResendWithout {
     /// Withholds the results, since the provider has accepted the body without them.
-    pub(super) fn withhold(self, attempts: &Attempts<'_>) {
+    pub(super) fn withhold(self, attempts: &mut Attempts<'_>) {
         let caller = attempts.outgoing.body.context.caller;
         if let Some(text) = self.text {
+            // The accepted body does not contain the text, so that the end of the request must not accept it.
+            if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
+                pins.last_text = None;
+            }
             attempts.path.recall.remove_text(caller, text.anchor);
         }
         attempts.path.late.note_withheld(caller, self.left_out);

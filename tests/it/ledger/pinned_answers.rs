@@ -231,6 +231,8 @@ pub(crate) struct SwitchableLedger {
     pub(crate) fails: Arc<AtomicBool>,
     /// `true` while commits fail and reads do not, as on a full disk.
     pub(crate) fails_commits: Arc<AtomicBool>,
+    /// `true` while single commits are carried out and never answered.
+    pub(crate) answers_no_commit: Arc<AtomicBool>,
     /// `true` while there is no room for records of verified callers.
     pub(crate) has_no_room_for_callers: Arc<AtomicBool>,
     /// Selects the writes that fail while others succeed.
@@ -258,6 +260,7 @@ impl SwitchableLedger {
             stalls: Arc::default(),
             fails: Arc::default(),
             fails_commits: Arc::default(),
+            answers_no_commit: Arc::default(),
             has_no_room_for_callers: Arc::default(),
             damaged: Arc::default(),
             commits: Arc::default(),
@@ -297,6 +300,7 @@ impl SwitchableLedger {
             stalls: Arc::clone(&self.stalls),
             fails: Arc::clone(&self.fails),
             fails_commits: Arc::clone(&self.fails_commits),
+            answers_no_commit: Arc::clone(&self.answers_no_commit),
             has_no_room_for_callers: Arc::clone(&self.has_no_room_for_callers),
             damaged: Arc::clone(&self.damaged),
             commits: Arc::clone(&self.commits),
@@ -412,6 +416,9 @@ impl Ledger for SwitchableLedger {
             }
             let done = self.inner.commit(steps.clone(), now).await;
             self.tell(&steps);
+            if self.answers_no_commit.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
             done
         })
     }
@@ -615,6 +622,36 @@ async fn a_repeated_append_does_not_roll_back_the_first() {
     assert_eq!(other, None, "it cannot be kept");
     let standing = recall.texts_at(who, &[anchor, [8; 32]], false, by()).await.unwrap();
     assert_eq!(standing.keys().collect::<Vec<_>>(), [&anchor]);
+}
+
+/// A text whose commit was carried out and not answered was never sent: no request reads it before it is removed.
+#[tokio::test(start_paused = true)]
+async fn a_text_whose_commit_was_not_answered_is_not_read() {
+    let switched = SwitchableLedger::shared(false);
+    let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&switched);
+    let (recall, writer) = replica(&kept);
+    let (who, anchor) = (who("sk-one"), [7; 32]);
+    let by = || clock::now() + Duration::from_millis(250);
+    let text = AppendedText {
+        late: LateText::from_text("first".to_owned()),
+        calls: vec![[1; 32]],
+    };
+    switched.answers_no_commit.store(true, Ordering::Relaxed);
+    assert_eq!(
+        recall.append_text(who, anchor, text.clone(), Vec::new(), by()).await,
+        None
+    );
+    switched.answers_no_commit.store(false, Ordering::Relaxed);
+    assert_eq!(rows(&kept).await, 1);
+    let read = async || recall.texts_at(who, &[anchor], true, by()).await.unwrap();
+    assert!(read().await.is_empty(), "its removal is still on its way");
+    drop(spawn(writer.run()));
+    tokio::time::sleep(secs(1)).await;
+    let (other, _writer) = replica(&kept);
+    assert!(other.texts_at(who, &[anchor], true, by()).await.unwrap().is_empty());
+    let again = recall.append_text(who, anchor, text.clone(), Vec::new(), by()).await;
+    assert!(again.is_some_and(|(_, is_new)| is_new));
+    assert_eq!(*read().await[&anchor], text);
 }
 
 /// A body may have more open calls than one commit can hold.
