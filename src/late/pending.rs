@@ -24,17 +24,48 @@ pub(super) struct PostedResults(Cache<Principal, Arc<Mutex<ResultsOfPrincipal>>>
 /// Posted results of one principal.
 #[derive(Debug)]
 struct ResultsOfPrincipal {
-    /// The place in the ledger after which results were not read yet. `None` once all were read.
-    unread_after: Option<u64>,
     results: HashMap<RecordName, KnownResult>,
     /// Number of waiting results.
     waiting: usize,
     /// The time at which the first result expires.
     next_expiry: Moment,
-    /// The state of the ledger that was read last.
+    /// The state of the ledger that was read last. `None` if none was read, or if it may have changed at once.
     read_at: Option<ChangeStamp>,
+    /// The number of that reading.
+    last_read: u64,
+    /// The number of readings that were begun.
+    readings: u64,
+    /// A reading that a timeout has ended before its last page.
+    unfinished: Option<Reading>,
     /// The number of changes by this process.
     own_changes: u64,
+}
+
+/// A reading of all results of one principal, page by page.
+#[derive(Debug)]
+pub(super) struct Reading {
+    number: u64,
+    /// The state of the ledger when it began.
+    stamp: Option<ChangeStamp>,
+    /// The number of changes by this process when it began.
+    own_changes: u64,
+    /// The place in the ledger after which the next page begins.
+    after: u64,
+    found: Vec<(RecordName, KnownResult)>,
+}
+
+impl Reading {
+    /// Returns the place in the ledger after which the next page begins.
+    pub(super) const fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// Adds a page.
+    pub(super) fn add_page(&mut self, records: &[PlacedRecord]) {
+        self.after = records.last().map_or(self.after, |(place, _)| *place);
+        let known = |(_, record): &PlacedRecord| (record.key.name, KnownResult::of_record(record));
+        self.found.extend(records.iter().map(known));
+    }
 }
 
 /// A posted result.
@@ -44,10 +75,20 @@ struct KnownResult {
     changed_by: u64,
     /// The time until which it is stored.
     until: Moment,
-    /// `true` until the caller has received it.
-    is_waiting: bool,
+    state: ResultState,
     /// The hash of a client's answer that contains the result already.
     contained_in: Option<u64>,
+}
+
+/// The state of a posted result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResultState {
+    /// Its caller has not received it.
+    Waiting,
+    /// Its caller has received it.
+    Received,
+    /// Its service has withdrawn it. A reading that began before may still find it.
+    Withdrawn,
 }
 
 /// The value of a delivery record: the format version, the kind, and its state. The key contains everything else.
@@ -72,107 +113,98 @@ impl PostedResults {
         self.0.iter().map(|(_, known)| lock_known(&known).waiting).sum()
     }
 
-    /// Returns the place after which the ledger must be read for this principal. `None` once all was read.
+    /// Begins to read the results of a principal, or goes on with a reading that a timeout has ended. Returns `None` if all
+    /// were read, and no other process has changed any since. From now on changes by this process are tracked.
     ///
-    /// From now on the principal's changes are tracked.
-    pub(super) fn unread_after(&self, principal: Principal) -> Option<u64> {
-        // Inserted before the read, so that a change during the read is not lost.
+    /// `stamp` is the state of the ledger now: the reading must not begin before it was taken.
+    pub(super) fn begin_read(&self, principal: Principal, stamp: Option<ChangeStamp>) -> Option<Reading> {
         let known = self.0.get_with(principal, Arc::default);
-        lock_known(&known).unread_after
+        let mut known = lock_known(&known);
+        if stamp.is_some() && known.read_at == stamp {
+            return None;
+        }
+        let unfinished = known.unfinished.take();
+        if let Some(unfinished) = unfinished.filter(|unfinished| stamp.is_some() && unfinished.stamp == stamp) {
+            return Some(unfinished);
+        }
+        known.readings = known.readings.wrapping_add(1);
+        Some(Reading {
+            number: known.readings,
+            stamp,
+            own_changes: known.own_changes,
+            after: 0,
+            found: Vec::new(),
+        })
     }
 
-    /// Returns `true` if all results of the principal were read, and no other process has changed any since.
-    pub(super) fn is_current(&self, principal: Principal, stamp: Option<ChangeStamp>) -> bool {
-        let known = self.0.get(&principal);
-        stamp.is_some() && known.is_some_and(|known| lock_known(&known).read_at == stamp)
-    }
-
-    /// Returns the number of this process's changes so far, for [`replace`](Self::replace). From now on they are tracked.
-    pub(super) fn begin_read(&self, principal: Principal) -> u64 {
-        let known = self.0.get_with(principal, Arc::default);
-        lock_known(&known).own_changes
-    }
-
-    /// Replaces the results by all those that were read from a shared ledger in the state `stamp`. What this process has
-    /// changed since [`begin_read`](Self::begin_read) is newer, and stays.
-    pub(super) fn replace(
-        &self,
-        principal: Principal,
-        begun: u64,
-        records: &[PlacedRecord],
-        stamp: Option<ChangeStamp>,
-    ) {
+    /// Keeps a reading that a timeout has ended, for the next request.
+    pub(super) fn keep_unfinished(&self, principal: Principal, reading: Reading) {
         self.update_known(principal, |known| {
-            known.results.retain(|_, result| result.changed_by > begun);
-            known.waiting = known.results.values().filter(|result| result.is_waiting).count();
-            for (_, record) in records {
-                known.insert_new(record.key.name, KnownResult::of_record(record));
+            let is_further = |other: &Reading| other.after >= reading.after;
+            if !known.unfinished.as_ref().is_some_and(is_further) {
+                known.unfinished = Some(reading);
             }
-            known.unread_after = None;
-            known.read_at = stamp;
         });
     }
 
-    /// Notes that the ledger has no results of this principal.
-    pub(super) fn note_none(&self, principal: Principal) {
-        self.update_known(principal, |known| known.unread_after = None);
-    }
-
-    /// Adds one page of records from the ledger. Changes since the read began are newer, and win.
-    pub(super) fn load_page(&self, principal: Principal, records: &[PlacedRecord], is_last: bool) {
+    /// Replaces the results by those that were read, unless a reading that began later has done so. What this process has
+    /// changed since the reading began is newer, and stays.
+    pub(super) fn end_read(&self, principal: Principal, reading: Reading) {
         self.update_known(principal, |known| {
-            for (_, record) in records {
-                known.insert_new(record.key.name, KnownResult::of_record(record));
+            if known.last_read > reading.number {
+                return;
             }
-            let last = records.last().map(|(place, _)| *place);
-            // Two requests may read the same page: neither moves the place back.
-            known.unread_after = known
-                .unread_after
-                .filter(|_| !is_last)
-                .map(|place| place.max(last.unwrap_or(place)));
+            (known.last_read, known.read_at) = (reading.number, reading.stamp);
+            let before = std::mem::take(&mut known.results);
+            let newer = before
+                .iter()
+                .filter(|(_, result)| result.changed_by > reading.own_changes);
+            known.results = newer.map(|(name, result)| (*name, *result)).collect();
+            known.count_again();
+            for (name, found) in reading.found {
+                let contained_in = before.get(&name).and_then(|result| result.contained_in);
+                known.insert_new(name, KnownResult { contained_in, ..found });
+            }
         });
     }
 
     /// Adds a waiting result.
     pub(super) fn add(&self, principal: Principal, name: RecordName, until: Moment) {
         self.update_known(principal, |known| {
-            let changed_by = known.count_change();
-            let result = KnownResult {
-                changed_by,
-                until,
-                is_waiting: true,
-                contained_in: None,
-            };
-            known.insert_new(name, result);
+            let result = known.own_change(ResultState::Waiting, until);
+            match known.results.get_mut(&name) {
+                // Posted again after its withdrawal.
+                Some(before) if before.state == ResultState::Withdrawn => {
+                    *before = result;
+                    known.count_again();
+                }
+                // An add that was delayed must not make a received result wait again.
+                Some(_) => {}
+                None => known.insert_new(name, result),
+            }
         });
     }
 
     /// Notes that the caller has received a result.
     pub(super) fn mark_received(&self, principal: Principal, name: RecordName, until: Moment) {
-        self.update_known(principal, |known| {
-            let changed_by = known.count_change();
-            let received = KnownResult {
-                changed_by,
-                until,
-                is_waiting: false,
-                contained_in: None,
-            };
-            match known.results.get_mut(&name) {
-                Some(result) => {
-                    known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
-                    (result.is_waiting, result.changed_by) = (false, changed_by);
-                }
-                // A load or an add that was delayed must not make it wait again.
-                None => known.insert_new(name, received),
-            }
-        });
+        self.change_state(principal, name, (ResultState::Received, until));
     }
 
-    /// Forgets a result that its service has withdrawn.
-    pub(super) fn forget(&self, principal: Principal, name: &RecordName) {
+    /// Notes that the service of a result has withdrawn it.
+    pub(super) fn forget(&self, principal: Principal, name: RecordName, until: Moment) {
+        self.change_state(principal, name, (ResultState::Withdrawn, until));
+    }
+
+    fn change_state(&self, principal: Principal, name: RecordName, (state, until): (ResultState, Moment)) {
         self.update_known(principal, |known| {
-            if let Some(result) = known.results.remove(name) {
-                known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting));
+            let changed = known.own_change(state, until);
+            match known.results.get_mut(&name) {
+                Some(result) => {
+                    known.waiting = known.waiting.saturating_sub(usize::from(result.is_waiting()));
+                    (result.state, result.changed_by) = (state, changed.changed_by);
+                }
+                // Noted all the same: a reading or an add that was delayed must not make it wait again.
+                None => known.insert_new(name, changed),
             }
         });
     }
@@ -193,7 +225,7 @@ impl PostedResults {
             lock_known(&known)
                 .results
                 .get(name)
-                .is_some_and(|result| result.is_waiting)
+                .is_some_and(KnownResult::is_waiting)
         })
     }
 
@@ -203,7 +235,7 @@ impl PostedResults {
             return Vec::new();
         };
         let known = lock_known(&known);
-        let waiting = known.results.iter().filter(|(_, result)| result.is_waiting);
+        let waiting = known.results.iter().filter(|(_, result)| result.is_waiting());
         let mut waiting: Vec<(Moment, RecordName)> = waiting.map(|(name, result)| (result.until, *name)).collect();
         drop(known);
         waiting.sort_unstable_by(|one, other| other.cmp(one));
@@ -217,7 +249,7 @@ impl PostedResults {
         };
         let mut known = lock_known(&known);
         known.forget_expired(now);
-        !known.results.is_empty()
+        known.results.values().any(KnownResult::is_posted)
     }
 
     /// Returns those of the names that have a posted result. Each comes with the hash of an answer that contains it.
@@ -230,7 +262,10 @@ impl PostedResults {
             return Vec::new();
         };
         let known = lock_known(&known);
-        let find = |name: RecordName| Some((name, known.results.get(&name)?.contained_in));
+        let find = |name: RecordName| {
+            let result = known.results.get(&name).filter(|result| result.is_posted())?;
+            Some((name, result.contained_in))
+        };
         names.filter_map(find).collect()
     }
 
@@ -253,11 +288,13 @@ impl PostedResults {
 impl Default for ResultsOfPrincipal {
     fn default() -> Self {
         Self {
-            unread_after: Some(0),
             results: HashMap::new(),
             waiting: 0,
             next_expiry: MOMENT_MAX,
             read_at: None,
+            last_read: 0,
+            readings: 0,
+            unfinished: None,
             own_changes: 0,
         }
     }
@@ -268,27 +305,52 @@ impl KnownResult {
         Self {
             changed_by: 0,
             until: record.expires_at,
-            is_waiting: record.value != delivery_value::RECEIVED,
+            state: if record.value == delivery_value::RECEIVED {
+                ResultState::Received
+            } else {
+                ResultState::Waiting
+            },
             contained_in: None,
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.state == ResultState::Waiting
+    }
+
+    /// Returns `true` unless the result was withdrawn.
+    fn is_posted(&self) -> bool {
+        self.state != ResultState::Withdrawn
     }
 }
 
 impl ResultsOfPrincipal {
-    /// Counts a change by this process. Returns its number.
-    fn count_change(&mut self) -> u64 {
+    /// Counts a change by this process. Returns the result that it makes.
+    fn own_change(&mut self, state: ResultState, until: Moment) -> KnownResult {
         self.own_changes = self.own_changes.wrapping_add(1);
-        self.own_changes
+        KnownResult {
+            changed_by: self.own_changes,
+            until,
+            state,
+            contained_in: None,
+        }
+    }
+
+    /// Counts the waiting results, and finds the first expiry.
+    fn count_again(&mut self) {
+        self.waiting = self.results.values().filter(|result| result.is_waiting()).count();
+        let expiries = self.results.values().map(|result| result.until);
+        self.next_expiry = expiries.min().unwrap_or(MOMENT_MAX);
     }
 
     /// Inserts a result if its name is new. An earlier entry is of a later change.
     fn insert_new(&mut self, name: RecordName, result: KnownResult) {
         if self.results.len() >= RESULTS_MAX {
-            self.results.retain(|_, result| result.is_waiting);
+            self.results.retain(|_, result| result.is_waiting());
         }
         if let Entry::Vacant(slot) = self.results.entry(name) {
             slot.insert(result);
-            self.waiting += usize::from(result.is_waiting);
+            self.waiting += usize::from(result.is_waiting());
             self.next_expiry = self.next_expiry.min(result.until);
         }
     }
@@ -300,13 +362,97 @@ impl ResultsOfPrincipal {
             return;
         }
         self.results.retain(|_, result| result.until > now);
-        self.waiting = self.results.values().filter(|result| result.is_waiting).count();
-        let expiries = self.results.values().map(|result| result.until);
-        self.next_expiry = expiries.min().unwrap_or(MOMENT_MAX);
+        self.count_again();
     }
 }
 
 fn lock_known(known: &Mutex<ResultsOfPrincipal>) -> MutexGuard<'_, ResultsOfPrincipal> {
     // A panic elsewhere leaves these maps usable.
     known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        auth::{Caller, PrincipalKey},
+        ledger::{RecordKey, RecordKind},
+    };
+
+    const UNTIL: Moment = Duration::from_secs(60);
+    const NOW: Moment = Duration::from_secs(1);
+
+    fn principal() -> Principal {
+        Caller::of_account(Principal::of_token(&PrincipalKey::from_ledger_secret(&[1; 32]), "one")).principal()
+    }
+
+    fn page(names: &[u8]) -> Vec<PlacedRecord> {
+        let record = |name: &u8| Record {
+            key: RecordKey::new(RecordKind::Delivery, principal(), [*name; 32]),
+            index: None,
+            value: delivery_value::WAITING,
+            version: 1,
+            made_at: NOW,
+            expires_at: UNTIL,
+        };
+        names.iter().map(|name| (u64::from(*name), record(name))).collect()
+    }
+
+    fn begin(posted: &PostedResults, stamp: Option<ChangeStamp>) -> Reading {
+        posted.begin_read(principal(), stamp).unwrap()
+    }
+
+    fn stamp() -> Option<ChangeStamp> {
+        crate::ledger::LedgerChanges::none().stamp(principal())
+    }
+
+    #[test]
+    fn a_reading_goes_on_where_a_timeout_has_ended_it() {
+        let posted = PostedResults::default();
+        let mut reading = begin(&posted, stamp());
+        reading.add_page(&page(&[1, 2]));
+        posted.keep_unfinished(principal(), reading);
+        let mut reading = begin(&posted, stamp());
+        assert_eq!(reading.after(), 2);
+        reading.add_page(&page(&[3]));
+        posted.end_read(principal(), reading);
+        assert_eq!(posted.count_waiting(principal(), NOW), 3);
+        assert!(posted.begin_read(principal(), stamp()).is_none());
+        // While changes may be missed, nothing that was read before counts.
+        let mut reading = begin(&posted, None);
+        reading.add_page(&page(&[1]));
+        posted.keep_unfinished(principal(), reading);
+        assert_eq!(begin(&posted, None).after(), 0);
+    }
+
+    #[test]
+    fn a_slow_reading_does_not_replace_a_later_one() {
+        let posted = PostedResults::default();
+        let (mut slow, mut quick) = (begin(&posted, None), begin(&posted, None));
+        slow.add_page(&page(&[1]));
+        quick.add_page(&page(&[1, 2]));
+        posted.end_read(principal(), quick);
+        posted.end_read(principal(), slow);
+        assert_eq!(posted.count_waiting(principal(), NOW), 2);
+    }
+
+    #[test]
+    fn own_changes_are_newer_than_a_reading_that_began_before_them() {
+        let (posted, name) = (PostedResults::default(), |name| [name; 32]);
+        let mut reading = begin(&posted, stamp());
+        reading.add_page(&page(&[1, 2, 3]));
+        posted.forget(principal(), name(1), UNTIL);
+        posted.mark_received(principal(), name(2), UNTIL);
+        posted.add(principal(), name(4), UNTIL);
+        posted.end_read(principal(), reading);
+        let known = posted.find_posted(principal(), (1..=4).map(name));
+        let known: Vec<u8> = known.into_iter().map(|(name, _)| name[0]).collect();
+        assert_eq!(known, [2, 3, 4]);
+        assert_eq!(posted.count_waiting(principal(), NOW), 2);
+        // It is posted once more.
+        posted.add(principal(), name(1), UNTIL);
+        assert_eq!(posted.count_waiting(principal(), NOW), 3);
+    }
 }

@@ -103,9 +103,8 @@ pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> 
             version: record.version,
         }));
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            late.0
-                .posted
-                .forget(Principal::from_bytes(record.key.principal), &record.key.name);
+            let principal = Principal::from_bytes(record.key.principal);
+            late.0.posted.forget(principal, record.key.name, record.expires_at);
             let label = call_label(&call.id, Some(&call.tool));
             late.0.telemetry.record_late_event_of("withdrawn", label);
             return Ok(WithdrawOutcome::Withdrawn);

@@ -8,7 +8,7 @@ use super::{
     LateError, LateStore,
     calls::{CallQuery, FoundResult},
     matching,
-    pending::delivery_value,
+    pending::{Reading, delivery_value},
     read_result::ReadResult,
     records::{RecordedCall, StoredContent},
 };
@@ -238,70 +238,49 @@ async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Resul
         Err(Unread) if may_have => return Err(Unread),
         Ok(false) | Err(Unread) => return Ok(()),
     }
-    if !late.0.ledger.is_exclusive() {
-        return read_shared_posted(late, principal, may_have, by).await;
-    }
-    // Tracked before the question, so that a result that is posted meanwhile is not lost.
-    let unread_after = late.0.posted.unread_after(principal);
+    let posted = &late.0.posted;
+    // The stamp first, so that a change during the reading is not taken for one that was read. The reading before the
+    // question, so that a result that is posted meanwhile is not lost.
+    let stamp = late.0.changes.stamp(principal);
+    let Some(mut reading) = posted.begin_read(principal, stamp) else {
+        return Ok(());
+    };
     if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
-        if unread_after == Some(0) {
-            late.0.posted.note_none(principal);
-        }
+        posted.end_read(principal, reading);
         return Ok(());
     }
-    // Healthy requests must not wait for a failed ledger one after the other.
-    let until = late.0.load_cooldowns.get(&principal);
-    if unread_after.is_some() && until.is_some_and(|until| clock::now() < until) {
-        return Err(Unread);
+    let read = read_pages(late, principal, &mut reading, by).await;
+    if read.is_ok() {
+        posted.end_read(principal, reading);
+    } else {
+        // A later exchange goes on after the pages that were read.
+        posted.keep_unfinished(principal, reading);
     }
-    while let Some(unread_after) = late.0.posted.unread_after(principal) {
-        let (hash, now) = (*principal.as_bytes(), clock::unix_time());
-        let list = late
-            .0
-            .ledger
-            .list_after(RecordKind::Delivery, hash, unread_after, ROWS_MAX, now);
-        let Ok(Ok(page)) = timeout_at(by, list).await else {
-            // The pages that were read stay. A later exchange goes on after them.
-            late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
-            return Err(Unread);
-        };
-        late.0.posted.load_page(principal, &page, page.len() < ROWS_MAX);
-    }
-    Ok(())
+    read
 }
 
-/// Reads all posted results of a principal from a ledger that other processes write to, unless none has changed any.
-async fn read_shared_posted(late: &LateStore, principal: Principal, may_have: bool, by: Instant) -> Result<(), Unread> {
-    let posted = &late.0.posted;
-    // Both before the read, so that a change during it is not taken for one that was read.
-    let (stamp, begun) = (late.0.changes.stamp(principal), posted.begin_read(principal));
-    if !may_have || posted.is_current(principal, stamp) {
-        return Ok(());
-    }
+/// Reads the pages of a reading that it lacks.
+async fn read_pages(late: &LateStore, principal: Principal, reading: &mut Reading, by: Instant) -> Result<(), Unread> {
+    // Healthy requests must not wait for a failed ledger one after the other.
     let until = late.0.load_cooldowns.get(&principal);
     if until.is_some_and(|until| clock::now() < until) {
         return Err(Unread);
     }
-    let (hash, mut after, mut records) = (*principal.as_bytes(), 0, Vec::new());
     loop {
-        let now = clock::unix_time();
+        let (hash, now) = (*principal.as_bytes(), clock::unix_time());
         let list = late
             .0
             .ledger
-            .list_after(RecordKind::Delivery, hash, after, ROWS_MAX, now);
+            .list_after(RecordKind::Delivery, hash, reading.after(), ROWS_MAX, now);
         let Ok(Ok(page)) = timeout_at(by, list).await else {
             late.0.load_cooldowns.insert(principal, clock::now() + LOAD_COOLDOWN);
             return Err(Unread);
         };
-        let is_last = page.len() < ROWS_MAX;
-        after = page.last().map_or(after, |(place, _)| *place);
-        records.extend(page);
-        if is_last {
-            break;
+        reading.add_page(&page);
+        if page.len() < ROWS_MAX {
+            return Ok(());
         }
     }
-    posted.replace(principal, begun, &records, stamp);
-    Ok(())
 }
 
 /// Returns the number of results that wait for the caller. See [`LateStore::count_waiting`].

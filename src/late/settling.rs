@@ -107,6 +107,10 @@ pub(super) async fn settle_named(
         match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
             PostRuling::Repeated => {
                 remove_parked(late, parked_removal).await?;
+                if is_pushed(&call) {
+                    // The first post may have been stored without this process taking note of it.
+                    late.0.posted.add(principal, record.key.name, record.expires_at);
+                }
                 return Ok(SettleOutcome::Done(PostOutcome::Settled {
                     state: call.state,
                     is_new: false,
@@ -186,8 +190,7 @@ pub(super) async fn write_result(
     let until = until.max(intent.content_until);
     let principal = Principal::from_bytes(record.key.principal);
     let content = content_step(late, record, content, until).await?;
-    // The result of a read is restored if a request shows its call, but it is never pushed to a conversation.
-    let is_pushed = state == RecordedCallState::Settled && call.tier != Tier::Read;
+    let is_pushed = is_pushed(&call);
     let delivery_key = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
     let insert_delivery = CommitStep::insert_record(delivery_key, delivery_value::WAITING, until);
     if is_pushed {
@@ -235,6 +238,12 @@ pub(super) async fn write_result(
         late.0.feed.send_settled(principal, event);
     }
     Ok(true)
+}
+
+/// Returns `true` if the result of a call waits for its conversation. That of a read is restored if a request shows its
+/// call, but it is never pushed.
+fn is_pushed(call: &RecordedCall) -> bool {
+    call.state == RecordedCallState::Settled && call.tier != Tier::Read
 }
 
 /// Returns the step that stores the content of a result apart, or removes that of the result that it corrects.

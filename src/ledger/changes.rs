@@ -140,26 +140,25 @@ impl LedgerChanges {
 
     /// Notes that every change is told from now on, and that some were missed before.
     pub fn note_live(&self) {
-        self.set_live(true);
+        self.begin_epoch(|_| true);
     }
 
     /// Notes that any record may have changed.
     pub fn note_unknown(&self) {
-        if self.epoch().is_some() {
-            self.set_live(true);
-        }
+        self.begin_epoch(|was_live| was_live);
     }
 
     /// Notes that changes may be missed from now on.
     pub fn note_gap(&self) {
-        self.set_live(false);
+        self.begin_epoch(|_| false);
     }
 
-    fn set_live(&self, is_live: bool) {
+    /// Makes all stamps invalid. `is_live` returns whether changes are told from now on, given whether they were before.
+    fn begin_epoch(&self, is_live: impl FnOnce(bool) -> bool) {
         let Some(state) = &self.0 else { return };
         let mut counts = state.counts.write().unwrap_or_else(PoisonError::into_inner);
         counts.epoch = counts.epoch.wrapping_add(1);
-        counts.is_live = is_live;
+        counts.is_live = is_live(counts.is_live);
         drop(counts);
         drop(state.events.send(ChangeEvent::Gap));
     }

@@ -129,7 +129,12 @@ impl BatchWriter {
         let mut tries = 1;
         loop {
             let written = timeout(BATCH_TIMEOUT, self.try_write(commits)).await;
-            match written.map_err(|_| PostgresError::Silent)? {
+            let written = written.unwrap_or(Err(PostgresError::Silent));
+            if matches!(&written, Err(error) if error.is_outage()) {
+                // It may have been committed, without this process taking note of it.
+                self.changes.note_unknown();
+            }
+            match written {
                 Err(error) if error.is_temporary() && tries < TRIES_MAX => tries += 1,
                 written => return written,
             }
@@ -139,12 +144,7 @@ impl BatchWriter {
     /// Writes commits in one transaction. Returns their results, and `true` if one needs the room of expired records.
     async fn try_write(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
         let mut connection = self.connect().await?;
-        let done = run_batch(connection.client()?, commits, self).await;
-        if matches!(&done, Err(error) if error.is_outage()) {
-            // It may have been committed, without this process taking note of it.
-            self.changes.note_unknown();
-        }
-        let done = done?;
+        let done = run_batch(connection.client()?, commits, self).await?;
         connection.release();
         Ok(done)
     }

@@ -1,6 +1,6 @@
 //! Two replicas of one ledger that do something at the same time, or one after the other's restart.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use antiphon::ledger::Ledger;
 use serde_json::{Value, json};
@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::{
     ledger::pinned_answers::SwitchableLedger,
     support::{
+        app::post_with,
         late::{ID, answered, ask, calls, copies, operate, post_body, says, script_call, world_over},
-        still::World,
+        still::{self, World},
     },
 };
 
@@ -75,4 +76,31 @@ async fn any_process_corrects_what_no_request_contains() {
     assert_eq!(corrected.status(), 200, "{}", corrected.text());
     ask(&world, "s1", &log).await;
     assert_eq!((copies(&world, CORRECTION), copies(&world, RESULT)), (1, 0));
+}
+
+/// The ledger stores a result and does not answer in time. The service posts it again, and it is delivered.
+#[tokio::test(start_paused = true)]
+async fn a_result_whose_post_was_not_answered_is_delivered_after_its_repetition() {
+    for is_shared in [false, true] {
+        let ledger = if is_shared {
+            SwitchableLedger::shared(true)
+        } else {
+            SwitchableLedger::new()
+        };
+        let world = open(&ledger);
+        let log = conversation(&world, true).await;
+        ledger.answers_no_commit.store(true, Ordering::Relaxed);
+        let service = [("authorization", "Bearer token of tools")];
+        let body = json!({"content": RESULT}).to_string();
+        let path = format!("/ledger/v1/calls/{ID}/result");
+        let mut client = world.client();
+        client.send(post_with(&path, &service, body.as_bytes())).await;
+        world.until(world.now() + still::secs(1)).await;
+        drop(client);
+        ledger.answers_no_commit.store(false, Ordering::Relaxed);
+        let again = post_body(&world, ID, &json!({"content": RESULT})).await;
+        assert_eq!((again.status(), &again.json()["first"]), (200, &json!(false)));
+        ask(&world, "s1", &log).await;
+        assert_eq!(copies(&world, RESULT), 1, "{is_shared}");
+    }
 }
