@@ -12,6 +12,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use moka::sync::Cache;
@@ -34,6 +35,11 @@ pub(super) use writer::{flush_pins, run_writer};
 /// The limit of the rows in memory, in bytes. The journal has a limit of its own.
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 
+/// Answers of other processes that a waiting request has yet to take.
+const OVERRULED_MAX: u64 = 10_000;
+/// The time for which it may take one: longer than any wait for the ledger.
+const OVERRULED_TTL: Duration = Duration::from_secs(60);
+
 /// A row in memory that may be evicted.
 #[derive(Clone, Debug)]
 struct CachedRow {
@@ -48,6 +54,8 @@ pub(super) struct PinnedAnswers {
     /// Rows that the ledger has too, and those of callers that are never stored.
     rows: Cache<RecordKey, CachedRow, DigestHashBuilder>,
     journal: Mutex<PinJournal>,
+    /// Answers of other processes that were first, and that no provider has accepted yet.
+    overruled: Cache<RecordKey, PinnedAnswer, DigestHashBuilder>,
     /// Wakes the writer.
     wake: mpsc::Sender<()>,
     /// `None` once the writer runs.
@@ -86,6 +94,10 @@ impl PinnedAnswers {
                 .time_to_idle(UNUSED_ROW_MAX)
                 .build_with_hasher(DigestHashBuilder::new()),
             journal: Mutex::default(),
+            overruled: Cache::builder()
+                .max_capacity(OVERRULED_MAX)
+                .time_to_live(OVERRULED_TTL)
+                .build_with_hasher(DigestHashBuilder::new()),
             wake,
             woken: Mutex::new(Some(woken)),
             written: Notify::new(),
@@ -224,24 +236,27 @@ pub(super) async fn pin_answers(
     let mut keys = Vec::with_capacity(given.len());
     for (call, answer) in given {
         let key = pinned_answer_key(scope, *call);
-        match pins.decide_answer(key, answer, is_verified) {
-            Some(other) => drop(existing.insert(*call, other)),
-            None => keys.push((key, *call, answer)),
+        if let Some(other) = pins.decide_answer(key, answer, is_verified) {
+            existing.insert(*call, other);
         }
+        keys.push((key, *call, answer));
     }
     pins.wake_writer();
     if !is_verified || store.ledger.is_exclusive() {
         return existing;
     }
-    // Another process may have been first: the ledger decides.
+    // Another process may have been first: the ledger decides, also about what another request of this one has decided.
     let unstored = UnstoredPins {
         keys: keys.iter().map(|(key, ..)| *key).collect(),
         caller: scope.caller,
     };
     await_stored(store, unstored, deadline).await;
     for (key, call, answer) in keys {
-        if let Some(other) = pins.find_answer(&key).filter(|other| other != answer) {
-            existing.insert(call, other);
+        let decided = pins.find_answer(&key).or_else(|| pins.overruled.get(&key));
+        match decided {
+            Some(other) if other != *answer => drop(existing.insert(call, other)),
+            Some(_) => drop(existing.remove(&call)),
+            None => {}
         }
     }
     existing

@@ -209,7 +209,12 @@ fn note_conflict(store: &AnswerStoreState, batch: Vec<PinWrite>, records: Vec<Op
             // Another process was first, and its answer stays. One that a provider has accepted meanwhile stays here.
             let own = journal.forget_entry(&write.key).filter(|own| own.is_committed);
             let row = own.unwrap_or(row);
-            pins.rows.insert(write.key, CachedRow { row, is_stored: true });
+            if row.is_committed {
+                pins.rows.insert(write.key, CachedRow { row, is_stored: true });
+            } else {
+                // It may still be rolled back: only the requests that wait get it.
+                pins.overruled.insert(write.key, row.answer);
+            }
             continue;
         }
         let settled = journal.correct_write(write, found.as_ref());

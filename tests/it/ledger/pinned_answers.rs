@@ -751,7 +751,8 @@ async fn of_two_replicas_the_first_row_wins() {
         .await;
     assert_eq!(standing.len(), 1);
     assert_eq!(standing[&a], placeholder);
-    assert_eq!(other.cached_answer(of("sk-one"), a), Some(placeholder.clone()));
+    // It may still be rolled back, so that only its acceptance makes it certain here.
+    assert_eq!(other.cached_answer(of("sk-one"), a), None);
     let found = one.fetch_answers(of("sk-one"), &[a, b], by).await.unwrap();
     assert_eq!((&found[&a], &found[&b]), (&placeholder, &real));
     // A result belongs to its format: in another format the same call has none.
@@ -769,4 +770,29 @@ async fn of_two_replicas_the_first_row_wins() {
             .is_empty()
     );
     assert_eq!(other.cached_answer(of("sk-two"), a), Some(real));
+}
+
+/// An answer that another replica has pinned and rolled back is not the answer of a later request.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_another_replica_has_rolled_back_is_forgotten() {
+    let kept: Arc<dyn Ledger> = SwitchableLedger::shared(false);
+    let ((one, writer), (other, _writer)) = (replica(&kept), replica(&kept));
+    drop(spawn(writer.run()));
+    let by = || clock::now() + secs(1);
+    let placeholder = [(call("a"), PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown))];
+    let real = [(
+        call("a"),
+        PinnedAnswer::Result(RealResult::Block("{}".to_owned())),
+    )];
+    let scope = || of("sk-one");
+    assert!(one.pin_answers(scope(), &placeholder, by()).await.is_empty());
+    let first = other.pin_answers(scope(), &real, by()).await;
+    assert_eq!(first[&call("a")], placeholder[0].1);
+    // No provider accepts the request of the first replica, nor that of the other one.
+    one.roll_back_answers(scope(), &placeholder);
+    tokio::time::sleep(secs(1)).await;
+    assert!(other.pin_answers(scope(), &real, by()).await.is_empty());
+    other.roll_back_answers(scope(), &real);
+    tokio::time::sleep(secs(1)).await;
+    assert!(one.pin_answers(scope(), &placeholder, by()).await.is_empty());
 }
