@@ -73,12 +73,14 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
         StoreName::Sqlite => LedgerPlace::File(section.path.as_ref().map(PathBuf::from)),
         StoreName::Postgres => LedgerPlace::Database(lower_database(lowering, &section)),
     };
-    if section.store != StoreName::Postgres && section.url.is_some() {
-        let flaw = Problem::of_value("has no effect, since ledger.store is not \"postgres\"");
-        lowering.report_problem(
-            URL,
-            flaw.with_hint("set ledger.store = \"postgres\", or remove ledger.url"),
-        );
+    if section.store != StoreName::Postgres {
+        for (key, value) in [(URL, &section.url), (LISTEN_URL, &section.listen_url)] {
+            if value.is_some() {
+                let flaw = Problem::of_value("has no effect, since ledger.store is not \"postgres\"");
+                let hint = format!("set ledger.store = \"postgres\", or remove {key}");
+                lowering.report_problem(key, flaw.with_hint(hint));
+            }
+        }
     }
     let mut size = |key: &str, text: &str| {
         let size = lowering

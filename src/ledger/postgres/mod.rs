@@ -174,15 +174,16 @@ impl PostgresLedger {
         answer.await.map_err(|_| LedgerError::Closed)?
     }
 
-    /// Runs a query. Returns its rows that this build can read.
-    async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<TableRow>, PostgresError> {
+    /// Runs a query. Returns its rows, in their order. One that this build cannot read is `None`.
+    async fn query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<(i64, Option<TableRow>)>, PostgresError> {
         let run = async {
             let rows = self.query_rows(sql, parameters).await?;
-            let mut read = Vec::with_capacity(rows.len());
-            for row in &rows {
-                read.extend(TableRow::read(row)?);
-            }
-            Ok(read)
+            let read = |row: &Row| Ok((row.try_get(0)?, TableRow::read(row)?));
+            rows.iter().map(read).collect()
         };
         timeout(READ_TIMEOUT, run).await.map_err(|_| PostgresError::Silent)?
     }
@@ -224,7 +225,7 @@ impl PostgresLedger {
         let rows = self.query(sql, &arrays.parameters()).await?;
         let found: HashMap<RecordKey, Record> = rows
             .into_iter()
-            .filter_map(|row| row.into_live(now))
+            .filter_map(|(_, row)| row?.into_live(now))
             .map(|(_, record)| (record.key, record))
             .collect();
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
@@ -252,10 +253,10 @@ impl PostgresLedger {
                 (&until, Type::INT8),
             ];
             let rows = self.query(sql, &parameters).await?;
-            let Some(last) = rows.last() else { break };
-            before = last.place;
+            let Some((last, _)) = rows.last() else { break };
+            before = *last;
             let is_last_page = rows.len() < limit - found.len();
-            found.extend(rows.into_iter().filter_map(|row| Some(row.into_live(now)?.1)));
+            found.extend(rows.into_iter().filter_map(|(_, row)| Some(row?.into_live(now)?.1)));
             if is_last_page {
                 break;
             }
@@ -342,10 +343,10 @@ impl Ledger for PostgresLedger {
                     "WHERE r.kind = $1 AND r.principal = $2 AND r.place > $3 AND r.expires_at > $5 ORDER BY r.place LIMIT $4"
                 );
                 let rows = self.query(sql, &parameters).await?;
-                let Some(last) = rows.last() else { break };
-                after = last.place;
+                let Some((last, _)) = rows.last() else { break };
+                after = *last;
                 let is_last_page = rows.len() < limit - found.len();
-                found.extend(rows.into_iter().filter_map(|row| row.into_live(now)));
+                found.extend(rows.into_iter().filter_map(|(_, row)| row?.into_live(now)));
                 if is_last_page {
                     break;
                 }

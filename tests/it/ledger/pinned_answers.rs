@@ -780,10 +780,7 @@ async fn an_answer_that_another_replica_has_rolled_back_is_forgotten() {
     drop(spawn(writer.run()));
     let by = || clock::now() + secs(1);
     let placeholder = [(call("a"), PinnedAnswer::Placeholder(Placeholder::OutcomeUnknown))];
-    let real = [(
-        call("a"),
-        PinnedAnswer::Result(RealResult::Block("{}".to_owned())),
-    )];
+    let real = [(call("a"), PinnedAnswer::Result(RealResult::Block("{}".to_owned())))];
     let scope = || of("sk-one");
     assert!(one.pin_answers(scope(), &placeholder, by()).await.is_empty());
     let first = other.pin_answers(scope(), &real, by()).await;
