@@ -22,7 +22,7 @@ use crate::{
         self, DatabaseOpenError, Ledger, LedgerOpenError, MeasuredLedger, PostgresWorker, WriteBehind,
         WriteBehindWorker,
     },
-    profiles::Profiles,
+    profiles::{KeyRestWorker, KeyRests, Profiles},
     provider::Routes,
     proxy::{BoundAddresses, Proxy, ProxyNetwork, ProxyReload, ProxyServices, ProxySettings},
     recall::{AnswerStore, AnswerStoreSettings, ObjectOwners},
@@ -77,6 +77,8 @@ pub struct BackgroundWork {
     ledger: Arc<dyn Ledger>,
     /// The writers of a database. `None` for another store.
     database_worker: Option<PostgresWorker>,
+    /// The worker that shares cooldowns of keys. `None` if no other process uses the ledger.
+    key_rest_worker: Option<KeyRestWorker>,
     write_behind_worker: WriteBehindWorker,
     late_worker: LateWorker,
     late: LateStore,
@@ -99,6 +101,9 @@ impl BackgroundWork {
     /// Starts the work as background tasks.
     pub fn start(self, tasks: Tasks, telemetry: Telemetry) -> RunningBackgroundWork {
         if let Some(worker) = self.database_worker {
+            tasks.spawn_background(worker.run());
+        }
+        if let Some(worker) = self.key_rest_worker {
             tasks.spawn_background(worker.run());
         }
         tasks.spawn_background(self.write_behind_worker.run());
@@ -171,7 +176,9 @@ pub struct LedgerServices {
     pub answers: AnswerStore,
     /// Owners of the providers' objects.
     pub objects: ObjectOwners,
-    /// Background work of both.
+    /// Cooldowns of keys that other replicas share. `None` if no other process uses the ledger.
+    pub key_rests: Option<KeyRests>,
+    /// Background work of all.
     pub background_work: BackgroundWork,
 }
 
@@ -196,9 +203,11 @@ impl LedgerServices {
         let (shared, later) = (Arc::clone(&ledger), write_behind.clone());
         let objects = ObjectOwners::new(shared, later, callers.clone(), telemetry.clone());
         let (late, late_worker) = LateStore::new(Arc::clone(&ledger), callers, settings, telemetry.clone());
+        let (key_rests, key_rest_worker) = KeyRests::over_ledger(&ledger).unzip();
         let background_work = BackgroundWork {
             ledger,
             database_worker: None,
+            key_rest_worker,
             write_behind_worker,
             late_worker,
             late: late.clone(),
@@ -210,6 +219,7 @@ impl LedgerServices {
             late,
             answers,
             objects,
+            key_rests,
             background_work,
         }
     }

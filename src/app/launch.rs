@@ -88,6 +88,9 @@ pub async fn launch_proxy(
     );
     let sessions = Arc::new(new_session_table(&config.late));
     let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
+    if let Some(rests) = &services.key_rests {
+        profiles.share_rests(rests);
+    }
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();

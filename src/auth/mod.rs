@@ -2,6 +2,7 @@
 //! `now` is a parameter.
 
 pub mod certificate_names;
+pub mod credential_key;
 pub mod credential_source;
 pub mod owner;
 pub mod principal;
@@ -13,6 +14,7 @@ pub mod tokens;
 pub mod webhook;
 
 pub use certificate_names::{CertificateClients, CertificateName, CertificateNameError, CertificateNames};
+pub use credential_key::CredentialKey;
 pub use credential_source::{CredentialSource, CredentialSources};
 pub use owner::{Owner, OwnerKey, OwnerParseError};
 pub use principal::{Caller, Principal, PrincipalHash, PrincipalKey, PrincipalSettings};

@@ -42,11 +42,13 @@ pub enum RecordKind {
     Reservation = 18,
     /// A link to the task page of one person.
     TaskLink = 19,
+    /// The cooldown of a key that a provider's answer has begun or ended.
+    KeyRest = 20,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -66,6 +68,7 @@ impl RecordKind {
         Self::Reader,
         Self::Reservation,
         Self::TaskLink,
+        Self::KeyRest,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -90,6 +93,7 @@ impl RecordKind {
             Self::Reader => "reader",
             Self::Reservation => "reservation",
             Self::TaskLink => "task_link",
+            Self::KeyRest => "key_rest",
         }
     }
 }

@@ -6,6 +6,7 @@ mod caller_budgets;
 mod credential_cell;
 mod credentials;
 mod endpoint_state;
+mod key_rests;
 mod profile_pool;
 
 use std::{
@@ -18,16 +19,19 @@ use tokio::sync::{Notify, futures::Notified};
 
 pub use caller_budgets::RetryPayer;
 pub use endpoint_state::BreakerStatus;
-use profile_pool::ProfilePool;
+pub use key_rests::{KeyRestWorker, KeyRests};
 pub use profile_pool::{ProfilePlace, ReservedSlot};
+use profile_pool::{ProfilePool, RecordedAttempt};
 
 use crate::{
     auth::{
-        CredentialSources, Principal, Profile,
+        Credential, CredentialSources, Principal, Profile,
         rotation::{
-            AttemptReport, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation, Selection,
+            AttemptReport, KeyRest, PoolMember, ProfileId, ProfileQuery, ProfileState, ProfileStatus, Rotation,
+            Selection,
         },
     },
+    clock,
     policy::{Class, EmptyQuota, LimitHints, OnOrganisationChange, RotationSettings, Verdict, breaker::BreakerState},
     telemetry::Telemetry,
 };
@@ -43,6 +47,25 @@ pub struct Profiles(Arc<SharedPools>);
 struct SharedPools {
     pools: BTreeMap<String, Arc<ProfilePool>>,
     telemetry: Telemetry,
+    /// The cooldowns that other replicas share. Empty without any.
+    rests: OnceLock<KeyRests>,
+}
+
+impl SharedPools {
+    /// Applies the cooldown of a credential with the hash `tag`.
+    fn apply_rest(&self, tag: &[u8; 32], rest: &KeyRest, hash: &impl Fn(&str, &Credential) -> Option<[u8; 32]>) {
+        for (upstream, pool) in &self.pools {
+            let is_its = |profile: &Profile| hash(upstream, &profile.credential).as_ref() == Some(tag);
+            if pool.apply_rest(rest, clock::std_now(), is_its) {
+                tracing::info!(
+                    upstream,
+                    reason = rest.reason.label(),
+                    "another replica has begun or ended a profile's cooldown"
+                );
+                self.telemetry.announce_profiles();
+            }
+        }
+    }
 }
 
 /// The outcome of a choice.
@@ -121,7 +144,26 @@ impl Profiles {
         };
         let named = upstreams.into_iter().map(ToOwned::to_owned);
         let pools = named.map(|name| (name.clone(), pool(&name))).collect();
-        Self(Arc::new(SharedPools { pools, telemetry }))
+        let rests = OnceLock::new();
+        Self(Arc::new(SharedPools {
+            pools,
+            telemetry,
+            rests,
+        }))
+    }
+
+    /// Shares cooldowns of keys with the other replicas of a ledger from now on, also after reloads.
+    pub fn share_rests(&self, rests: &KeyRests) {
+        drop(self.0.rests.set(rests.clone()));
+        rests.add_pools(&self.0);
+    }
+
+    /// Tells the other replicas of cooldowns that have begun and ended.
+    fn tell_rests(&self, upstream: &str, changes: Vec<(Arc<Profile>, KeyRest)>) {
+        let Some(rests) = self.0.rests.get() else { return };
+        for (profile, rest) in changes {
+            rests.tell(upstream, &profile.credential, rest);
+        }
     }
 
     /// Takes over the state of `old` for profiles with the same name and credential or source, and for upstreams of the
@@ -130,6 +172,9 @@ impl Profiles {
     ///
     /// Call it before any other use.
     pub fn inherit_state(&self, old: &Self) {
+        if let Some(rests) = old.0.rests.get() {
+            self.share_rests(rests);
+        }
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
             let same = |id: ProfileId| {
@@ -272,7 +317,8 @@ impl Profiles {
                 began: attempt.began,
                 jitter: attempt.jitter,
             };
-            let rests = pool.record_attempt(id, &report, now);
+            let RecordedAttempt { rests, changes } = pool.record_attempt(id, &report, now);
+            self.tell_rests(upstream, changes);
             if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
                 let profile = profile.label.as_str();
                 tracing::warn!(
@@ -335,7 +381,10 @@ impl Profiles {
         };
         let mut rotation = lock_shared(&pool.rotation);
         let id = rotation.find_profile(label);
-        let is_cleared = id.is_some_and(|id| rotation.clear_cooldowns(id));
+        let is_cleared = id.is_some_and(|id| rotation.clear_cooldowns(id, clock::std_now()));
+        let changes = rotation.take_changes();
+        drop(rotation);
+        self.tell_rests(upstream, pool.with_profiles(changes));
         pool.changed.notify_waiters();
         is_cleared
     }

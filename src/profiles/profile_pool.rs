@@ -11,7 +11,7 @@ use super::{credential_cell::CredentialCell, endpoint_state::EndpointState, lock
 use crate::{
     auth::{
         Profile,
-        rotation::{AttemptReport, CredentialState, ProfileId, ProfileQuery, Rotation, Selection, Slot},
+        rotation::{AttemptReport, CredentialState, KeyRest, ProfileId, ProfileQuery, Rotation, Selection, Slot},
     },
     clock,
     policy::Reason,
@@ -37,6 +37,15 @@ pub(super) struct PoolLinks {
     pub(super) endpoint: Arc<Mutex<EndpointState>>,
     /// The pool of the last reload. Weak, so that a pool lives only as long as something uses it.
     pub(super) present: Arc<Mutex<Weak<ProfilePool>>>,
+}
+
+/// What follows from an attempt.
+#[derive(Debug)]
+pub(super) struct RecordedAttempt {
+    /// The reason of a cooldown that has begun or become longer.
+    pub(super) rests: Option<Reason>,
+    /// The cooldowns that it has begun and ended.
+    pub(super) changes: Vec<(Arc<Profile>, KeyRest)>,
 }
 
 /// A request's place in a profile. The place becomes free if this is dropped.
@@ -139,10 +148,11 @@ impl ProfilePool {
     }
 
     /// Records the outcome of an attempt, here and in the pool that is in use now.
-    pub(super) fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> Option<Reason> {
+    pub(super) fn record_attempt(&self, id: ProfileId, report: &AttemptReport<'_>, now: Instant) -> RecordedAttempt {
         let mut rotation = lock_shared(&self.rotation);
         let before = rotation.early_ends();
         let rests = rotation.record_attempt(id, report, now);
+        let changes = rotation.take_changes();
         let has_changed = rests.is_some() || rotation.early_ends() != before;
         // Found under the lock, so that a reload at this moment neither loses the report nor counts it twice.
         let successor = self.find_successor(id);
@@ -152,12 +162,46 @@ impl ProfilePool {
         }
         let Some((present, id)) = successor else {
             self.report_refusal(id, rests);
-            return rests;
+            return RecordedAttempt {
+                rests,
+                changes: self.with_profiles(changes),
+            };
         };
-        let rests = lock_shared(&present.rotation).record_attempt(id, report, now);
+        let mut rotation = lock_shared(&present.rotation);
+        let rests = rotation.record_attempt(id, report, now);
+        let changes = rotation.take_changes();
+        drop(rotation);
         present.changed.notify_waiters();
         present.report_refusal(id, rests);
-        rests
+        RecordedAttempt {
+            rests,
+            changes: present.with_profiles(changes),
+        }
+    }
+
+    /// Returns cooldowns with the profiles, and their present credentials, that they belong to.
+    pub(super) fn with_profiles(&self, changes: Vec<(ProfileId, KeyRest)>) -> Vec<(Arc<Profile>, KeyRest)> {
+        let profile = |id: ProfileId| Some(self.credentials.get(id)?.load_profile());
+        let changes = changes.into_iter();
+        changes.filter_map(|(id, rest)| Some((profile(id)?, rest))).collect()
+    }
+
+    /// Applies the cooldown of another process to the profiles that `is_its` accepts. Returns `true` if that is news for
+    /// one of them.
+    pub(super) fn apply_rest(&self, rest: &KeyRest, now: Instant, is_its: impl Fn(&Profile) -> bool) -> bool {
+        let cells = self.credentials.iter().enumerate();
+        let its = cells.filter(|(_, cell)| is_its(&cell.load_profile())).map(|(id, _)| id);
+        let its: Vec<ProfileId> = its.collect();
+        let mut rotation = lock_shared(&self.rotation);
+        let mut has_changed = false;
+        for id in its {
+            has_changed |= rotation.apply_rest(id, rest, now);
+        }
+        drop(rotation);
+        if has_changed {
+            self.changed.notify_waiters();
+        }
+        has_changed
     }
 
     /// Tells a credential's source that the provider has refused it: the source may have a newer one.

@@ -5,7 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{AttemptReport, presence::is_refusal};
+use super::{
+    attempt_report::AttemptReport,
+    key_rest::{KeyRest, KeyRestState},
+    presence::is_refusal,
+};
 use crate::policy::{KeyEvidence, Reason, retry::with_jitter};
 
 /// Short cooldowns: the first, the second, and all that follow.
@@ -28,6 +32,8 @@ const NOT_ALLOWED: Duration = Duration::from_secs(600);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Cooldowns, and counters, of one profile that are stored.
 const ENTRIES_MAX: usize = 64;
+/// Difference between two times that count as one.
+const SAME_TIME: Duration = Duration::from_millis(50);
 /// Bytes of a model's name that are stored.
 const MODEL_MAX: usize = 128;
 
@@ -56,6 +62,47 @@ pub(super) struct CooldownWindow {
     pub(super) until: Instant,
 }
 
+impl CooldownWindow {
+    /// Returns the cooldown as processes share it.
+    pub(super) fn as_rest(&self) -> KeyRest {
+        KeyRest {
+            reason: self.reason,
+            model: self.model.clone(),
+            state: KeyRestState::Resting {
+                disables: self.disables,
+                is_named: self.is_named,
+                since: self.since,
+                until: self.until,
+            },
+        }
+    }
+
+    /// Returns the cooldown that another process has begun. `None` if it has ended one.
+    pub(super) fn of_rest(rest: &KeyRest) -> Option<Self> {
+        let KeyRestState::Resting {
+            disables,
+            is_named,
+            since,
+            until,
+        } = rest.state
+        else {
+            return None;
+        };
+        Some(Self {
+            reason: rest.reason,
+            scope: scope_of(rest.reason),
+            model: rest.model.clone(),
+            disables,
+            is_named,
+            // What the provider said is known to the process that has asked it.
+            evidence: None,
+            path: None,
+            since,
+            until,
+        })
+    }
+}
+
 /// Failures of one kind in a row.
 #[derive(Clone, Debug)]
 struct FailureStreak {
@@ -82,10 +129,14 @@ impl ProfileCooldowns {
         self.windows.iter().filter(move |window| now < window.until)
     }
 
-    /// Records a failure. Returns `true` if a cooldown begins or becomes longer.
-    pub(super) fn record_failure(&mut self, reason: Reason, report: &AttemptReport<'_>, now: Instant) -> bool {
-        // Expired entries must not use up the space of new ones.
-        self.windows.retain(|window| now < window.until);
+    /// Records a failure. Returns the cooldown if it begins or becomes longer.
+    pub(super) fn record_failure(
+        &mut self,
+        reason: Reason,
+        report: &AttemptReport<'_>,
+        now: Instant,
+    ) -> Option<KeyRest> {
+        self.forget_ended(now);
         self.streaks
             .retain(|streak| now.saturating_duration_since(streak.until) < FORGOTTEN_AFTER);
         let model = affected_model(reason, report);
@@ -97,7 +148,10 @@ impl ProfileCooldowns {
             // A cooldown never changes, except for a later time that the provider names.
             let later = stated.filter(|until| *until > window.until);
             window.is_named |= stated.is_some_and(|until| until >= window.until);
-            return later.map(|until| window.until = until).is_some();
+            return later.map(|until| {
+                window.until = until;
+                window.as_rest()
+            });
         }
         let streak = self.streak_mut(reason, model.clone(), now);
         // Counted only for a new cooldown: a burst of failures within one cooldown is one failure.
@@ -106,21 +160,9 @@ impl ProfileCooldowns {
         let (length, most, disables) = default_length(streak);
         let until = stated.unwrap_or_else(|| now + add_jitter(length, most, report.jitter));
         streak.until = until;
-        let scope = match reason {
-            // These limits belong to the organisation, all others to one credential.
-            Reason::RateLimit | Reason::SpendLimit => CooldownScope::Quota,
-            _ => CooldownScope::Profile,
-        };
-        // Clients choose model names, so memory must be bounded. The cooldown that ends first is lost.
-        if self.windows.len() >= ENTRIES_MAX {
-            let soonest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.until);
-            if let Some((at, _)) = soonest {
-                self.windows.swap_remove(at);
-            }
-        }
-        self.windows.push(CooldownWindow {
+        let window = CooldownWindow {
             reason,
-            scope,
+            scope: scope_of(reason),
             model,
             disables,
             is_named: stated.is_some(),
@@ -128,13 +170,66 @@ impl ProfileCooldowns {
             path: report.path,
             since: now,
             until,
+        };
+        let rest = window.as_rest();
+        self.push_window(window);
+        Some(rest)
+    }
+
+    /// Begins a cooldown that another process has learned of, or makes it longer. Returns `false` if it is known.
+    pub(super) fn begin_shared(&mut self, window: CooldownWindow, now: Instant) -> bool {
+        self.forget_ended(now);
+        let same = |known: &&mut CooldownWindow| known.reason == window.reason && known.model == window.model;
+        let Some(known) = self.windows.iter_mut().find(same) else {
+            self.push_window(window);
+            return true;
+        };
+        // The clocks of two processes differ by some microseconds, which is no news.
+        let is_later = window.until > known.until + SAME_TIME;
+        if is_later {
+            known.until = window.until;
+            known.is_named |= window.is_named;
+        }
+        is_later
+    }
+
+    /// Ends a cooldown that another process has ended, if it began before that. Returns `false` if there is none.
+    pub(super) fn end_shared(&mut self, reason: Reason, model: Option<&str>, began_before: Instant) -> bool {
+        let count = self.windows.len();
+        let is_it = |of: Reason, for_model: Option<&str>| of == reason && for_model == model;
+        self.windows
+            .retain(|window| !(is_it(window.reason, window.model.as_deref()) && window.since < began_before));
+        self.streaks.retain(|streak| {
+            let is_older = streak.last_failure < began_before;
+            !(is_it(streak.reason, streak.model.as_deref()) && is_older)
         });
-        true
+        self.windows.len() < count
+    }
+
+    fn forget_ended(&mut self, now: Instant) {
+        // Expired entries must not use up the space of new ones.
+        self.windows.retain(|window| now < window.until);
+    }
+
+    fn push_window(&mut self, window: CooldownWindow) {
+        // Clients choose model names, so memory must be bounded. The cooldown that ends first is lost.
+        if self.windows.len() >= ENTRIES_MAX {
+            let soonest = self.windows.iter().enumerate().min_by_key(|(_, window)| window.until);
+            if let Some((at, _)) = soonest {
+                self.windows.swap_remove(at);
+            }
+        }
+        self.windows.push(window);
     }
 
     /// Records the success of an exchange that began at `began`, and removes older cooldowns. With `shared_only`, it
-    /// removes those of the quota only.
-    pub(super) fn record_success(&mut self, model: Option<&str>, began: Instant, shared_only: bool) {
+    /// removes those of the quota only. Returns what it removes.
+    pub(super) fn record_success(
+        &mut self,
+        model: Option<&str>,
+        began: Instant,
+        shared_only: bool,
+    ) -> Vec<(Reason, Option<Box<str>>)> {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
         let mut cleared = Vec::new();
         self.windows.retain(|window| {
@@ -142,14 +237,15 @@ impl ProfileCooldowns {
             let older = window.since < began && concerned(window.model.as_deref());
             let goes = older && (!shared_only || window.scope == CooldownScope::Quota);
             if goes {
-                cleared.push(window.reason);
+                cleared.push((window.reason, window.model.clone()));
             }
             !goes
         });
         self.streaks.retain(|streak| {
             let older = streak.last_failure < began && concerned(streak.model.as_deref());
-            !older || (shared_only && !cleared.contains(&streak.reason))
+            !older || (shared_only && !cleared.iter().any(|(reason, _)| *reason == streak.reason))
         });
+        cleared
     }
 
     /// Removes the cooldowns and counters that concern the credential itself, not its account.
@@ -184,6 +280,15 @@ impl ProfileCooldowns {
         });
         #[expect(clippy::indexing_slicing, reason = "found or pushed a line above")]
         &mut self.streaks[at]
+    }
+}
+
+/// Returns the extent of the cooldowns for a reason.
+pub(super) const fn scope_of(reason: Reason) -> CooldownScope {
+    match reason {
+        // These limits belong to the organisation, all others to one credential.
+        Reason::RateLimit | Reason::SpendLimit => CooldownScope::Quota,
+        _ => CooldownScope::Profile,
     }
 }
 

@@ -4,31 +4,34 @@
 //! cooldowns that began before its exchange. The last profile that is not disabled stays usable in spite of a cooldown
 //! whose end the provider has not named. Other profiles in cooldown are probed, if nothing else can serve a request.
 
+mod attempt_report;
 mod choice;
 mod cooldowns;
+mod key_rest;
 mod pace;
 mod presence;
 mod query;
 mod quota_paces;
+mod status;
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
+pub use attempt_report::AttemptReport;
 use choice::{PROBE_INTERVAL, ProfileSelector};
-use cooldowns::{CooldownScope, ProfileCooldowns, model_key};
+use cooldowns::{CooldownScope, CooldownWindow, ProfileCooldowns, model_key};
+pub use key_rest::{KeyRest, KeyRestState};
 use pace::Pace;
 pub use pace::Slot;
 use presence::CredentialPresence;
 pub use presence::CredentialState;
 pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
 use quota_paces::QuotaPaces;
+pub use status::{Cooldown, ProfileState, ProfileStatus};
 
-use crate::{
-    labels::labelled_enum,
-    policy::{Class, EmptyQuota, KeyEvidence, LimitHints, Reason, Verdict},
-};
+use crate::policy::{Class, EmptyQuota, Reason};
 
 /// The index of a profile in the configuration of its upstream.
 pub type ProfileId = usize;
@@ -48,23 +51,6 @@ pub struct PoolMember {
     pub max_concurrent: Option<u32>,
 }
 
-/// The outcome of one attempt with a profile.
-#[derive(Clone, Copy, Debug)]
-pub struct AttemptReport<'r> {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The model of the request.
-    pub model: Option<&'r str>,
-    /// The template of the path; `None` if it is unknown.
-    pub path: Option<&'static str>,
-    /// The provider's hints about limits.
-    pub hints: LimitHints,
-    /// The start of the attempt.
-    pub began: Instant,
-    /// From 0 to 1: lengthens a cooldown, so that many do not end at the same time.
-    pub jitter: f64,
-}
-
 /// The profiles of one upstream and their cooldowns.
 #[derive(Clone, Debug)]
 pub struct Rotation {
@@ -78,60 +64,14 @@ pub struct Rotation {
     in_flight: Vec<u32>,
     /// Cooldowns that a success has ended early.
     early_ends: u64,
+    /// The cooldowns that attempts have begun and ended since [`take_changes`](Self::take_changes).
+    changes: Vec<(ProfileId, KeyRest)>,
     /// The presence of each profile's credential.
     presence: Vec<CredentialPresence>,
     /// Longest cooldown that a lane waits out for its own profile.
     wait_max: Duration,
     /// `true` if a lane with reasoning in its history may move to another organisation.
     may_leave_organisation: bool,
-}
-
-/// The state of one profile, for the admin API.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProfileStatus {
-    /// The profile's name.
-    pub label: Arc<str>,
-    /// The organisation, if it is known.
-    pub organisation: Option<Arc<str>>,
-    /// The state over all models.
-    pub state: ProfileState,
-    /// The cooldowns in force.
-    pub cooldowns: Vec<Cooldown>,
-}
-
-labelled_enum! {
-    /// The state of a profile.
-    pub enum ProfileState {
-        /// It serves requests.
-        Ready = "ready",
-        /// It cools down for a short time, for one model or for all.
-        Cooling = "cooling",
-        /// It is disabled until an operator acts, or for hours.
-        Disabled = "disabled",
-    }
-}
-
-/// One cooldown of a profile.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cooldown {
-    /// The recorded reason.
-    pub reason: Reason,
-    /// The only model that is affected, empty for requests without a model; `None` for every model.
-    pub model: Option<Box<str>>,
-    /// `true` if the profile is disabled.
-    pub disables: bool,
-    /// `true` if the provider named the end.
-    pub is_named: bool,
-    /// The provider's statement that began it.
-    pub evidence: Option<KeyEvidence>,
-    /// The template of the path that got this answer; `None` if it is unknown.
-    pub path: Option<&'static str>,
-    /// `true` if another profile of the same organisation caused it.
-    pub shared: bool,
-    /// The start.
-    pub since: Instant,
-    /// The end.
-    pub until: Instant,
 }
 
 impl Rotation {
@@ -146,6 +86,7 @@ impl Rotation {
             probes: vec![None; count],
             in_flight: vec![0; count],
             early_ends: 0,
+            changes: Vec::new(),
             wait_max: wait,
             may_leave_organisation,
         }
@@ -213,7 +154,8 @@ impl Rotation {
                 if let Some(windows) = self.cooldowns.get_mut(member) {
                     // Another profile's success proves that the shared quota has room, and nothing else.
                     let shared_only = member != id;
-                    windows.record_success(report.model, report.began, shared_only);
+                    let ended = windows.record_success(report.model, report.began, shared_only);
+                    note_ended(&mut self.changes, member, ended, report.began);
                 }
             }
             if was_limited && !self.has_limit(id, report.model, now) {
@@ -234,7 +176,9 @@ impl Rotation {
             return None;
         }
         let was_limited = self.has_limit(id, report.model, now);
-        let began = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
+        let rest = self.cooldowns.get_mut(id)?.record_failure(reason, report, now);
+        let began = rest.is_some();
+        self.changes.extend(rest.map(|rest| (id, rest)));
         if reason == Reason::RateLimit {
             let until = self.limit_end(id, report.model, now).unwrap_or(now);
             if let Some(pace) = self.pace_mut(id, report.model, now) {
@@ -247,6 +191,43 @@ impl Rotation {
             }
         }
         began.then_some(reason)
+    }
+
+    /// Returns the cooldowns that attempts and operators have begun and ended since the last call.
+    pub fn take_changes(&mut self) -> Vec<(ProfileId, KeyRest)> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Begins or ends a cooldown that another process has learned of from a provider's answer. Returns `false` if that is
+    /// no news.
+    pub fn apply_rest(&mut self, id: ProfileId, rest: &KeyRest, now: Instant) -> bool {
+        let (reason, model) = (rest.reason, rest.model.as_deref());
+        let was_limited = self.has_limit(id, model, now);
+        let Some(cooldowns) = self.cooldowns.get_mut(id) else {
+            return false;
+        };
+        let has_changed = match rest.state {
+            KeyRestState::Resting { until, .. } if until <= now => false,
+            KeyRestState::Resting { .. } => {
+                CooldownWindow::of_rest(rest).is_some_and(|window| cooldowns.begin_shared(window, now))
+            }
+            KeyRestState::Ended { began_before } => cooldowns.end_shared(reason, model, began_before),
+        };
+        if !has_changed || reason != Reason::RateLimit {
+            return has_changed;
+        }
+        let until = self.limit_end(id, model, now);
+        let early_ends = u64::from(was_limited && until.is_none());
+        self.early_ends = self.early_ends.wrapping_add(early_ends);
+        if let Some(pace) = self.pace_mut(id, model, now) {
+            match (until, was_limited) {
+                (Some(until), true) => pace.note_extension(until),
+                (Some(until), false) => pace.note_refusal(until.saturating_duration_since(now), now),
+                (None, true) => pace.note_early_end(now),
+                (None, false) => {}
+            }
+        }
+        true
     }
 
     /// Allows another probe soon, because the last one said nothing about the profile.
@@ -338,14 +319,27 @@ impl Rotation {
     }
 
     /// Clears a profile's cooldowns on behalf of an operator. Returns `false` if the profile does not exist.
-    pub fn clear_cooldowns(&mut self, id: ProfileId) -> bool {
+    pub fn clear_cooldowns(&mut self, id: ProfileId, now: Instant) -> bool {
+        let Some(known) = self.cooldowns.get(id) else {
+            return false;
+        };
+        let ended = known
+            .active_windows(now)
+            .map(|window| (window.reason, window.model.clone()));
+        note_ended(&mut self.changes, id, ended.collect(), now);
+        self.forget_cooldowns(id);
+        true
+    }
+
+    fn forget_cooldowns(&mut self, id: ProfileId) {
         // The pace reserves no slot before the end of a cooldown, which is now.
         let first = self.quota_group(id).next();
         if let Some(first) = first {
             self.paces.forget_paces(first);
         }
-        let known = self.cooldowns.get_mut(id);
-        known.map(|windows| *windows = ProfileCooldowns::default()).is_some()
+        if let Some(known) = self.cooldowns.get_mut(id) {
+            *known = ProfileCooldowns::default();
+        }
     }
 
     /// Stores the presence of a profile's credential.
@@ -370,7 +364,7 @@ impl Rotation {
         if let (Some(presence), Some(member)) = (self.presence.get_mut(id), self.members.get_mut(id)) {
             presence.note_replacement(now);
             member.organisation = organisation.map(Arc::from);
-            self.clear_cooldowns(id);
+            self.forget_cooldowns(id);
         }
     }
 
@@ -492,4 +486,16 @@ impl Rotation {
         rests.sort_by_key(|rest| (rest.reason, std::cmp::Reverse(rest.until)));
         rests
     }
+}
+
+/// Notes that cooldowns of a profile which began before a time have ended.
+fn note_ended(
+    changes: &mut Vec<(ProfileId, KeyRest)>,
+    id: ProfileId,
+    ended: Vec<(Reason, Option<Box<str>>)>,
+    began_before: Instant,
+) {
+    let state = KeyRestState::Ended { began_before };
+    let rest = |(reason, model)| KeyRest { reason, model, state };
+    changes.extend(ended.into_iter().map(|ended| (id, rest(ended))));
 }

@@ -47,7 +47,10 @@ impl ReplicaId {
             .iter()
             .chain(&change.replaced)
             .map(|(_, record)| &record.key);
-        let told: Vec<&RecordKey> = written.chain(&change.deleted).filter(|key| is_told(key.kind)).collect();
+        let told: Vec<&RecordKey> = written
+            .chain(&change.deleted)
+            .filter(|key| is_announced(key.kind))
+            .collect();
         let text = |keys: &[&RecordKey]| {
             let changes = keys.iter().map(|key| {
                 let kind = hex(&[key.kind as u8]);
@@ -84,7 +87,7 @@ pub(super) fn notify_parameters(texts: &Vec<String>) -> [Parameter<'_>; 1] {
 }
 
 /// Returns `true` if caches of other replicas depend on records of this kind.
-const fn is_told(kind: RecordKind) -> bool {
+const fn is_announced(kind: RecordKind) -> bool {
     matches!(
         kind,
         RecordKind::AppendedText
@@ -93,6 +96,7 @@ const fn is_told(kind: RecordKind) -> bool {
             | RecordKind::CompactedCalls
             | RecordKind::ObjectOwner
             | RecordKind::Outgoing
+            | RecordKind::KeyRest
     )
 }
 

@@ -27,7 +27,7 @@ pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
 /// Kinds of records, as the ledger names them.
-pub const LEDGER_KINDS: [&str; 19] = [
+pub const LEDGER_KINDS: [&str; 20] = [
     "principal",
     "call",
     "frozen",
@@ -47,6 +47,7 @@ pub const LEDGER_KINDS: [&str; 19] = [
     "reader",
     "reservation",
     "task_link",
+    "key_rest",
 ];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [

@@ -2,6 +2,7 @@
 
 mod due_work;
 mod fleet;
+mod key_rests;
 mod opening;
 mod round_trips;
 mod stories;

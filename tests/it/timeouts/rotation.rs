@@ -551,7 +551,7 @@ fn an_operator_can_clear_a_profile() {
     // <https://github.com/openclaw/openclaw/issues/107671>.
     let mut pool = Pool::with(&[None, None]);
     pool.fails(0, Class::Billing);
-    assert!(pool.rotation.clear_cooldowns(0) && !pool.rotation.clear_cooldowns(7));
+    assert!(pool.rotation.clear_cooldowns(0, pool.now) && !pool.rotation.clear_cooldowns(7, pool.now));
     assert_eq!(pool.state(0), ProfileState::Ready);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
 }

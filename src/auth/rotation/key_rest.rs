@@ -1,0 +1,37 @@
+//! A cooldown as several processes share it: it belongs to a credential, whatever each of them calls its profile.
+
+use std::time::Instant;
+
+use crate::policy::Reason;
+
+/// A cooldown of a credential that a provider's answer began or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRest {
+    /// The reason.
+    pub reason: Reason,
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
+    pub model: Option<Box<str>>,
+    /// Its times.
+    pub state: KeyRestState,
+}
+
+/// The state of a shared cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyRestState {
+    /// It lasts.
+    Resting {
+        /// `true` if it disables the profile.
+        disables: bool,
+        /// `true` if the provider named its end.
+        is_named: bool,
+        /// The start.
+        since: Instant,
+        /// The end.
+        until: Instant,
+    },
+    /// A success or an operator has ended it.
+    Ended {
+        /// The time before which a cooldown must have begun to be ended.
+        began_before: Instant,
+    },
+}

@@ -1,0 +1,56 @@
+//! The state of profiles as operators see it.
+
+use std::{sync::Arc, time::Instant};
+
+use crate::{
+    labels::labelled_enum,
+    policy::{KeyEvidence, Reason},
+};
+
+/// The state of one profile, for the admin API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileStatus {
+    /// The profile's name.
+    pub label: Arc<str>,
+    /// The organisation, if it is known.
+    pub organisation: Option<Arc<str>>,
+    /// The state over all models.
+    pub state: ProfileState,
+    /// The cooldowns in force.
+    pub cooldowns: Vec<Cooldown>,
+}
+
+labelled_enum! {
+    /// The state of a profile.
+    pub enum ProfileState {
+        /// It serves requests.
+        Ready = "ready",
+        /// It cools down for a short time, for one model or for all.
+        Cooling = "cooling",
+        /// It is disabled until an operator acts, or for hours.
+        Disabled = "disabled",
+    }
+}
+
+/// One cooldown of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cooldown {
+    /// The recorded reason.
+    pub reason: Reason,
+    /// The only model that is affected, empty for requests without a model; `None` for every model.
+    pub model: Option<Box<str>>,
+    /// `true` if the profile is disabled.
+    pub disables: bool,
+    /// `true` if the provider named the end.
+    pub is_named: bool,
+    /// The provider's statement that began it.
+    pub evidence: Option<KeyEvidence>,
+    /// The template of the path that got this answer; `None` if it is unknown.
+    pub path: Option<&'static str>,
+    /// `true` if another profile of the same organisation caused it.
+    pub shared: bool,
+    /// The start.
+    pub since: Instant,
+    /// The end.
+    pub until: Instant,
+}

@@ -1,0 +1,81 @@
+//! Cooldowns of keys that replicas with one ledger share: a key that a provider's answer rests at one of them rests at all.
+//!
+//! Only what a provider's answer says about a credential is shared, under a keyed hash of upstream and credential. A replica
+//! is right by itself while the ledger is away, and tells the others later.
+
+mod stored_rest;
+mod worker;
+
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::mpsc;
+
+use super::{SharedPools, lock_shared};
+use crate::{
+    auth::{Credential, CredentialKey, rotation::KeyRest},
+    clock,
+    ledger::Ledger,
+};
+use stored_rest::StoredRest;
+pub use worker::KeyRestWorker;
+
+/// The cooldowns that may wait for the worker. Of more, the others learn by themselves.
+const WAITING_MAX: usize = 4_096;
+
+/// The cooldowns that this process shares with others. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KeyRests(Arc<KeyRestsInner>);
+
+#[derive(Debug)]
+struct KeyRestsInner {
+    key: CredentialKey,
+    /// Cooldowns on their way to the ledger.
+    changes: mpsc::Sender<StoredRest>,
+    /// The pools that get the cooldowns of others: those of the present configuration, and of earlier ones while exchanges
+    /// use them.
+    pools: Mutex<Vec<Weak<SharedPools>>>,
+}
+
+impl KeyRests {
+    /// Creates the cooldowns that are shared over a ledger, and their worker. `None` if no other process uses the ledger.
+    pub fn over_ledger(ledger: &Arc<dyn Ledger>) -> Option<(Self, KeyRestWorker)> {
+        let events = ledger.changes().subscribe()?;
+        let (changes, waiting) = mpsc::channel(WAITING_MAX);
+        let rests = Self(Arc::new(KeyRestsInner {
+            key: CredentialKey::from_ledger_secret(&ledger.secret()),
+            changes,
+            pools: Mutex::default(),
+        }));
+        let worker = KeyRestWorker::new(rests.clone(), Arc::downgrade(ledger), (waiting, events));
+        Some((rests, worker))
+    }
+
+    /// Has these pools get the cooldowns of other processes.
+    pub(super) fn add_pools(&self, pools: &Arc<SharedPools>) {
+        let mut known = lock_shared(&self.0.pools);
+        known.retain(|pools| pools.strong_count() > 0);
+        known.push(Arc::downgrade(pools));
+    }
+
+    /// Tells other processes of a cooldown. Does not wait.
+    pub(super) fn tell(&self, upstream: &str, credential: &Credential, rest: KeyRest) {
+        if let Some(tag) = self.0.key.hash_credential(upstream, credential) {
+            let stored = StoredRest::of_rest(tag, rest, (clock::std_now(), clock::unix_time()));
+            // A full queue loses it: the others learn of it from the provider.
+            drop(self.0.changes.try_send(stored));
+        }
+    }
+
+    /// Applies the cooldowns of a ledger.
+    fn apply(&self, rests: &[StoredRest]) {
+        let now = (clock::std_now(), clock::unix_time());
+        let pools: Vec<Arc<SharedPools>> = lock_shared(&self.0.pools).iter().filter_map(Weak::upgrade).collect();
+        let hash = |upstream: &str, credential: &Credential| self.0.key.hash_credential(upstream, credential);
+        for rest in rests {
+            let shared = rest.to_rest(now);
+            pools
+                .iter()
+                .for_each(|pools| pools.apply_rest(&rest.tag, &shared, &hash));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The record of a cooldown in the ledger.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    auth::{
+        Principal,
+        rotation::{KeyRest, KeyRestState},
+    },
+    digest::digest_of,
+    ledger::{Moment, RecordKey, RecordKind},
+    policy::Reason,
+};
+
+/// The version of the record.
+const VERSION: u8 = 1;
+/// The shortest time for which a record is stored: every process has read it by then.
+const STORED_MIN: Duration = Duration::from_secs(60);
+
+/// A cooldown of a credential, with its times since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredRest {
+    /// The keyed hash of upstream and credential.
+    pub(super) tag: [u8; 32],
+    reason: Reason,
+    model: Option<Box<str>>,
+    disables: bool,
+    is_named: bool,
+    since: Moment,
+    until: Moment,
+    /// A cooldown that began before this time has ended. Zero if none has.
+    ended_before: Moment,
+}
+
+/// The JSON of a record. Times are milliseconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct RestRecord {
+    version: u8,
+    credential: String,
+    reason: String,
+    model: Option<Box<str>>,
+    disables: bool,
+    named: bool,
+    since: u64,
+    until: u64,
+    ended_before: u64,
+}
+
+impl StoredRest {
+    /// Converts a cooldown. `now` is the present on both clocks.
+    pub(super) fn of_rest(tag: [u8; 32], rest: KeyRest, now: (Instant, Moment)) -> Self {
+        let moment = |at| moment_of(at, now);
+        let (disables, is_named, since, until, ended_before) = match rest.state {
+            KeyRestState::Resting {
+                disables,
+                is_named,
+                since,
+                until,
+            } => (disables, is_named, moment(since), moment(until), Moment::ZERO),
+            KeyRestState::Ended { began_before } => (false, false, Moment::ZERO, Moment::ZERO, moment(began_before)),
+        };
+        Self {
+            tag,
+            reason: rest.reason,
+            model: rest.model,
+            disables,
+            is_named,
+            since,
+            until,
+            ended_before,
+        }
+    }
+
+    /// Returns the cooldown. `now` is the present on both clocks.
+    pub(super) fn to_rest(&self, now: (Instant, Moment)) -> KeyRest {
+        let instant = |at| instant_of(at, now);
+        KeyRest {
+            reason: self.reason,
+            model: self.model.clone(),
+            state: if self.ended_before > self.since {
+                KeyRestState::Ended {
+                    began_before: instant(self.ended_before),
+                }
+            } else {
+                KeyRestState::Resting {
+                    disables: self.disables,
+                    is_named: self.is_named,
+                    since: instant(self.since),
+                    until: instant(self.until),
+                }
+            },
+        }
+    }
+
+    /// Returns the record that follows from this change of `stored`. `None` if the change is no news.
+    pub(super) fn applied_to(&self, stored: Option<&Self>) -> Option<Self> {
+        let Some(stored) = stored else {
+            // The end of a cooldown that nobody else knows is no news.
+            return (self.until > Moment::ZERO).then(|| self.clone());
+        };
+        if self.until == Moment::ZERO {
+            let is_later = self.ended_before > stored.ended_before.max(stored.since);
+            return is_later.then(|| Self {
+                ended_before: self.ended_before,
+                ..stored.clone()
+            });
+        }
+        let has_ended = stored.ended_before > stored.since;
+        // A success after this refusal has ended it.
+        let is_outdated = stored.ended_before > self.since || (!has_ended && stored.until >= self.until);
+        (!is_outdated).then(|| Self {
+            ended_before: stored.ended_before,
+            ..self.clone()
+        })
+    }
+
+    /// Returns the key of the record.
+    pub(super) fn key(&self) -> RecordKey {
+        let (has_model, model) = match &self.model {
+            Some(model) => (&b"model"[..], model.as_bytes()),
+            None => (&b""[..], &b""[..]),
+        };
+        let name = digest_of([&self.tag[..], self.reason.label().as_bytes(), has_model, model]);
+        RecordKey::new(RecordKind::KeyRest, Self::owner(), name)
+    }
+
+    /// Returns the principal of all these records. They belong to no client.
+    pub(super) fn owner() -> Principal {
+        Principal::from_bytes(digest_of([&b"cooldowns of keys"[..]]))
+    }
+
+    /// Returns the time until which the record is stored.
+    pub(super) fn expires_at(&self, now: Moment) -> Moment {
+        self.until.max(now).saturating_add(STORED_MIN)
+    }
+
+    /// Returns the bytes of the record.
+    pub(super) fn encode(&self) -> Bytes {
+        let millis = |moment: Moment| u64::try_from(moment.as_millis()).unwrap_or(u64::MAX);
+        let record = RestRecord {
+            version: VERSION,
+            credential: blake3::Hash::from_bytes(self.tag).to_hex().to_string(),
+            reason: self.reason.label().to_owned(),
+            model: self.model.clone(),
+            disables: self.disables,
+            named: self.is_named,
+            since: millis(self.since),
+            until: millis(self.until),
+            ended_before: millis(self.ended_before),
+        };
+        // Texts, numbers and flags can always be written.
+        serde_json::to_vec(&record).unwrap_or_default().into()
+    }
+
+    /// Decodes a record. `None` for another version.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let record: RestRecord = serde_json::from_slice(bytes).ok()?;
+        let reason = Reason::ALL.into_iter().find(|reason| reason.label() == record.reason)?;
+        (record.version == VERSION).then_some(())?;
+        Some(Self {
+            tag: *blake3::Hash::from_hex(&record.credential).ok()?.as_bytes(),
+            reason,
+            model: record.model,
+            disables: record.disables,
+            is_named: record.named,
+            since: Moment::from_millis(record.since),
+            until: Moment::from_millis(record.until),
+            ended_before: Moment::from_millis(record.ended_before),
+        })
+    }
+}
+
+/// Returns the time since 1970 of an instant, to the millisecond.
+fn moment_of(at: Instant, (now, unix_now): (Instant, Moment)) -> Moment {
+    let moment = match at.checked_duration_since(now) {
+        Some(ahead) => unix_now.saturating_add(ahead),
+        None => unix_now.saturating_sub(now.saturating_duration_since(at)),
+    };
+    Moment::from_millis(u64::try_from(moment.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Returns the instant of a time since 1970. One before the start of the machine is the present.
+fn instant_of(at: Moment, (now, unix_now): (Instant, Moment)) -> Instant {
+    let instant = match at.checked_sub(unix_now) {
+        Some(ahead) => now.checked_add(ahead),
+        None => now.checked_sub(unix_now.saturating_sub(at)),
+    };
+    instant.unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIX_NOW: Moment = Duration::from_secs(1_000_000);
+
+    fn resting(since: u64, until: u64) -> StoredRest {
+        StoredRest {
+            tag: [7; 32],
+            reason: Reason::RateLimit,
+            model: Some("m".into()),
+            disables: false,
+            is_named: true,
+            since: Duration::from_secs(since),
+            until: Duration::from_secs(until),
+            ended_before: Moment::ZERO,
+        }
+    }
+
+    fn ended(before: u64) -> StoredRest {
+        StoredRest {
+            since: Moment::ZERO,
+            until: Moment::ZERO,
+            ended_before: Duration::from_secs(before),
+            ..resting(0, 0)
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for rest in [
+            resting(1, 2),
+            ended(3),
+            StoredRest {
+                model: None,
+                ..resting(1, 9)
+            },
+        ] {
+            assert_eq!(StoredRest::decode(&rest.encode()), Some(rest));
+        }
+        assert_eq!(StoredRest::decode(b"{}"), None);
+        assert_ne!(
+            resting(1, 2).key(),
+            StoredRest {
+                model: None,
+                ..resting(1, 2)
+            }
+            .key()
+        );
+        let empty = StoredRest {
+            model: Some("".into()),
+            ..resting(1, 2)
+        };
+        assert_ne!(
+            empty.key(),
+            StoredRest {
+                model: None,
+                ..resting(1, 2)
+            }
+            .key()
+        );
+    }
+
+    #[test]
+    fn the_latest_word_about_a_key_wins() {
+        let stored = resting(10, 60);
+        // A later end is news, an earlier or the same one is not.
+        assert_eq!(resting(20, 90).applied_to(Some(&stored)), Some(resting(20, 90)));
+        assert_eq!(resting(20, 60).applied_to(Some(&stored)), None);
+        // A success ends what began before its exchange.
+        let freed = ended(15).applied_to(Some(&stored)).unwrap();
+        assert_eq!(freed.ended_before, Duration::from_secs(15));
+        assert_eq!(ended(10).applied_to(Some(&stored)), None);
+        assert_eq!(ended(15).applied_to(None), None);
+        // A refusal from before that success comes late, and one after it begins anew.
+        assert_eq!(resting(12, 90).applied_to(Some(&freed)), None);
+        let anew = resting(16, 30).applied_to(Some(&freed)).unwrap();
+        assert_eq!(
+            (anew.until, anew.ended_before),
+            (Duration::from_secs(30), Duration::from_secs(15))
+        );
+    }
+
+    #[test]
+    fn times_survive_the_way_over_another_process() {
+        let now = (Instant::now(), UNIX_NOW);
+        let rest = KeyRest {
+            reason: Reason::Auth,
+            model: None,
+            state: KeyRestState::Resting {
+                disables: true,
+                is_named: false,
+                since: now.0,
+                until: now.0 + Duration::from_secs(600),
+            },
+        };
+        assert_eq!(StoredRest::of_rest([1; 32], rest.clone(), now).to_rest(now), rest);
+        let later = (now.0, UNIX_NOW + Duration::from_secs(60));
+        let KeyRestState::Resting { until, .. } = StoredRest::of_rest([1; 32], rest, now).to_rest(later).state else {
+            panic!();
+        };
+        assert_eq!(until, now.0 + Duration::from_secs(540));
+    }
+}
