@@ -30,26 +30,34 @@ pub(super) async fn check_liveness(RawQuery(query): RawQuery) -> Response {
 
 /// Answers the readiness check: 503 during a drain
 ///
-/// The ledger is checked for `verbose` only, and never changes the status. `/health/readiness` answers the same.
+/// The ledger is checked for `verbose`. It changes the status only with `ledger.ready_requires`. `/health/readiness` answers
+/// the same.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     params(("verbose" = Option<String>, Query, description = "lists every check; the value does not matter")),
     responses(
     (status = 200, description = "the proxy takes requests", body = String, content_type = "text/plain",
         example = "[+]serving ok\n[+]not-draining ok\n[+]ledger ok\nok\n"),
     (status = 403, description = "the host name is not allowed", body = AdminProblem),
-    (status = 503, description = "the proxy drains and takes no new requests", body = String, content_type = "text/plain",
+    (status = 503, description = "the proxy drains and takes no new requests, or its ledger is required and does not work",
+        body = String, content_type = "text/plain",
         example = "[+]serving ok\n[-]not-draining failed\nfailed\n"),
 ))]
 pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(query): RawQuery) -> Response {
     let mut checks = vec![("serving", true), ("not-draining", parts.readiness.is_ready())];
-    // Without `verbose` the ledger is not asked: orchestrators poll often.
-    if !is_verbose(query.as_deref()) {
+    let requires_ledger = parts.readiness.requires_ledger;
+    // Without `verbose` the ledger is asked only if it matters: orchestrators poll often.
+    if !is_verbose(query.as_deref()) && !requires_ledger {
         return health_answer(&checks, None);
     }
     let Some(fault) = check_health(&*parts.ledger, LEDGER_TIMEOUT).await else {
         checks.push(("ledger", true));
         return health_answer(&checks, query.as_deref());
     };
+    if requires_ledger {
+        checks.push(("ledger", false));
+        let line = format!("ledger: {fault}\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, checks_text(&checks, &line)).into_response();
+    }
     // Not part of `checks`: a failed ledger must not take the proxy out of rotation.
     let status = health_answer(&checks, None).status();
     let line = format!("[-]ledger degraded: {fault}\n");

@@ -50,12 +50,21 @@ const ENDPOINTS_HINT: &str =
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     is_draining: Arc<AtomicBool>,
+    /// `true` if the proxy is not ready while its ledger does not work.
+    requires_ledger: bool,
 }
 
 impl Readiness {
     /// Creates a state that is ready. Listeners are bound before any client can send a request.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has the proxy count as not ready while its ledger does not work, if `requires` is set.
+    #[must_use]
+    pub const fn with_required_ledger(mut self, requires: bool) -> Self {
+        self.requires_ledger = requires;
+        self
     }
 
     /// Marks the start of the drain. The proxy never becomes ready again.

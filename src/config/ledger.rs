@@ -27,6 +27,8 @@ pub struct LedgerConfig {
     pub keeps_seen: bool,
     /// Limits on its size.
     pub settings: LedgerSettings,
+    /// `true` if the proxy is not ready while the ledger does not work.
+    pub is_required: bool,
 }
 
 /// Place of the records of a ledger.
@@ -95,6 +97,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
             bytes_max: size("bytes_max", &section.bytes_max),
             principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
         },
+        is_required: section.ready_requires,
     }
 }
 

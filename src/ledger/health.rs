@@ -73,6 +73,9 @@ pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
         ticks.tick().await;
         let fault = check_health(&*ledger, CHECK_TIMEOUT).await;
         telemetry.set_ledger_health(fault.is_none());
+        if let Some(skew) = ledger.clock_skew() {
+            telemetry.set_ledger_clock_skew(skew);
+        }
         match (fault, known) {
             // Another fault needs another action of the operator, so it is told too.
             (Some(fault), known) if known != Some(fault) => tracing::warn!("the ledger is degraded: {fault}"),

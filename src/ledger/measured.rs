@@ -123,6 +123,10 @@ impl Ledger for MeasuredLedger {
         self.ledger.find_fault()
     }
 
+    fn clock_skew(&self) -> Option<i64> {
+        self.ledger.clock_skew()
+    }
+
     fn secret(&self) -> [u8; 32] {
         self.ledger.secret()
     }

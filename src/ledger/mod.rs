@@ -428,6 +428,12 @@ pub trait Ledger: fmt::Debug + Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
+    /// Returns the time, in nanoseconds, by which the clock of the store is ahead of this machine's, as of the last
+    /// [`find_fault`](Self::find_fault). `None` if the store has no clock of its own.
+    fn clock_skew(&self) -> Option<i64> {
+        None
+    }
+
     /// Returns the secret key of this ledger: 32 random bytes, made with the ledger and never changed.
     ///
     /// Names of callers are hashed under this key, so they stay the same after a restart.

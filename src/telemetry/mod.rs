@@ -273,6 +273,15 @@ impl Telemetry {
         self.metrics.ledger.is_healthy.set(i64::from(is_healthy));
     }
 
+    /// Sets the gauge of the time, in nanoseconds, by which the clock of the ledger's database is ahead.
+    pub fn set_ledger_clock_skew(&self, skew: i64) {
+        let seconds = Duration::from_nanos(skew.unsigned_abs()).as_secs_f64();
+        self.metrics
+            .ledger
+            .clock_skew
+            .set(seconds.copysign(if skew < 0 { -1.0 } else { 1.0 }));
+    }
+
     /// Records a result that a tool service posted: one log line, and its count.
     pub fn record_post(&self, event: &ResultPosted<'_>) {
         let ResultPosted { service, answer, bytes } = event;

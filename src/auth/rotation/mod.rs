@@ -217,8 +217,7 @@ impl Rotation {
             return has_changed;
         }
         let until = self.limit_end(id, model, now);
-        let early_ends = u64::from(was_limited && until.is_none());
-        self.early_ends = self.early_ends.wrapping_add(early_ends);
+        self.early_ends += u64::from(was_limited && until.is_none());
         if let Some(pace) = self.pace_mut(id, model, now) {
             match (until, was_limited) {
                 (Some(until), true) => pace.note_extension(until),

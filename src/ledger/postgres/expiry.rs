@@ -15,6 +15,8 @@ use crate::ledger::{Moment, RECORD_BYTES, RecordKey, columns::to_nanoseconds};
 
 /// The rows that one statement removes.
 const PORTION: i64 = 1_000;
+/// The advisory lock of the replica that removes expired records. The others wait: most likely they find none after that.
+const EXPIRY_LOCK: i64 = 0x616e_7469_6578_7069;
 /// Timeout of one statement.
 const PORTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The rows that one statement checks. Their values are in memory together.
@@ -62,9 +64,15 @@ async fn remove_portion(pool: &Pool, now: Moment) -> Result<i64, PostgresError> 
         .query_typed(
             remove_doomed!(
                 "SELECT kind, principal, name FROM antiphon_records WHERE expires_at <= $2 \
+                 AND (SELECT pg_advisory_xact_lock($4)) IS NOT NULL \
                  ORDER BY kind, principal, name LIMIT $3 FOR UPDATE SKIP LOCKED"
             ),
-            &[(&counted, Type::INT8), (&until, Type::INT8), (&PORTION, Type::INT8)],
+            &[
+                (&counted, Type::INT8),
+                (&until, Type::INT8),
+                (&PORTION, Type::INT8),
+                (&EXPIRY_LOCK, Type::INT8),
+            ],
         )
         .await?;
     connection.release();

@@ -19,7 +19,12 @@ mod server_checks;
 mod settings;
 mod writer;
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
 
 use deadpool_postgres::Pool;
 use futures_util::future::join_all;
@@ -70,6 +75,8 @@ pub struct PostgresLedger {
     secret: [u8; 32],
     commits: mpsc::Sender<WaitingCommits>,
     changes: LedgerChanges,
+    /// The time by which the clock of the database is ahead, in nanoseconds.
+    skew: AtomicI64,
 }
 
 impl fmt::Debug for PostgresLedger {
@@ -110,15 +117,15 @@ impl PostgresLedger {
         let prepare = async {
             let mut connection = DatabaseConnection::take(&pool).await?;
             let client = connection.client()?;
-            check_server(client, database.allows_unsafe).await?;
+            let skew = check_server(client, database.allows_unsafe).await?;
             let prepared = match schema::inspect(client).await? {
                 Prepared::Old { .. } if database.migrates => schema::migrate(client, &new_secret).await?,
                 prepared => prepared,
             };
             connection.release();
-            prepared.into_secret()
+            Ok::<_, DatabaseOpenError>((prepared.into_secret()?, skew))
         };
-        let secret = timeout(OPEN_TIMEOUT, prepare)
+        let (secret, skew) = timeout(OPEN_TIMEOUT, prepare)
             .await
             .map_err(|_| DatabaseOpenError::from(PostgresError::Silent))??;
         let random = random_bytes().map_err(|error| DatabaseOpenError::Refused { why: error.to_string() })?;
@@ -154,6 +161,7 @@ impl PostgresLedger {
             secret,
             commits,
             changes,
+            skew: AtomicI64::new(skew),
         };
         Ok((ledger, worker))
     }
@@ -267,7 +275,8 @@ impl PostgresLedger {
 }
 
 /// Refuses a server that may lose what it has confirmed, or whose clock is another one. Warns if a failover may lose it.
-async fn check_server(client: &Client, allows_unsafe: bool) -> Result<(), DatabaseOpenError> {
+/// Returns the time by which its clock is ahead, in nanoseconds.
+async fn check_server(client: &Client, allows_unsafe: bool) -> Result<i64, DatabaseOpenError> {
     let durability = ServerDurability::read(client).await?;
     if !durability.has_fsync && !allows_unsafe {
         return Err(DatabaseOpenError::Unsafe);
@@ -284,7 +293,7 @@ async fn check_server(client: &Client, allows_unsafe: bool) -> Result<(), Databa
         return Err(DatabaseOpenError::Skew { skew });
     }
     clock::follow_clock(skew);
-    Ok(())
+    Ok(skew)
 }
 
 impl Ledger for PostgresLedger {
@@ -435,12 +444,17 @@ impl Ledger for PostgresLedger {
             let Ok(Ok(skew)) = timeout(CHECK_TIMEOUT, ask).await else {
                 return Ok(Some(LedgerFault::Unreachable));
             };
+            self.skew.store(skew, Ordering::Relaxed);
             if skew.abs() > SKEW_MAX {
                 return Ok(Some(LedgerFault::ClockSkew));
             }
             clock::follow_clock(skew);
             Ok(None)
         })
+    }
+
+    fn clock_skew(&self) -> Option<i64> {
+        Some(self.skew.load(Ordering::Relaxed))
     }
 
     fn secret(&self) -> [u8; 32] {

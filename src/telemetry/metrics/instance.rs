@@ -33,7 +33,7 @@ metric_table! {
             "config_last_reload_successful",
             "1 if the last reload succeeded, 0 if it failed and the previous configuration is in force",
         );
-        reloaded_at: Gauge<f64, AtomicU64> = page.timestamp(
+        reloaded_at: Gauge<f64, AtomicU64> = page.seconds(
             "config_last_reload_success_timestamp",
             "Time of the last successful reload, or of the start, in seconds since 1970",
         );

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
 use prometheus_client::{
@@ -124,6 +124,10 @@ metric_table! {
             LabelSpace::closed([("kind", &LEDGER_KINDS)]),
         );
         is_healthy: Gauge = healthy_gauge(page);
+        clock_skew: Gauge<f64, AtomicU64> = page.seconds(
+            "ledger_clock_skew",
+            "Time by which the clock of the ledger's database is ahead of this machine's; 0 without a database",
+        );
         op_duration: HistogramFamily<1> = page.histograms(
             "ledger_op_duration",
             "Duration of ledger operations, including their time in the queue",

@@ -99,8 +99,8 @@ impl MetricsPage {
         GaugeFamily::new(BoundedFamily::new(family, labels, Arc::clone(&self.folded_updates)))
     }
 
-    /// Adds a gauge of seconds since 1970.
-    pub(super) fn timestamp(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
+    /// Adds a gauge of seconds.
+    pub(super) fn seconds(&mut self, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
         self.add_metric(1, name, help, Some(Unit::Seconds), Gauge::default())
     }
 

@@ -1177,7 +1177,7 @@ fn the_schema_is_closed_documented_and_without_null() {
     assert!(!schema.as_value().to_string().contains("null"));
     assert_eq!(
         leaves.len(),
-        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 18 + 5 + 4 + 3,
+        (16 + 5) + 17 + 2 + 9 + 2 + 3 + (4 + 20) + 2 + 3 + 1 + 8 + 19 + 5 + 4 + 3,
         "{leaves:?}"
     );
 }

@@ -132,3 +132,25 @@ async fn a_failed_network_rests_no_key() {
     let rows = client.query_one(count, &[]).await.unwrap();
     assert_eq!(rows.get::<_, i64>(0), 0);
 }
+
+/// A new conversation gets the same key, and so the same prompt cache, whichever replica serves it.
+#[tokio::test]
+async fn every_replica_chooses_the_same_key_for_a_conversation() {
+    let Some(url) = new_database().await else { return };
+    let provider = Provider::start().await;
+    let replicas = [
+        replica(&provider, &url, KEYS).await,
+        replica(&provider, &url, KEYS).await,
+    ];
+    let mut chosen = BTreeSet::new();
+    for session in 0..12 {
+        let mut keys = Vec::new();
+        for fleet in &replicas {
+            assert_eq!(asks(fleet, &format!("s{session}")).await, 200);
+            keys.push(provider.last().headers["x-api-key"].clone());
+        }
+        assert_eq!(keys[0], keys[1], "session {session}");
+        chosen.insert(keys[0].to_str().unwrap().to_owned());
+    }
+    assert_eq!(chosen.len(), 2, "both keys are in use");
+}

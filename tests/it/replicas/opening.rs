@@ -5,8 +5,11 @@ use std::process::{Command, Output, Stdio};
 use antiphon::ledger::{DatabaseOpenError, LedgerSettings, PostgresLedger};
 use tokio_postgres::NoTls;
 
+use super::fleet::Fleet;
 use crate::support::{
+    app::get_with,
     database::{DatabaseServer, new_database, settings_of},
+    provider::Provider,
     state,
     wire::spawn,
 };
@@ -138,4 +141,35 @@ fn the_password_is_shown_nowhere() {
         code == Some(2) && text.contains("ANTIPHON_LEDGER_URL") && !text.contains("hunter2"),
         "{text}"
     );
+}
+
+/// A balancer may take out a replica whose ledger is away, if the operator wants that.
+#[tokio::test]
+async fn a_required_ledger_decides_about_readiness() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let provider = Provider::start().await;
+    let fleet = Fleet::start(&provider, &url, 1, "[ledger]\nready_requires = true\n").await;
+    let ready = async || fleet.replicas[0].ask_admin(get_with("/readyz", &[])).await;
+    assert_eq!(ready().await.status(), 200);
+    server.crash();
+    let answer = ready().await;
+    assert_eq!(answer.status(), 503);
+    assert!(
+        answer.text().contains("its database cannot be reached"),
+        "{}",
+        answer.text()
+    );
+    server.run(&[]).await;
+    assert_eq!(ready().await.status(), 200);
+    let page = fleet.replicas[0].ask_admin(get_with("/metrics", &[])).await;
+    let page = page.text();
+    let skew = page
+        .lines()
+        .find_map(|line| line.strip_prefix("antiphon_ledger_clock_skew_seconds "));
+    let skew: f64 = skew.expect("the gauge").parse().unwrap();
+    assert!(skew.abs() < 1.0, "{skew}");
 }

@@ -112,7 +112,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 60] = [
+const OURS: [&str; 61] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -153,6 +153,7 @@ const OURS: [&str; 60] = [
     "antiphon_ledger_missed",
     "antiphon_ledger_lost",
     "antiphon_ledger_healthy",
+    "antiphon_ledger_clock_skew_seconds",
     "antiphon_ledger_op_duration_seconds",
     "antiphon_ledger_errors",
     "antiphon_ledger_posts",
