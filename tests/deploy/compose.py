@@ -24,9 +24,9 @@ TOKEN = "the-admin-token"
 USER = "65532:65532"
 
 
-def compose():
-    """The compose file."""
-    return yaml.safe_load((FOLDER / "compose.yaml").read_text())
+def compose(folder=FOLDER):
+    """The compose file of a folder."""
+    return yaml.safe_load((folder / "compose.yaml").read_text())
 
 
 def compose_command():
@@ -43,32 +43,46 @@ def image_environment():
     return dict(pair.split("=", 1) for line in lines for pair in line.replace("\\\n", " ").split())
 
 
-def compose_faults():
-    """What is wrong with the compose file by itself."""
-    file = compose()
-    proxy, agent = file["services"]["antiphon"], file["services"]["agent"]
+def service_faults(file, proxy, folder=FOLDER):
+    """What is wrong with a compose file, as far as one Antiphon in it is concerned, and with what is around it."""
     allowed = proxy["environment"]["ANTIPHON_ALLOW_HOSTS"].split(",")
-    for name, url in agent["environment"].items():
+    for name, url in file["services"]["agent"]["environment"].items():
         if name.endswith("_BASE_URL") and urllib.parse.urlsplit(url).hostname not in allowed:
             yield f"{name} names a host that ANTIPHON_ALLOW_HOSTS does not: {url}"
     for service in file["services"].values():
         for secret in service.get("secrets", []):
             if secret not in file["secrets"]:
                 yield f"there is no secret {secret}"
-    token = proxy["environment"]["ANTIPHON_ADMIN_TOKEN_FILE"]
-    if token not in [f"/run/secrets/{name}" for name in proxy["secrets"]]:
-        yield f"the token is in no secret: {token}"
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith(".") and not (folder / source).exists():
+                yield f"there is no {source}"
+    for name, path in proxy["environment"].items():
+        if name.endswith("_FILE") and path not in [f"/run/secrets/{secret}" for secret in proxy["secrets"]]:
+            yield f"{name} is in no secret: {path}"
+    for port in [port for service in file["services"].values() for port in service.get("ports", [])]:
+        if not port.startswith("127.0.0.1:"):
+            yield f"a port is open to other machines: {port}"
+    scraped = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"][0]
+    if scraped["authorization"]["credentials_file"] != proxy["environment"]["ANTIPHON_ADMIN_TOKEN_FILE"]:
+        yield "Prometheus reads another token"
+    for target in [target for group in scraped["static_configs"] for target in group["targets"]]:
+        host, _, port = target.partition(":")
+        is_known = host in allowed and host in file["services"]
+        if not is_known or not proxy["environment"]["ANTIPHON_ADMIN_LISTEN"].endswith(f":{port}"):
+            yield f"Prometheus asks {target}, which does not answer"
+
+
+def compose_faults():
+    """What is wrong with the compose file by itself."""
+    file = compose()
+    proxy = file["services"]["antiphon"]
+    yield from service_faults(file, proxy)
     state = image_environment()["XDG_STATE_HOME"]
     if not any(volume.endswith(f":{state}") for volume in proxy["volumes"]):
         yield f"no volume at {state}"
     if f"--chown={USER} /state {state}\n" not in DOCKERFILE.read_text():
         yield f"the image has no {state} that belongs to {USER}"
-    for port in [port for service in file["services"].values() for port in service.get("ports", [])]:
-        if not port.startswith("127.0.0.1:"):
-            yield f"a port is open to other machines: {port}"
-    scraped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]
-    if scraped["authorization"]["credentials_file"] != token:
-        yield "Prometheus reads another token"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Short requests and streams go through the balancer the whole time. Each instance
 started again on the same ports and ledger. No request may fail. A balancer that is not installed is skipped aloud.
 """
 
+import http.client
 import json
 import os
 import shutil
@@ -180,14 +181,15 @@ class Traffic:
         self.url, self.failures, self.requests, self.streams = url, [], 0, 0
         self.is_over = threading.Event()
         self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.ask_on, args=(number % 2 == 1,)) for number in range(CLIENTS)]
+        self.threads = [threading.Thread(target=self.ask_on, args=(number,)) for number in range(CLIENTS)]
         for thread in self.threads:
             thread.start()
 
-    def ask_on(self, is_stream):
-        """Asks until it is over."""
+    def ask_on(self, number):
+        """Asks until it is over, in one session."""
+        is_stream = number % 2 == 1
         while not self.is_over.is_set():
-            fault = self.ask(is_stream)
+            fault = self.ask(is_stream, f"session {number}")
             with self.lock:
                 self.requests += 1
                 self.streams += is_stream
@@ -195,16 +197,15 @@ class Traffic:
                     self.failures.append(fault)
             time.sleep(0.02)
 
-    def ask(self, is_stream):
+    def ask(self, is_stream, session):
         """Sends one request. Returns what is wrong with its answer."""
         body = json.dumps({"model": "m", "stream": is_stream, "messages": [{"role": "user", "content": "go"}]})
-        request = urllib.request.Request(
-            f"{self.url}/anthropic/v1/messages", body.encode(), {"content-type": "application/json", "x-api-key": "k"}
-        )
+        headers = {"content-type": "application/json", "x-api-key": "k", "x-antiphon-session": session}
+        request = urllib.request.Request(f"{self.url}/anthropic/v1/messages", body.encode(), headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 text = answer.read().decode()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return f"{type(error).__name__}: {error}"
         if is_stream and "message_stop" not in text:
             return f"a stream without its end: {text[-200:]!r}"

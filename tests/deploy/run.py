@@ -4,7 +4,8 @@
     python3 tests/deploy/run.py [PATH OF THE BINARY]      default: $ANTIPHON_BIN, else target/debug/antiphon
 
 Installs what it needs of PyPI below target/. What is missing on this machine (prometheus, promtool, kubectl,
-docker compose, systemd-analyze) is skipped aloud. The last line is `N passed, N failed`; it exits with 1 if any failed.
+docker compose, systemd-analyze, haproxy, nginx, PostgreSQL) is skipped aloud. The last line is `N passed, N failed`; it
+exits with 1 if any failed.
 """
 
 import os
@@ -24,6 +25,9 @@ from running import antiphon  # noqa: E402
 
 INSIDE = "ANTIPHON_DEPLOY_INSIDE"
 SERIES_MAX = 2000
+COMPONENTS = ("scrape", "replicas")
+# A start waits as long as this for the database.
+DATABASE_SECONDS = 60
 EXPOSURE_MAX = 1.5
 
 
@@ -102,34 +106,119 @@ def check_compose():
 
 
 def check_kubernetes(folder):
-    """The manifests as kubectl makes them, with and without the scrape, against Kubernetes' own schemas."""
+    """The manifests as kubectl makes them, without and with each component, against Kubernetes' own schemas."""
     import yaml
 
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     named = [*kustomization["resources"], *(file for made in kustomization["configMapGenerator"] for file in made["files"])]
     missing = [name for name in named if not (folder / name).is_file()]
     yield "kustomization: everything that it names is there", ", ".join(missing)
+    base = [it for name in kustomization["resources"] for it in yaml.safe_load_all((folder / name).read_text())]
     for name in kustomization["resources"]:
         yield from check_manifests(name, (folder / name).read_text())
+    for name in COMPONENTS:
+        yield f"kustomization: the component {name} changes what is there", "; ".join(component_faults(folder / name, base))
     kubectl = tool("kubectl")
     if not kubectl:
         return
-    with tempfile.TemporaryDirectory() as home:
-        scraped = Path(home) / "kubernetes"
-        shutil.copytree(folder, scraped)
-        file = scraped / "kustomization.yaml"
-        text = file.read_text()
-        for line in ("components:", "  - scrape"):
-            if f"\n# {line}\n" not in text:
-                yield "kustomization: the component can be turned on", f"no line '# {line}'"
-            text = text.replace(f"\n# {line}\n", f"\n{line}\n")
-        file.write_text(text)
-        for name, path in [("plain", folder), ("scraped", scraped)]:
-            ran = subprocess.run([kubectl, "kustomize", str(path)], capture_output=True, text=True, check=False)
-            yield f"kubectl kustomize, {name}", ran.stderr.strip() if ran.returncode else ""
-            yield from check_manifests(name, ran.stdout)
-            if name == "scraped":
-                yield from check_monitor(list(yaml.safe_load_all(ran.stdout)))
+    for name, components in [
+        ("plain", []), ("scraped", ["scrape"]), ("replicas", ["replicas"]), ("replicas, scraped", list(COMPONENTS)),
+    ]:
+        with tempfile.TemporaryDirectory() as home:
+            copy = Path(home) / "kubernetes"
+            shutil.copytree(folder, copy)
+            if components:
+                yield f"kustomization, {name}: it can be turned on", turn_on(copy / "kustomization.yaml", components)
+            ran = subprocess.run([kubectl, "kustomize", str(copy)], capture_output=True, text=True, check=False)
+        yield f"kubectl kustomize, {name}", ran.stderr.strip() if ran.returncode else ""
+        yield from check_manifests(name, ran.stdout)
+        manifests = list(yaml.safe_load_all(ran.stdout))
+        if "scrape" in components:
+            yield from check_monitor(manifests)
+        if "replicas" in components:
+            yield f"kubernetes, {name}: several pods share one ledger", "; ".join(replica_pod_faults(manifests))
+
+
+def turn_on(file, components):
+    """Removes the # before components, as the file says. Returns what is wrong with it."""
+    text = file.read_text()
+    for line in ["components:", *(f"  - {name}" for name in components)]:
+        if f"\n# {line}\n" not in text:
+            return f"no line '# {line}'"
+        text = text.replace(f"\n# {line}\n", f"\n{line}\n")
+    file.write_text(text)
+    return ""
+
+
+def component_faults(folder, base):
+    """Files of a component that are missing, and changes to what the base does not have: kustomize would add these."""
+    import yaml
+
+    component = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    if (component["kind"], component["apiVersion"]) != ("Component", "kustomize.config.k8s.io/v1alpha1"):
+        yield "it is no component"
+    files = [*component["resources"], *(patch["path"] for patch in component["patches"])]
+    missing = [name for name in files if not (folder / name).is_file()]
+    if missing:
+        yield f"there is no {', '.join(missing)}"
+        return
+    for patch in component["patches"]:
+        for change in yaml.safe_load_all((folder / patch["path"]).read_text()):
+            key = (change["kind"], change["metadata"]["name"])
+            target = next((it for it in base if (it["kind"], it["metadata"]["name"]) == key), None)
+            if not target:
+                yield f"there is no {key[0]} {key[1]}"
+                continue
+            pod, changed = (it["spec"]["template"]["spec"] for it in (target, change))
+            yield from change_faults(pod, changed, "")
+
+
+def change_faults(there, change, path):
+    """Containers that a patch changes, and entries of lists that it deletes, without their being there."""
+    for field, entries in change.items():
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            continue
+        key = "mountPath" if field == "volumeMounts" else "name"
+        known = {entry.get(key): entry for entry in there.get(field, [])}
+        for entry in entries:
+            name = entry.get(key)
+            if name not in known and (entry.get("$patch") == "delete" or field in ("containers", "initContainers")):
+                yield f"there is no {path}{field} {name}"
+            elif name in known:
+                yield from change_faults(known[name], entry, f"{path}{field} {name}: ")
+
+
+def replica_pod_faults(manifests):
+    """What is wrong with the Deployment of several pods and its budget."""
+    deployment = next(it for it in manifests if it["kind"] == "Deployment")["spec"]
+    budget = next(it for it in manifests if it["kind"] == "PodDisruptionBudget")["spec"]
+    labels, pod = deployment["template"]["metadata"]["labels"].items(), deployment["template"]["spec"]
+    if deployment["replicas"] <= budget["minAvailable"]:
+        yield "the budget lets no pod go"
+    if deployment["strategy"] != {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}:
+        yield f"a rollout takes pods away: {deployment['strategy']}"
+    spread = pod["topologySpreadConstraints"]
+    for selector in [budget["selector"], *(it["labelSelector"] for it in spread)]:
+        if not selector["matchLabels"].items() <= labels:
+            yield f"{selector} selects no pod"
+    if any(it["whenUnsatisfiable"] != "ScheduleAnyway" for it in spread):
+        yield "a cluster with one node cannot run it"
+    sidecar = next(it for it in pod["initContainers"] if it["name"] == "antiphon")
+    variables = {it["name"]: it["value"] for it in sidecar["env"]}
+    if variables.get("ANTIPHON_LEDGER_STORE") != "postgres" or "XDG_STATE_HOME" in variables:
+        yield "the ledger is a file"
+    if any("emptyDir" in volume or "persistentVolumeClaim" in volume for volume in pod["volumes"]):
+        yield "a volume for the ledger is left"
+    mounts = {it["name"]: it["mountPath"] for it in sidecar["volumeMounts"]}
+    kept = {it["name"]: it["secret"] for it in pod["volumes"] if "secret" in it}
+    folders = {mounts[name]: secret["secretName"] for name, secret in kept.items()}
+    folder, _, key = variables.get("ANTIPHON_LEDGER_URL_FILE", "").rpartition("/")
+    if (folders.get(folder), key) != ("antiphon-ledger", "url"):
+        yield "the URL is in no secret"
+    if mounts.keys() - {it["name"] for it in pod["volumes"]}:
+        yield "a mount without its volume"
+    if sidecar["startupProbe"]["periodSeconds"] * sidecar["startupProbe"]["failureThreshold"] <= DATABASE_SECONDS:
+        yield "the kubelet kills a sidecar that waits for the database"
 
 
 def check_manifests(name, text):
@@ -348,9 +437,15 @@ def main():
     report(check_files(), tally)
     report(check_config(binary), tally)
     report(check_systemd(HERE.parent.parent / "deploy" / "systemd" / "antiphon.service", binary), tally)
+    from replicas import check_replica_files, check_replicas
     from rolling import check_balancers
 
     report(check_balancers(binary), tally)
+    report(check_replica_files(binary), tally)
+    try:
+        report(check_replicas(binary), tally)
+    except (OSError, RuntimeError) as error:
+        report([("the replicas run", str(error))], tally)
     report(check_sockets(HERE.parent.parent / "deploy" / "systemd"), tally)
     try:
         check_running(binary, tally)
