@@ -34,6 +34,8 @@ mod running_proxy;
 mod serve;
 mod signals;
 mod store;
+mod store_copy;
+mod store_database;
 mod store_error;
 mod store_list;
 mod store_migrate;

@@ -1,4 +1,4 @@
-//! `antiphon store`: inspects and cleans the file of the ledger, and changes the tables of its database.
+//! `antiphon store`: inspects, cleans and copies a ledger, and changes the tables of its database.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::{
     output::{OutputFormat, write_document},
+    store_copy::{self, CopyArgs, copy_store},
+    store_database::DatabaseFlags,
     store_error::StoreError,
     store_list::{self, ListFlags, format_count, kind_label},
     store_migrate::{self, MigrateArgs, migrate_store},
@@ -21,19 +23,23 @@ use super::{
 use crate::{
     clock,
     config::{self, default_ledger_path},
-    ledger::{Ledger as _, LedgerError, LedgerInspector, LedgerSettings, Moment, SqliteLedger},
+    ledger::{
+        DatabaseSettings, Ledger, LedgerError, LedgerInspector, LedgerSettings, Moment, PostgresLedger, SqliteLedger,
+        StoreInspector,
+    },
     upstream::random_bytes,
 };
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The file is --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state/antiphon/ledger.db
-(macOS: ~/Library/Application Support/antiphon/ledger.db). The content of records is never shown.
+The store is the file --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state/antiphon/ledger.db
+(macOS: ~/Library/Application Support/antiphon/ledger.db), or with --database the database of ledger.url, which replicas
+may use meanwhile. The content of records is never shown.
 
 Exit codes:
   0    done, or nothing found
-  1    a record or the file is damaged (verify), or a failure at run time
-  2    the store is missing or unusable, or another process has it open (gc)";
+  1    a record or the store is damaged (verify), or a failure at run time
+  2    the store is missing or unusable, or another process has the file open (gc)";
 
 /// Arguments of `antiphon store`.
 #[derive(Debug, clap::Args)]
@@ -51,9 +57,12 @@ enum StoreAction {
     /// Read every record and check the whole file; exit 1 if anything is damaged
     #[command(after_help = AFTER_HELP)]
     Verify(StoreFlags),
-    /// Remove expired and damaged records; no proxy may have the store open
+    /// Remove expired and damaged records; no proxy may have the file open
     #[command(after_help = AFTER_HELP)]
     Gc(StoreFlags),
+    /// Copy a whole ledger from one store into another, empty one, such as from a file into the database
+    #[command(after_help = store_copy::AFTER_HELP)]
+    Copy(CopyArgs),
     /// Create the tables of the ledger's database, or bring them to the version of this program
     #[command(after_help = store_migrate::AFTER_HELP)]
     Migrate(MigrateArgs),
@@ -74,6 +83,11 @@ struct StoreFlags {
     /// File of the ledger [default: antiphon/ledger.db in the state directory]
     #[arg(long, value_name = "FILE", env = "ANTIPHON_LEDGER_PATH")]
     path: Option<PathBuf>,
+    /// Use the database of ledger.url in place of a file
+    #[arg(long)]
+    database: bool,
+    #[command(flatten)]
+    of_database: DatabaseFlags,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
@@ -106,11 +120,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     let code = match &args.action {
         StoreAction::Ls(ListArgs { store, list }) => {
-            let store_file = store.open_inspector()?;
-            store_list::list_records(&mut out, &store_file, list, store.output, clock::unix_time())
-                .map(|()| ExitCode::SUCCESS)
+            let (out, now) = (&mut out, clock::unix_time());
+            let listed = if store.database {
+                store_list::list_records(out, &store.of_database.open_inspector()?, list, store.output, now)
+            } else {
+                store_list::list_records(out, &store.open_inspector()?, list, store.output, now)
+            };
+            listed.map(|()| ExitCode::SUCCESS)
         }
-        StoreAction::Verify(store) => verify_store(&mut out, store),
+        StoreAction::Verify(store) if store.database => {
+            verify_store(&mut out, &store.of_database.open_inspector()?, store.output)
+        }
+        StoreAction::Verify(store) => verify_store(&mut out, &store.open_inspector()?, store.output),
+        StoreAction::Copy(args) => copy_store(&mut out, args),
         StoreAction::Migrate(args) => migrate_store(&mut out, args),
         StoreAction::Gc(store) => remove_unusable(&mut out, store, clock::unix_time()),
     }?;
@@ -118,9 +140,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Checks every record and the whole file.
-fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<ExitCode> {
-    let survey = store.open_inspector()?;
+/// Checks every record and the whole store.
+fn verify_store(out: &mut impl Write, survey: &impl StoreInspector, output: OutputFormat) -> anyhow::Result<ExitCode> {
     let (mut records, mut damaged) = (0_u64, Vec::new());
     let read: Result<(), LedgerError> = survey.for_each_row(None, |entry, _| {
         records = records.saturating_add(1);
@@ -129,13 +150,13 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
         }
         Ok(ControlFlow::Continue(()))
     });
-    // Even if reading the records fails, the check of the file may tell why.
+    // Even if reading the records fails, the check of the store may tell why.
     let mut flaws: Vec<String> = read.err().iter().map(format_error).collect();
-    match survey.file_problems() {
+    match survey.find_flaws() {
         Ok(found) => flaws.extend(found),
         Err(error) => flaws.push(format_error(&error)),
     }
-    match store.output {
+    match output {
         OutputFormat::Text => {
             for entry in &damaged {
                 writeln!(
@@ -147,7 +168,7 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
                 )?;
             }
             for flaw in &flaws {
-                writeln!(out, "damaged: file: {flaw}")?;
+                writeln!(out, "damaged: store: {flaw}")?;
             }
             let verdict = match damaged.len() + flaws.len() {
                 0 => "all of them sound".to_owned(),
@@ -166,11 +187,22 @@ fn verify_store(out: &mut impl Write, store: &StoreFlags) -> anyhow::Result<Exit
 
 /// Removes expired and damaged records.
 fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> anyhow::Result<ExitCode> {
-    // The secret is only used for a new file, and this one exists.
-    let ledger = SqliteLedger::open(&store.existing_path()?, LedgerSettings::default(), random_bytes()?)
-        .map_err(StoreError::from)?;
-    // The trait of ledgers is async, but nothing else runs here.
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let (settings, secret) = (LedgerSettings::default(), random_bytes()?);
+    // The secret is only used for a new store, and this one exists.
+    let (runtime, ledger): (_, Box<dyn Ledger>) = if store.database {
+        let (runtime, database) = store.of_database.settings()?;
+        let database = DatabaseSettings {
+            migrates: false,
+            ..database
+        };
+        let opened = runtime.block_on(PostgresLedger::open(&database, settings, secret));
+        (runtime, Box::new(opened.map_err(StoreError::Database)?.0))
+    } else {
+        // The trait of ledgers is async, but nothing else runs here.
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let ledger = SqliteLedger::open(&store.existing_path()?, settings, secret).map_err(StoreError::from)?;
+        (runtime, Box::new(ledger))
+    };
     let cleared = runtime
         .block_on(ledger.remove_unusable(now))
         .context("clearing ended early")?;

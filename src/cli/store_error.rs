@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    ledger::{DatabaseOpenError, LedgerOpenError},
+    ledger::{CopyError, DatabaseOpenError, LedgerOpenError},
     upstream::RandomError,
 };
 
@@ -19,9 +19,20 @@ pub(super) enum StoreError {
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] LedgerOpenError),
+    /// The file to be copied does not exist.
+    #[error("{} does not exist: name the file of a ledger, or `database`", .0.display())]
+    NoSource(PathBuf),
+    /// A ledger is to be copied into itself.
+    #[error("--from and --to are the same database: name a file in one of them")]
+    SameStore,
     /// The ledger is not in a database.
-    #[error("ledger.store is not \"postgres\": only the tables of a database are created and changed by hand")]
+    #[error(
+        "ledger.store is not \"postgres\": set it and ledger.url, or ANTIPHON_LEDGER_STORE and ANTIPHON_LEDGER_URL"
+    )]
     NoDatabase,
+    /// A store cannot be copied, or cannot take the copy.
+    #[error(transparent)]
+    Copy(CopyError),
     /// The database cannot be used.
     #[error(transparent)]
     Database(DatabaseOpenError),

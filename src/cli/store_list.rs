@@ -1,4 +1,4 @@
-//! `antiphon store ls`: the records of the ledger's file in pages, readable and without their content.
+//! `antiphon store ls`: the records of the ledger in pages, readable and without their content.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     late::{RecordSummary, call_of_record, summarize_record},
-    ledger::{InspectedRow, KindTotal, LedgerError, LedgerInspector, Moment, Record, RecordKind},
+    ledger::{InspectedRow, KindTotal, LedgerError, Moment, Record, RecordKind, StoreInspector},
 };
 
 /// Text of a cell without a value.
@@ -48,7 +48,7 @@ type ListedRow = (InspectedRow, RecordSummary);
 /// Lists one page of the records, then the totals of the whole store by kind.
 pub(super) fn list_records(
     out: &mut impl Write,
-    store: &LedgerInspector,
+    store: &impl StoreInspector,
     flags: &ListFlags,
     format: OutputFormat,
     now: Moment,
@@ -84,7 +84,7 @@ pub(super) fn list_records(
 }
 
 /// Reads one page. Returns its rows, and the row after which the next page begins: `None` if this is the last.
-fn read_page(store: &LedgerInspector, flags: &ListFlags) -> anyhow::Result<(Vec<ListedRow>, Option<i64>)> {
+fn read_page(store: &impl StoreInspector, flags: &ListFlags) -> anyhow::Result<(Vec<ListedRow>, Option<i64>)> {
     let limit = usize::try_from(flags.limit).unwrap_or(usize::MAX);
     let (mut rows, mut has_more) = (Vec::new(), false);
     store.for_each_row(flags.after, |row, record| {
@@ -104,7 +104,7 @@ fn read_page(store: &LedgerInspector, flags: &ListFlags) -> anyhow::Result<(Vec<
     Ok((rows, next))
 }
 
-fn summarize_row(store: &LedgerInspector, record: &Record) -> Result<RecordSummary, LedgerError> {
+fn summarize_row(store: &impl StoreInspector, record: &Record) -> Result<RecordSummary, LedgerError> {
     let key = call_of_record(record);
     let call = key.map(|key| store.find_record(&key)).transpose()?.flatten();
     Ok(summarize_record(record, call.as_ref()))

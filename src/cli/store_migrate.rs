@@ -1,17 +1,16 @@
 //! `antiphon store migrate`: creates the tables of the ledger's database, or brings them to the version of this build.
 #![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
 use serde_json::json;
 
 use super::{
-    config::load_chosen,
     output::{OutputFormat, write_document},
+    store_database::DatabaseFlags,
     store_error::StoreError,
 };
 use crate::{
-    config::LedgerPlace,
     ledger::{SchemaReport, inspect_database, migrate_database},
     upstream::random_bytes,
 };
@@ -32,9 +31,8 @@ pub(super) struct MigrateArgs {
     /// Print the statements, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Configuration file with the URL of the database [env: ANTIPHON_CONFIG] [default: none needed]
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseFlags,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
@@ -42,11 +40,7 @@ pub(super) struct MigrateArgs {
 
 /// Runs the subcommand.
 pub(super) fn migrate_store(out: &mut impl Write, args: &MigrateArgs) -> anyhow::Result<ExitCode> {
-    let loaded = load_chosen(args.config.clone())?;
-    let LedgerPlace::Database(database) = loaded.config.ledger.place else {
-        return Err(StoreError::NoDatabase.into());
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (runtime, database) = args.database.settings()?;
     let work = async {
         if args.dry_run {
             inspect_database(&database).await

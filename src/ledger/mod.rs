@@ -7,8 +7,10 @@
 mod batched_reads;
 mod changes;
 mod columns;
+mod copying;
 mod expiry;
 mod health;
+mod inspection;
 mod measured;
 mod memory;
 mod postgres;
@@ -36,17 +38,19 @@ use crate::auth::{Principal, PrincipalHash};
 
 pub use batched_reads::{read_all, read_by};
 pub use changes::{ChangeEvent, ChangeStamp, LedgerChanges, RecordChange};
+pub use copying::{CopyError, CopyReport, CopyTarget, PlacedCopy, copy_records};
 pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
+pub use inspection::{HashPrefix, InspectedRow, KindTotal, StoreInspector};
 pub use measured::MeasuredLedger;
 pub use memory::MemoryLedger;
 pub use postgres::{
-    DatabaseAddress, DatabaseOpenError, DatabaseSettings, DatabaseTls, DatabaseUrlFlaw, PostgresLedger, PostgresWorker,
-    SchemaReport, inspect_database, migrate_database,
+    DatabaseAddress, DatabaseCopyTarget, DatabaseInspector, DatabaseOpenError, DatabaseSettings, DatabaseTls,
+    DatabaseUrlFlaw, PostgresLedger, PostgresWorker, SchemaReport, inspect_database, migrate_database,
 };
 pub use record_kind::RecordKind;
 pub use record_owners::RecordOwners;
-pub use sqlite::{HashPrefix, InspectedRow, KindTotal, LedgerInspector, SqliteLedger};
+pub use sqlite::{FileCopyTarget, LedgerInspector, SqliteLedger};
 pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
 pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};
 pub use write_failures::WriteFailures;

@@ -1,7 +1,5 @@
 //! The creation and the changes of the tables on demand, without opening the ledger.
 
-use deadpool_postgres::Pool;
-
 use super::{
     DatabaseAddress, DatabaseOpenError, DatabaseSettings,
     connection::{DatabaseConnection, new_pool},
@@ -21,7 +19,7 @@ pub struct SchemaReport {
 
 /// Returns the statements that the tables of a database need, and changes nothing.
 pub async fn inspect_database(database: &DatabaseSettings) -> Result<SchemaReport, DatabaseOpenError> {
-    let mut connection = DatabaseConnection::take(&pool_of(database)?).await?;
+    let mut connection = open_connection(database).await?;
     let prepared = schema::inspect(&*connection.client()?).await?;
     connection.release();
     report_of(prepared)
@@ -33,7 +31,7 @@ pub async fn migrate_database(
     database: &DatabaseSettings,
     new_secret: [u8; 32],
 ) -> Result<SchemaReport, DatabaseOpenError> {
-    let mut connection = DatabaseConnection::take(&pool_of(database)?).await?;
+    let mut connection = open_connection(database).await?;
     let client = connection.client()?;
     let report = report_of(schema::inspect(&*client).await?)?;
     if !report.statements.is_empty() {
@@ -58,7 +56,9 @@ fn report_of(prepared: Prepared) -> Result<SchemaReport, DatabaseOpenError> {
     })
 }
 
-fn pool_of(database: &DatabaseSettings) -> Result<Pool, DatabaseOpenError> {
+/// Connects to a database, without a ledger over it.
+pub(super) async fn open_connection(database: &DatabaseSettings) -> Result<DatabaseConnection, DatabaseOpenError> {
     let address = DatabaseAddress::parse(&database.url, database.tls)?;
-    new_pool(&address).map_err(|error| DatabaseOpenError::Certificates { why: error.to_string() })
+    let pool = new_pool(&address).map_err(|error| DatabaseOpenError::Certificates { why: error.to_string() })?;
+    Ok(DatabaseConnection::take(&pool).await?)
 }

@@ -49,15 +49,16 @@ const UPDATE: &str = "UPDATE antiphon_records r SET place = k.place, idx = k.idx
     AS k (kind, principal, name, place, idx, value, version, made_at, expires_at, checksum) \
     WHERE r.kind = k.kind AND r.principal = k.principal AND r.name = k.name";
 /// Adds rows, and returns one row for each. Another batch may have added the same key meanwhile.
-const INSERT: &str = "INSERT INTO antiphon_records (kind, principal, name, place, idx, value, version, made_at, expires_at, \
+pub(super) const INSERT: &str = "INSERT INTO antiphon_records (kind, principal, name, place, idx, value, version, made_at, expires_at, \
     checksum) SELECT * FROM unnest($1::smallint[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], \
     $6::bytea[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) \
     ON CONFLICT (kind, principal, name) DO NOTHING RETURNING 1";
 /// Adds to the bytes of principals.
-const ADD_OWNED: &str = "INSERT INTO antiphon_principals AS p (principal, bytes) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
+pub(super) const ADD_OWNED: &str = "INSERT INTO antiphon_principals AS p (principal, bytes) SELECT * FROM unnest($1::bytea[], $2::bigint[]) \
     ON CONFLICT (principal) DO UPDATE SET bytes = p.bytes + excluded.bytes";
 /// Adds to one part of the size.
-const ADD_SIZE: &str = "UPDATE antiphon_sizes SET bytes = bytes + $2, records = records + $3 WHERE shard = $1";
+pub(super) const ADD_SIZE: &str =
+    "UPDATE antiphon_sizes SET bytes = bytes + $2, records = records + $3 WHERE shard = $1";
 
 /// A writer of batches.
 #[derive(Debug)]

@@ -1,16 +1,18 @@
-//! The inspection of a whole store for operators: its rows, and which of them are damaged.
-//!
-//! It is read-only, and another process may use the store at the same time.
+//! The inspection of a file. It is read-only, and another process may use the file at the same time.
 
-use std::{fmt, ops::ControlFlow, path::Path};
+use std::{fs::File, ops::ControlFlow, path::Path};
 
 use rusqlite::{Connection, Row};
 
 use super::{
+    files,
     rows::{self, StoredRow, select},
     schema, store_error,
 };
-use crate::ledger::{LedgerError, LedgerOpenError, Moment, Record, RecordKey, RecordKind, columns::kind_from_number};
+use crate::ledger::{
+    HashPrefix, InspectedRow, KindTotal, LedgerError, LedgerOpenError, Moment, Record, RecordKey, StoreInspector,
+    columns::kind_from_number,
+};
 
 /// The most problems that SQLite's own check reports.
 const FILE_PROBLEMS_MAX: u8 = 50;
@@ -19,68 +21,34 @@ const FILE_PROBLEMS_MAX: u8 = 50;
 #[derive(Debug)]
 pub struct LedgerInspector {
     connection: Connection,
-}
-
-/// The rows of one kind in a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindTotal {
-    /// The kind, or `None` if the number of the kind is damaged.
-    pub kind: Option<RecordKind>,
-    /// The number of rows.
-    pub records: u64,
-    /// The length of their values in bytes.
-    pub bytes: u64,
-}
-
-/// A row without its content. Any field may be wrong in a damaged row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InspectedRow {
-    /// The place in the order of inserts, which is the SQLite rowid.
-    pub place: i64,
-    /// `true` if the row matches its checksum.
-    pub is_sound: bool,
-    /// The kind, or `None` if the number of the kind is damaged.
-    pub kind: Option<RecordKind>,
-    /// The first bytes of the principal.
-    pub principal: HashPrefix,
-    /// The first bytes of the name.
-    pub name: HashPrefix,
-    /// The length of the value in bytes.
-    pub bytes: u64,
-    /// The time of the insert.
-    pub made_at: Moment,
-    /// The time from which the record no longer exists.
-    pub expires_at: Moment,
-}
-
-/// The first four bytes of a hash, enough to tell one from another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct HashPrefix([u8; 4]);
-
-impl HashPrefix {
-    /// Takes the first four bytes. Fewer bytes give zeros.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.first_chunk().copied().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for HashPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
+    secret: [u8; 32],
+    /// Keeps other processes out of the store until it is dropped.
+    _lock: Option<File>,
 }
 
 impl LedgerInspector {
     /// Opens the existing store at `path`.
     pub fn open(path: &Path) -> Result<Self, LedgerOpenError> {
-        schema::open_read_only(path).map(|connection| Self { connection })
+        let (connection, secret) = schema::open_read_only(path)?;
+        Ok(Self {
+            connection,
+            secret,
+            _lock: None,
+        })
     }
 
-    /// Calls `show` with every row after the place `after`, in the order of inserts, until it breaks. `None` begins with
-    /// the first row.
-    ///
-    /// Reads each value and compares the row with its checksum. A row that differs comes without its record.
-    pub fn for_each_row<E: From<LedgerError>>(
+    /// Opens the existing store at `path` for this process alone.
+    pub fn open_locked(path: &Path) -> Result<Self, LedgerOpenError> {
+        let lock = files::lock_store(&files::canonical_path(path)?)?;
+        Ok(Self {
+            _lock: Some(lock),
+            ..Self::open(path)?
+        })
+    }
+}
+
+impl StoreInspector for LedgerInspector {
+    fn for_each_row<E: From<LedgerError>>(
         &self,
         after: Option<i64>,
         mut show: impl FnMut(InspectedRow, Option<Record>) -> Result<ControlFlow<()>, E>,
@@ -102,14 +70,12 @@ impl LedgerInspector {
         Ok(())
     }
 
-    /// Returns the record of a key. `None` if there is none, or if it is damaged.
-    pub fn find_record(&self, key: &RecordKey) -> Result<Option<Record>, LedgerError> {
+    fn find_record(&self, key: &RecordKey) -> Result<Option<Record>, LedgerError> {
         let found = rows::find_by_key(&self.connection, key).map_err(|error| store_error(&error))?;
         Ok(found.and_then(|found| found.record))
     }
 
-    /// Returns the totals of each kind in the whole store. Reads no value and compares no checksum.
-    pub fn kind_totals(&self) -> Result<Vec<KindTotal>, LedgerError> {
+    fn kind_totals(&self) -> Result<Vec<KindTotal>, LedgerError> {
         let ask = || {
             let mut statement = self.connection.prepare(
                 "SELECT kind, count(*), coalesce(sum(length(value)), 0) FROM records NOT INDEXED GROUP BY kind",
@@ -129,8 +95,7 @@ impl LedgerInspector {
         ask().map_err(|error| store_error(&error))
     }
 
-    /// Returns the problems that SQLite's own check of the whole file finds, at most 50.
-    pub fn file_problems(&self) -> Result<Vec<String>, LedgerError> {
+    fn find_flaws(&self) -> Result<Vec<String>, LedgerError> {
         let ask = || {
             let mut statement = self
                 .connection
@@ -142,6 +107,10 @@ impl LedgerInspector {
         // SQLite answers `ok` if it found nothing.
         lines.retain(|line| line != "ok");
         Ok(lines)
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.secret
     }
 }
 

@@ -3,6 +3,7 @@
 //! One thread writes and two threads read. Callers wait for a reply and block no thread of their own. One process owns
 //! the file and locks a second file beside it. Other processes may read the store.
 
+mod copy_target;
 mod files;
 mod first_check;
 mod index_check;
@@ -41,7 +42,8 @@ use table::{GcScope, RecordTable};
 use write_request::{CommitRequest, ReplySender, WriteRequest};
 use writer::SqliteWriter;
 
-pub use inspector::{HashPrefix, InspectedRow, KindTotal, LedgerInspector};
+pub use copy_target::FileCopyTarget;
+pub use inspector::LedgerInspector;
 
 /// The requests that may wait for a thread. Further callers wait for room in the queue.
 const QUEUED_REQUESTS_MAX: usize = 128;
@@ -82,7 +84,7 @@ impl SqliteLedger {
     pub fn open(path: &Path, settings: LedgerSettings, new_secret: [u8; 32]) -> Result<Self, LedgerOpenError> {
         let held = schema::open_store(path, new_secret)?;
         let path = held.path;
-        let connections = (0..READER_THREADS).map(|_| schema::open_read_only(&path));
+        let connections = (0..READER_THREADS).map(|_| Ok(schema::open_read_only(&path)?.0));
         let connections = connections.collect::<Result<Vec<Connection>, LedgerOpenError>>()?;
         let health = Arc::new(StoreHealth::new(&path));
         let (check_guard, closing) = shutdown_latch();

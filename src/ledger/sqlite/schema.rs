@@ -43,6 +43,7 @@ pub(super) const INDEXES: [(&str, &str); 4] = [
 ];
 
 /// An open store that this process has locked.
+#[derive(Debug)]
 pub(super) struct OpenedStore {
     /// The canonical path.
     pub(super) path: PathBuf,
@@ -84,8 +85,8 @@ pub(super) fn open_store(path: &Path, new_secret: [u8; 32]) -> Result<OpenedStor
     })
 }
 
-/// Opens a read-only connection. Another process may hold the store.
-pub(super) fn open_read_only(path: &Path) -> Result<Connection, LedgerOpenError> {
+/// Opens a read-only connection. Another process may hold the store. Returns the secret key, too.
+pub(super) fn open_read_only(path: &Path) -> Result<(Connection, [u8; 32]), LedgerOpenError> {
     let path = files::canonical_path(path)?;
     let metadata = fs::metadata(&path).map_err(|error| unusable_error(&path, error.to_string()))?;
     // Opening a pipe or a device could block forever.
@@ -93,8 +94,8 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection, LedgerOpenError>
         return Err(foreign_error(&path, "it is not a regular file"));
     }
     let connection = open_connection(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    verify_store(&path, &connection)?;
-    Ok(connection)
+    let secret = verify_store(&path, &connection)?;
+    Ok((connection, secret))
 }
 
 fn open_connection(path: &Path, flags: OpenFlags) -> Result<Connection, LedgerOpenError> {

@@ -25,7 +25,7 @@ use std::{
 
 use antiphon::ledger::{
     CommitOutcome, CommitStep, Ledger, LedgerError, LedgerInspector, LedgerOpenError, LedgerSettings, RecordKey,
-    RecordKind, SqliteLedger,
+    RecordKind, SqliteLedger, StoreInspector as _,
 };
 use bytes::Bytes;
 
@@ -185,7 +185,7 @@ pub(crate) async fn check(path: &Path, done: &BTreeSet<u64>) {
         .unwrap();
     assert_eq!(count[0], count[1], "half a commit");
     assert!(count[0] >= done.len() as u64);
-    assert_eq!(survey.file_problems().unwrap(), [""; 0]);
+    assert_eq!(survey.find_flaws().unwrap(), [""; 0]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use std::{
 
 use antiphon::ledger::{
     CommitOutcome, CommitStep, InspectedRow, Ledger, LedgerError, LedgerFault, LedgerInspector, LedgerOpenError,
-    LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, TimedCommit,
+    LedgerSettings, Record, RecordKey, RecordKind, SqliteLedger, StoreInspector as _, TimedCommit,
 };
 use bytes::Bytes;
 
@@ -512,13 +512,13 @@ async fn damaged_indexes_are_rebuilt() {
             bytes.clone_from(&whole);
             bytes[at] ^= 0x80;
         });
-        assert_ne!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
+        assert_ne!(LedgerInspector::open(&path).unwrap().find_flaws().unwrap(), [""; 0]);
         let ledger = open(&path).unwrap();
         let there = get(&ledger, keys[8], NOW).await.is_some();
         left.push(there);
         assert_eq!(ledger.remove_unusable(NOW).await.unwrap(), u64::from(!there));
         drop(ledger);
-        assert_eq!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
+        assert_eq!(LedgerInspector::open(&path).unwrap().find_flaws().unwrap(), [""; 0]);
     }
     left.sort_unstable();
     assert_eq!(left, [false, true], "an index costs nothing, a row itself");
@@ -645,7 +645,7 @@ async fn a_flipped_bit_never_returns_a_wrong_record() {
                 let damaged = entries(&path).is_ok_and(|entries| entries.iter().all(|entry| entry.is_sound));
                 let flaws = LedgerInspector::open(&path)
                     .unwrap()
-                    .file_problems()
+                    .find_flaws()
                     .is_ok_and(|flaws| flaws.is_empty());
                 found += u64::from(!damaged || !flaws);
                 judge(&ledger, &keys, &mut written.clone(), &told).await;

@@ -20,7 +20,7 @@ use std::{
 use antiphon::{
     ledger::{
         CommitOutcome, Ledger, LedgerError, LedgerFault, LedgerInspector, LedgerSettings, RecordKind, SqliteLedger,
-        check_health, watch_health,
+        StoreInspector as _, check_health, watch_health,
     },
     telemetry::Telemetry,
 };
@@ -256,7 +256,7 @@ async fn a_check_that_fails_is_reported_and_repeated() {
     }
     assert!(child.wait().unwrap().success(), "{said:#?}");
     assert!(said.iter().any(|line| line.ends_with("said counted")), "{said:#?}");
-    assert_eq!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
+    assert_eq!(LedgerInspector::open(&path).unwrap().find_flaws().unwrap(), [""; 0]);
 }
 
 /// The index of keys does not contain a record. Whatever comes first, no request misses the record.
@@ -276,7 +276,7 @@ async fn a_damaged_index_is_rebuilt_before_any_read_or_write() {
         ))
         .unwrap();
     drop(other);
-    assert_ne!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
+    assert_ne!(LedgerInspector::open(&path).unwrap().find_flaws().unwrap(), [""; 0]);
     let ledger = open(&path);
     let (outcome, read, usage) = tokio::join!(
         ledger.commit(vec![insert(call(1), "second")], NOW),
@@ -288,7 +288,7 @@ async fn a_damaged_index_is_rebuilt_before_any_read_or_write() {
     assert_eq!(outcome.unwrap(), CommitOutcome::Conflict(vec![first]));
     assert_eq!(usage.unwrap().records, RECORDS);
     drop(ledger);
-    assert_eq!(LedgerInspector::open(&path).unwrap().file_problems().unwrap(), [""; 0]);
+    assert_eq!(LedgerInspector::open(&path).unwrap().find_flaws().unwrap(), [""; 0]);
 }
 
 /// The table itself is damaged, which no index can mend. Nothing is read or written.

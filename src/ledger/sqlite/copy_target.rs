@@ -1,0 +1,132 @@
+//! A new file that a copy of a ledger fills. It gets its name once it is complete.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    files,
+    rows::{StoredRow, select},
+    schema::{OpenedStore, open_store},
+    store_error,
+};
+use crate::ledger::{
+    CopyError, CopyTarget, LedgerError, PlacedCopy,
+    columns::{row_checksum, stored_version, to_nanoseconds},
+};
+
+/// The rows of one question.
+const PAGE: u32 = 64;
+
+/// A file under another name, within one transaction.
+#[derive(Debug)]
+pub struct FileCopyTarget {
+    path: PathBuf,
+    rough: PathBuf,
+    /// `None` once the copy was finished.
+    store: Option<OpenedStore>,
+}
+
+impl FileCopyTarget {
+    /// Creates the file beside `path`, which must not exist, for a ledger with this secret.
+    pub fn create(path: &Path, secret: [u8; 32]) -> Result<Self, CopyError> {
+        let path = files::canonical_path(path)?;
+        if path.exists() {
+            return Err(CopyError::FileExists(path.display().to_string()));
+        }
+        let rough = files::sibling_path(&path, ".copy");
+        // An earlier copy may have been killed.
+        remove_store(&rough);
+        let store = open_store(&rough, secret)?;
+        store
+            .connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(|error| store_error(&error))?;
+        Ok(Self {
+            path,
+            rough,
+            store: Some(store),
+        })
+    }
+
+    fn store(&self) -> Result<&OpenedStore, LedgerError> {
+        self.store.as_ref().ok_or(LedgerError::Closed)
+    }
+}
+
+impl CopyTarget for FileCopyTarget {
+    fn add_records(&mut self, records: &[PlacedCopy]) -> Result<(), CopyError> {
+        let connection = &self.store()?.connection;
+        let write = |(place, record): &PlacedCopy| {
+            let mut statement = connection.prepare_cached(
+                "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?;
+            statement.execute((
+                place,
+                record.key.kind as u8,
+                record.key.principal,
+                record.key.name,
+                record.index,
+                &record.value[..],
+                stored_version(record),
+                to_nanoseconds(record.made_at),
+                to_nanoseconds(record.expires_at),
+                row_checksum(*place, record, &record.value),
+            ))
+        };
+        for record in records {
+            write(record).map_err(|error| store_error(&error))?;
+        }
+        Ok(())
+    }
+
+    fn read_records(&mut self, after: i64) -> Result<Vec<PlacedCopy>, CopyError> {
+        let connection = &self.store()?.connection;
+        let read = || {
+            let mut statement =
+                connection.prepare_cached(select!("NOT INDEXED WHERE place > ?1 ORDER BY place LIMIT ?2"))?;
+            let rows = statement.query_map((after, PAGE), StoredRow::read_row)?;
+            rows.collect::<rusqlite::Result<Vec<StoredRow>>>()
+        };
+        let rows = read().map_err(|error| store_error(&error))?;
+        let placed = |row: StoredRow| {
+            row.record
+                .map(|record| (row.place, record))
+                .ok_or(CopyError::Differs(row.place))
+        };
+        rows.into_iter().map(placed).collect()
+    }
+
+    fn finish(mut self) -> Result<(), CopyError> {
+        let Some(store) = self.store.take() else {
+            return Err(LedgerError::Closed.into());
+        };
+        let end = "COMMIT; PRAGMA wal_checkpoint(TRUNCATE)";
+        store
+            .connection
+            .execute_batch(end)
+            .map_err(|error| store_error(&error))?;
+        drop(store);
+        if self.path.exists() {
+            return Err(CopyError::FileExists(self.path.display().to_string()));
+        }
+        let named = fs::rename(&self.rough, &self.path).and_then(|()| files::sync_folder(&self.path));
+        named.map_err(|error| files::unusable_error(&self.path, error.to_string()).into())
+    }
+}
+
+impl Drop for FileCopyTarget {
+    fn drop(&mut self) {
+        self.store = None;
+        // Nothing of a copy that was not finished stays, and only the lock file of one that was.
+        remove_store(&self.rough);
+    }
+}
+
+fn remove_store(path: &Path) {
+    for ending in ["", "-wal", "-shm", ".lock"] {
+        drop(fs::remove_file(files::sibling_path(path, ending)));
+    }
+}
