@@ -4,6 +4,7 @@ mod lasting_memory;
 mod launch;
 mod ledger_store;
 mod local_token;
+mod starting;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

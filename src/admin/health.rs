@@ -64,6 +64,11 @@ pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(qu
     (status, checks_text(&checks, &line)).into_response()
 }
 
+/// Answers the readiness check of a proxy that waits for its ledger.
+pub(super) async fn refuse_readiness() -> Response {
+    health_answer(&[("serving", true), ("ledger-checked", false)], None)
+}
+
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.
 fn health_answer(checks: &[(&str, bool)], query: Option<&str>) -> Response {
     let good = checks.iter().all(|(_, holds)| *holds);

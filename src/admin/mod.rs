@@ -24,7 +24,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
+use axum::{
+    Extension, Json, Router,
+    http::{HeaderValue, StatusCode, header::CONNECTION},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
@@ -123,6 +129,25 @@ pub fn admin_router(parts: AdminState) -> Router {
     ))
     .layer(Extension(AdminSubscribers::default()))
     .with_state(parts)
+}
+
+/// Creates the router of the admin listener of a proxy that waits for its ledger: it is alive and not ready.
+///
+/// Each answer ends its connection, since the next one is for the router of the running proxy.
+pub fn starting_router() -> Router {
+    let close = async |mut answer: Response| {
+        answer
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+        answer
+    };
+    Router::new()
+        .route("/livez", get(health::check_liveness))
+        .route("/healthz", get(health::check_liveness))
+        .route("/health/liveliness", get(health::check_liveness))
+        .route("/health/liveness", get(health::check_liveness))
+        .fallback(health::refuse_readiness)
+        .layer(middleware::map_response(close))
 }
 
 /// Serves the router on a listener for as long as the process lives.

@@ -6,8 +6,9 @@ use tokio::sync::mpsc;
 
 use super::{
     AppParts, BackgroundWork, LedgerServices, RunningProxy, StartError,
-    ledger_store::{LedgerStore, OpenedLedger, open_ledger},
+    ledger_store::{LedgerStore, OpenedLedger},
     local_token, start,
+    starting::open_ledger_of,
 };
 use crate::{
     admin::{
@@ -17,6 +18,7 @@ use crate::{
     budget::{self, BodyMemory},
     config::{Config, LedgerPlace, LoadedConfig},
     late::LateSettings,
+    ledger::PostgresWorker,
     profiles::Profiles,
     provider::Routes,
     proxy::ProxyServices,
@@ -62,10 +64,10 @@ pub struct LaunchedProxy {
 
 /// Starts the proxy that `config` describes, with its ledger in `store`, on the `inherited` listeners or new ones.
 pub async fn launch_proxy(
-    config: Config,
+    mut config: Config,
     shown: ConfigSummary,
     store: LedgerStore,
-    inherited: InheritedListeners,
+    mut inherited: InheritedListeners,
     runtimes: RuntimeHandles,
 ) -> Result<LaunchedProxy, StartError> {
     warn_of_lost_results(&config, store);
@@ -73,7 +75,7 @@ pub async fn launch_proxy(
         ledger,
         place: ledger_place,
         database_worker,
-    } = Box::pin(open_ledger(&config.ledger, store)).await?;
+    } = Box::pin(open_ledger_of(&mut config, store, &mut inherited)).await?;
     let readiness = Readiness::new().with_required_ledger(config.ledger.is_required);
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
@@ -88,9 +90,6 @@ pub async fn launch_proxy(
     );
     let sessions = Arc::new(new_session_table(&config.late));
     let services = LedgerServices::over_ledger(&ledger, config.late, config.ledger.keeps_seen, &telemetry);
-    if let Some(rests) = &services.key_rests {
-        profiles.share_rests(rests);
-    }
     let routes = Routes::new(config.upstreams);
     // The admin listener accepts the same host names as the data listener.
     let hosts = config.proxy.allow_hosts.clone();
@@ -108,12 +107,11 @@ pub async fn launch_proxy(
         control: control.clone(),
         token: config.admin_token,
     });
-    let (services, mut background_work) = split_services(
+    let (services, background_work) = split_services(
         services,
         (profiles, sessions, telemetry.clone()),
-        ledger_place.is_some(),
+        (ledger_place.is_some(), database_worker),
     );
-    background_work.database_worker = database_worker;
     let running = start(AppParts {
         routes: routes.clone(),
         server: config.server,
@@ -148,8 +146,11 @@ pub async fn launch_proxy(
 fn split_services(
     services: LedgerServices,
     (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
-    is_stored: bool,
+    (is_stored, database_worker): (bool, Option<PostgresWorker>),
 ) -> (ProxyServices, BackgroundWork) {
+    if let Some(rests) = &services.key_rests {
+        profiles.share_rests(rests);
+    }
     let shared = ProxyServices {
         profiles,
         sessions,
@@ -159,7 +160,11 @@ fn split_services(
         late: services.late,
         local_token: is_stored.then(local_token::accepted_token).flatten(),
     };
-    (shared, services.background_work)
+    let background_work = BackgroundWork {
+        database_worker,
+        ..services.background_work
+    };
+    (shared, background_work)
 }
 
 /// Creates the memory of request bodies. Warns if the process may not have as much.

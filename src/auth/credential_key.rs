@@ -37,7 +37,9 @@ impl CredentialKey {
             Credential::Awaited { .. } => return None,
         };
         hash.add_text(form.as_bytes());
-        parts.iter().for_each(|part| hash.add_text(part.as_bytes()));
+        for part in parts {
+            hash.add_text(part.as_bytes());
+        }
         Some(hash.finalize().into())
     }
 }

@@ -18,7 +18,7 @@ use super::{
     signals::{ReceivedSignal, Signals},
 };
 use crate::{
-    app::{self, ConfigSummary, LedgerStore},
+    app::{self, ConfigSummary, LaunchedProxy, LedgerStore, StartError},
     config::{self, Config, Flags, LoadedConfig, process_environment},
     descriptors,
     provider::{self, Upstream},
@@ -149,8 +149,11 @@ async fn serve_until_stopped(
     }
     let admin_tls = config.admin_tls.clone();
     let sockets =
-        InheritedListeners::take(process_environment("LISTEN_FDNAMES").as_deref()).map_err(app::StartError::Inherit)?;
-    let mut launched = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes).await?;
+        InheritedListeners::take(process_environment("LISTEN_FDNAMES").as_deref()).map_err(StartError::Inherit)?;
+    let launch = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes);
+    let Some(mut launched) = launch_unless_stopped(launch, &mut signals).await? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let mut running = launched.running;
     let ledger = launched.ledger_place.as_deref();
     if io::stderr().is_terminal() {
@@ -208,6 +211,26 @@ async fn serve_until_stopped(
 }
 
 /// Waits for a second signal that asks the process to end, during the drain. Returns the exit code that tells which.
+/// Waits for the start of the proxy, which may wait for a database. Returns `None` if a signal has stopped it before.
+async fn launch_unless_stopped(
+    launch: impl Future<Output = Result<LaunchedProxy, StartError>>,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<LaunchedProxy>> {
+    let mut launch = std::pin::pin!(launch);
+    loop {
+        tokio::select! {
+            launched = &mut launch => return Ok(Some(launched?)),
+            signal = signals.next() => {
+                // The configuration was read a moment ago.
+                if !matches!(signal, ReceivedSignal::HangUp) {
+                    tracing::info!("stopped before the start was complete");
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
 async fn wait_for_second_stop(signals: &mut Signals) -> u8 {
     loop {
         match signals.next().await {

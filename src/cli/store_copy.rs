@@ -1,5 +1,4 @@
 //! `antiphon store copy`: copies a whole ledger from one store into another.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{io::Write, path::PathBuf, process::ExitCode, str::FromStr};
 
@@ -107,10 +106,11 @@ pub(super) fn copy_store(out: &mut impl Write, args: &CopyArgs) -> anyhow::Resul
 /// Fills the target from a source.
 fn fill(source: &impl StoreInspector, args: &CopyArgs) -> anyhow::Result<CopyReport> {
     let copied = match &args.to {
-        StorePlace::Database => args.database.settings().and_then(|(runtime, database)| {
-            let target = DatabaseCopyTarget::create(runtime, &database, source.secret());
-            Ok(target.and_then(|target| copy_records(source, target)))
-        })?,
+        StorePlace::Database => {
+            let (runtime, database) = args.database.settings()?;
+            DatabaseCopyTarget::create(runtime, &database, source.secret())
+                .and_then(|target| copy_records(source, target))
+        }
         StorePlace::File(path) => {
             FileCopyTarget::create(path, source.secret()).and_then(|target| copy_records(source, target))
         }

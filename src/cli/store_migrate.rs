@@ -1,5 +1,4 @@
 //! `antiphon store migrate`: creates the tables of the ledger's database, or brings them to the version of this build.
-#![expect(clippy::doc_markdown, reason = "doc comments are help texts on a terminal")]
 
 use std::{io::Write, process::ExitCode};
 

@@ -55,7 +55,7 @@ pub struct CallPage {
 #[derive(Debug)]
 pub enum FoundCall {
     /// The call has a posted result.
-    Posted(FoundResult),
+    Posted(Box<FoundResult>),
     /// The call has none that a request may contain.
     Open(Box<NamedCallRecord>),
 }
@@ -109,7 +109,7 @@ fn matched_call(record: &Record, recorded: RecordedCall, apart: Option<Record>) 
         })
     });
     match found {
-        Some(found) => FoundCall::Posted(found),
+        Some(found) => FoundCall::Posted(Box::new(found)),
         None => FoundCall::Open(Box::new((record.key.name, recorded))),
     }
 }

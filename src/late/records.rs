@@ -173,6 +173,7 @@ impl std::fmt::Debug for PostedResult {
 
 /// A recorded call. Its ledger key contains the principal that owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a call")]
 pub struct RecordedCall {
     /// The account of its principal, without the user: services are configured by account.
     pub account: PrincipalHash,

@@ -224,7 +224,8 @@ async fn find_or_start(
             default_config: None,
         });
     }
-    let launched = start_proxy(loaded, flags, (log, runtimes), is_other_running).await?;
+    // Boxed, since the future is large.
+    let launched = Box::pin(start_proxy(loaded, flags, (log, runtimes), is_other_running)).await?;
     Ok(UsedProxy {
         at: banner::reachable_address(launched.running.data),
         admin: Some(banner::reachable_address(launched.running.admin)),

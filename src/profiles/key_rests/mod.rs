@@ -73,9 +73,9 @@ impl KeyRests {
         let hash = |upstream: &str, credential: &Credential| self.0.key.hash_credential(upstream, credential);
         for rest in rests {
             let shared = rest.to_rest(now);
-            pools
-                .iter()
-                .for_each(|pools| pools.apply_rest(&rest.tag, &shared, &hash));
+            for pools in &pools {
+                pools.apply_rest(&rest.tag, &shared, &hash);
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::{
     auth::{
@@ -36,7 +37,7 @@ pub(super) struct StoredRest {
 }
 
 /// The JSON of a record. Times are milliseconds since 1970.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct RestRecord {
     version: u8,
     credential: String,
@@ -140,19 +141,18 @@ impl StoredRest {
     /// Returns the bytes of the record.
     pub(super) fn encode(&self) -> Bytes {
         let millis = |moment: Moment| u64::try_from(moment.as_millis()).unwrap_or(u64::MAX);
-        let record = RestRecord {
-            version: VERSION,
-            credential: blake3::Hash::from_bytes(self.tag).to_hex().to_string(),
-            reason: self.reason.label().to_owned(),
-            model: self.model.clone(),
-            disables: self.disables,
-            named: self.is_named,
-            since: millis(self.since),
-            until: millis(self.until),
-            ended_before: millis(self.ended_before),
-        };
-        // Texts, numbers and flags can always be written.
-        serde_json::to_vec(&record).unwrap_or_default().into()
+        let record = json!({
+            "version": VERSION,
+            "credential": blake3::Hash::from_bytes(self.tag).to_hex().to_string(),
+            "reason": self.reason.label(),
+            "model": self.model,
+            "disables": self.disables,
+            "named": self.is_named,
+            "since": millis(self.since),
+            "until": millis(self.until),
+            "ended_before": millis(self.ended_before),
+        });
+        record.to_string().into()
     }
 
     /// Decodes a record. `None` for another version.
@@ -194,6 +194,7 @@ fn instant_of(at: Moment, (now, unix_now): (Instant, Moment)) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const UNIX_NOW: Moment = Duration::from_secs(1_000_000);
 
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn times_survive_the_way_over_another_process() {
-        let now = (Instant::now(), UNIX_NOW);
+        let now = (clock::std_now(), UNIX_NOW);
         let rest = KeyRest {
             reason: Reason::Auth,
             model: None,

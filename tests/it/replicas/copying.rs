@@ -96,17 +96,15 @@ async fn fill(path: &Path, rng: &mut Rng) {
             expires_at,
         };
         assert_eq!(ledger.commit(vec![insert], NOW).await.unwrap(), CommitOutcome::Done);
-        let next = if rng.chance(20) {
-            CommitStep::Remove { key, version: 1 }
-        } else if rng.chance(20) {
-            CommitStep::Replace {
+        let next = match rng.below(5) {
+            0 => CommitStep::Remove { key, version: 1 },
+            1 => CommitStep::Replace {
                 key,
                 version: 1,
                 value: b"replaced".to_vec().into(),
                 expires_at,
-            }
-        } else {
-            continue;
+            },
+            _ => continue,
         };
         ledger.commit(vec![next], NOW).await.unwrap();
     }

@@ -1,8 +1,16 @@
 //! The database at the start of a process: its tables, their versions, its durability, and secrets that stay secret.
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    net::SocketAddr,
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
 
 use antiphon::ledger::{DatabaseOpenError, LedgerSettings, PostgresLedger};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use tokio_postgres::NoTls;
 
 use super::fleet::Fleet;
@@ -172,4 +180,70 @@ async fn a_required_ledger_decides_about_readiness() {
         .find_map(|line| line.strip_prefix("antiphon_ledger_clock_skew_seconds "));
     let skew: f64 = skew.expect("the gauge").parse().unwrap();
     assert!(skew.abs() < 1.0, "{skew}");
+}
+
+/// A start that waits for its database answers health checks, and a signal ends it.
+#[tokio::test]
+async fn a_start_that_waits_is_alive_and_not_ready() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    server.crash();
+    let folder = state::directory();
+    let path = folder.join("antiphon.toml");
+    std::fs::write(&path, "[upstreams.anthropic]\nurl = \"http://127.0.0.1:9\"\n").unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = free.local_addr().unwrap();
+    drop(free);
+    let start = || {
+        Command::new(env!("CARGO_BIN_EXE_antiphon"))
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--admin-listen",
+                &admin.to_string(),
+                "-c",
+            ])
+            .arg(&path)
+            .envs([("ANTIPHON_LEDGER_STORE", "postgres"), ("ANTIPHON_LEDGER_URL", &*url)])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let stops = |mut process: Child| {
+        let killed = Command::new("kill").arg(process.id().to_string()).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(process.wait().unwrap().code(), Some(0));
+    };
+    let process = start();
+    answers(admin, "/livez", 200).await;
+    answers(admin, "/readyz", 503).await;
+    stops(process);
+    let process = start();
+    answers(admin, "/readyz", 503).await;
+    server.run(&[]).await;
+    answers(admin, "/readyz", 200).await;
+    stops(process);
+}
+
+/// Waits until an admin listener answers with this status.
+async fn answers(admin: SocketAddr, path: &str, status: u16) {
+    let request = get_with(path, &[("connection", "close")]);
+    let ask = async || {
+        let mut stream = TcpStream::connect(admin).await.ok()?;
+        stream.write_all(request.as_ref()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.get(9..12)?.parse::<u16>().ok()
+    };
+    for _ in 0..400 {
+        if ask().await == Some(status) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("{path} does not answer {status}");
 }
