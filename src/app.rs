@@ -340,7 +340,9 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     ));
     tasks.spawn_background(telemetry.clone().build_structures());
     tasks.spawn_background(budget::return_freed_memory(parts.body_memory));
-    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, timeouts, parts.admin);
+    // Tasks of their own: operators watch the drain, which must not wait for their connections, and must not end them.
+    let served = (parts.admin, Tasks::on_current_runtime());
+    let operators = admin::serve_router(admin_listener, reserve, parts.admin_tls, timeouts, served);
     // A background task, so that the admin listener answers until the end and the drain can be watched. On a runtime of
     // its own, so that it answers whatever the exchanges do.
     tasks.spawn_background_on(&admin_runtime, operators);

@@ -66,7 +66,7 @@ pub(super) async fn check_readiness(State(parts): State<AdminState>, RawQuery(qu
 
 /// Answers the readiness check of a proxy that waits for its ledger.
 pub(super) async fn refuse_readiness() -> Response {
-    health_answer(&[("serving", true), ("ledger-checked", false)], None)
+    health_answer(&[("serving", true), ("ledger", false)], None)
 }
 
 /// Returns 200 if every check holds, else 503. With `verbose` the body has one line for each check, as in Kubernetes.

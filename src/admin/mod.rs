@@ -24,13 +24,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::{
-    Extension, Json, Router,
-    http::{HeaderValue, StatusCode, header::CONNECTION},
-    middleware,
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::{Extension, Json, Router, http::StatusCode, middleware, response::IntoResponse, routing::get};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
@@ -66,7 +60,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Has the proxy count as not ready while its ledger does not work, if `requires` is set.
+    /// Makes the proxy not ready while its ledger does not work, if `requires` is set.
     #[must_use]
     pub const fn with_required_ledger(mut self, requires: bool) -> Self {
         self.requires_ledger = requires;
@@ -132,37 +126,26 @@ pub fn admin_router(parts: AdminState) -> Router {
 }
 
 /// Creates the router of the admin listener of a proxy that waits for its ledger: it is alive and not ready.
-///
-/// Each answer ends its connection, since the next one is for the router of the running proxy.
 pub fn starting_router() -> Router {
-    let close = async |mut answer: Response| {
-        answer
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
-        answer
-    };
     Router::new()
         .route("/livez", get(health::check_liveness))
         .route("/healthz", get(health::check_liveness))
         .route("/health/liveliness", get(health::check_liveness))
         .route("/health/liveness", get(health::check_liveness))
         .fallback(health::refuse_readiness)
-        .layer(middleware::map_response(close))
 }
 
 /// Serves the router on a listener for as long as the process lives.
 ///
-/// `timeouts` are the settings of the data listener, whose timeouts hold here too.
+/// `timeouts` are the settings of the data listener, whose timeouts hold here too. The connections run in the tasks.
 pub async fn serve_router(
     listener: TcpListener,
     reserve: DescriptorReserve,
     tls: Option<ListenerTls>,
     timeouts: ServerSettings,
-    router: Router,
+    (router, tasks): (Router, Tasks),
 ) {
     let mut listener = AdminListener::new(listener, reserve, tls.as_ref());
-    // Tasks of their own: operators watch the drain, which must not wait for their connections, and must not end them.
-    let tasks = Tasks::on_current_runtime();
     loop {
         let (stream, address) = listener.accept_connection().await;
         let peer = ClientAddress(address.ip().to_canonical());

@@ -76,7 +76,7 @@ pub async fn launch_proxy(
         place: ledger_place,
         database_worker,
     } = Box::pin(open_ledger_of(&mut config, store, &mut inherited)).await?;
-    let readiness = Readiness::new().with_required_ledger(config.ledger.is_required);
+    let readiness = Readiness::new().with_required_ledger(config.ledger.ready_requires);
     let telemetry = Telemetry::new(config.upstreams.iter().map(|upstream| upstream.name.clone()));
     // Before any part takes its own handle: a handle made earlier would send no traces.
     let (telemetry, traces) = telemetry.with_traces(config.traces);

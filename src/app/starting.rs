@@ -1,6 +1,6 @@
 //! The wait for the ledger of a starting proxy. Health checks are answered meanwhile: alive, and not ready.
 
-use std::{convert::Infallible, io};
+use std::{convert::Infallible, io, time::Duration};
 
 use tokio::net::TcpListener;
 
@@ -12,7 +12,7 @@ use crate::{
     admin,
     config::{Config, LedgerPlace},
     server::{
-        BindError,
+        BindError, Tasks,
         inherited::{InheritedListeners, open_listener},
     },
 };
@@ -37,14 +37,19 @@ pub(super) async fn open_ledger_of(
     config.admin_listen = kept.local_addr().unwrap_or(config.admin_listen);
     inherited.admin = Some(kept);
     let (tls, timeouts) = (config.admin_tls.clone(), config.server.clone());
+    let tasks = Tasks::on_current_runtime();
     let answering = async {
-        admin::serve_router(early, <_>::default(), tls, timeouts, admin::starting_router()).await;
+        let served = (admin::starting_router(), tasks.clone());
+        admin::serve_router(early, <_>::default(), tls, timeouts, served).await;
         std::future::pending::<Infallible>().await
     };
-    tokio::select! {
+    let opened = tokio::select! {
         opened = open_ledger(&config.ledger, store) => opened,
         never = answering => match never {},
-    }
+    };
+    // A connection that stayed open would go on with the answers of the start.
+    tasks.drain(Duration::ZERO).await;
+    opened
 }
 
 /// Splits a listener into the one of the running proxy, and one that is closed before that. Both have the same port.

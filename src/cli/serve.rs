@@ -210,7 +210,6 @@ async fn serve_until_stopped(
     }
 }
 
-/// Waits for a second signal that asks the process to end, during the drain. Returns the exit code that tells which.
 /// Waits for the start of the proxy, which may wait for a database. Returns `None` if a signal has stopped it before.
 async fn launch_unless_stopped(
     launch: impl Future<Output = Result<LaunchedProxy, StartError>>,
@@ -231,6 +230,7 @@ async fn launch_unless_stopped(
     }
 }
 
+/// Waits for a second signal that asks the process to end, during the drain. Returns the exit code that tells which.
 async fn wait_for_second_stop(signals: &mut Signals) -> u8 {
     loop {
         match signals.next().await {

@@ -77,7 +77,7 @@ struct ListArgs {
     list: ListFlags,
 }
 
-/// Flags of every subcommand.
+/// Flags of the subcommands that read or clean one store.
 #[derive(Debug, clap::Args)]
 struct StoreFlags {
     /// File of the ledger [default: antiphon/ledger.db in the state directory]
@@ -205,7 +205,7 @@ fn remove_unusable(out: &mut impl Write, store: &StoreFlags, now: Moment) -> any
     };
     let cleared = runtime
         .block_on(ledger.remove_unusable(now))
-        .context("clearing ended early")?;
+        .context("the removal ended early")?;
     let left = runtime.block_on(ledger.usage())?;
     match store.output {
         OutputFormat::Text => writeln!(

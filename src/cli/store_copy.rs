@@ -23,7 +23,7 @@ their names stay the same. It is permanent only once each record was compared wi
 
 Exit codes:
   0    every record was copied
-  1    damaged records were left out, or a failure at run time: then nothing was copied
+  1    damaged records were left out; or a failure at run time, and nothing was copied
   2    wrong usage or bad configuration, or a store is unusable, in use or not empty";
 
 /// Arguments of `antiphon store copy`.
@@ -95,7 +95,7 @@ pub(super) fn copy_store(out: &mut impl Write, args: &CopyArgs) -> anyhow::Resul
             let records = format_count(report.records, "record");
             writeln!(
                 out,
-                "copied {records}, {} bytes: each is as in the original",
+                "copied {records}, {} bytes: each of these is as in the original",
                 report.bytes
             )?;
         }

@@ -28,7 +28,7 @@ pub struct LedgerConfig {
     /// Limits on its size.
     pub settings: LedgerSettings,
     /// `true` if the proxy is not ready while the ledger does not work.
-    pub is_required: bool,
+    pub ready_requires: bool,
 }
 
 /// Place of the records of a ledger.
@@ -97,7 +97,7 @@ pub(super) fn lower_ledger(lowering: &mut Lowering) -> LedgerConfig {
             bytes_max: size("bytes_max", &section.bytes_max),
             principal_bytes_max: size("principal_bytes_max", &section.principal_bytes_max),
         },
-        is_required: section.ready_requires,
+        ready_requires: section.ready_requires,
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind},
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
     repair::Tier,
 };
 
@@ -108,8 +108,7 @@ pub(super) async fn settle_named(
             PostRuling::Repeated => {
                 remove_parked(late, parked_removal).await?;
                 if is_pushed(&call) {
-                    // The first post may have been stored without this process taking note of it.
-                    late.0.posted.add(principal, record.key.name, record.expires_at);
+                    note_stored(late, principal, record.key.name, now).await?;
                 }
                 return Ok(SettleOutcome::Done(PostOutcome::Settled {
                     state: call.state,
@@ -137,6 +136,16 @@ pub(super) async fn settle_named(
         }
     }
     Err(LateError::Busy)
+}
+
+/// Notes a result that waits in the ledger: it may have been stored without this process taking note of it.
+async fn note_stored(late: &LateStore, principal: Principal, name: RecordName, now: Moment) -> Result<(), LateError> {
+    let key = RecordKey::new(RecordKind::Delivery, principal, name);
+    let delivery = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    if let Some(delivery) = delivery.filter(|delivery| delivery.value == delivery_value::WAITING) {
+        late.0.posted.add(principal, name, delivery.expires_at);
+    }
+    Ok(())
 }
 
 /// Queues the event that another result was posted for a call.

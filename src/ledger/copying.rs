@@ -44,7 +44,7 @@ pub enum CopyError {
     #[error("the database has {0} records: copy into an empty one, while no replica uses it")]
     NotEmpty(i64),
     /// A record of the copy differs from the original.
-    #[error("the record at place {0} of the copy differs from the original: nothing was copied")]
+    #[error("the record at place {0} of the copy differs from the original, or cannot be read: nothing was copied")]
     Differs(i64),
     /// A file cannot be opened or written.
     #[error(transparent)]

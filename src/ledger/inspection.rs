@@ -43,7 +43,7 @@ pub struct KindTotal {
 /// A row without its content. Any field may be wrong in a damaged row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InspectedRow {
-    /// The place in the order of inserts, which is the SQLite rowid.
+    /// The place in the order of inserts.
     pub place: i64,
     /// `true` if the row matches its checksum.
     pub is_sound: bool,

@@ -118,6 +118,9 @@ impl ProfileCredentials {
             change(pool, cell);
             pool.changed.notify_waiters();
             self.profiles.0.telemetry.announce_profiles();
+            if let Some(rests) = self.profiles.0.rests.get() {
+                rests.note_new_keys();
+            }
         }
     }
 

@@ -172,9 +172,6 @@ impl Profiles {
     ///
     /// Call it before any other use.
     pub fn inherit_state(&self, old: &Self) {
-        if let Some(rests) = old.0.rests.get() {
-            self.share_rests(rests);
-        }
         for (name, pool) in &self.0.pools {
             let Some(known) = old.find_pool(name) else { continue };
             let same = |id: ProfileId| {
@@ -197,6 +194,10 @@ impl Profiles {
             drop(rotation);
             // Under the old lock, so that each report is either copied or forwarded.
             *lock_shared(&links.present) = Arc::downgrade(pool);
+        }
+        // Last, so that what others have told meanwhile is applied to this state.
+        if let Some(rests) = old.0.rests.get() {
+            self.share_rests(rests);
         }
     }
 

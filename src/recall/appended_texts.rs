@@ -448,7 +448,7 @@ pub(super) fn remove_text(store: &AnswerStoreState, caller: Caller, anchor: Anch
         note_own(store, (caller, anchor), RequestState::Failed, stored.made_at);
     }
     texts.change_texts(caller, |own| drop(own.by_anchor.remove(&anchor)));
-    // These records are never replaced, so they all have the first version.
+    // One that a provider has accepted has a later version.
     store.write_behind.queue_write(CommitStep::Remove {
         key: anchor_key(caller, anchor),
         version: FIRST_VERSION,

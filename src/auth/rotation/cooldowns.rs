@@ -59,6 +59,8 @@ pub(super) struct CooldownWindow {
     pub(super) evidence: Option<KeyEvidence>,
     pub(super) path: Option<&'static str>,
     pub(super) since: Instant,
+    /// The last refusal that has begun it or made it longer.
+    pub(super) refused_at: Instant,
     pub(super) until: Instant,
 }
 
@@ -71,7 +73,7 @@ impl CooldownWindow {
             state: KeyRestState::Resting {
                 disables: self.disables,
                 is_named: self.is_named,
-                since: self.since,
+                refused_at: self.refused_at,
                 until: self.until,
             },
         }
@@ -82,7 +84,7 @@ impl CooldownWindow {
         let KeyRestState::Resting {
             disables,
             is_named,
-            since,
+            refused_at,
             until,
         } = rest.state
         else {
@@ -97,7 +99,8 @@ impl CooldownWindow {
             // What the provider said is known to the process that has asked it.
             evidence: None,
             path: None,
-            since,
+            since: refused_at,
+            refused_at,
             until,
         })
     }
@@ -149,7 +152,7 @@ impl ProfileCooldowns {
             let later = stated.filter(|until| *until > window.until);
             window.is_named |= stated.is_some_and(|until| until >= window.until);
             return later.map(|until| {
-                window.until = until;
+                (window.until, window.refused_at) = (until, now);
                 window.as_rest()
             });
         }
@@ -169,6 +172,7 @@ impl ProfileCooldowns {
             evidence: report.verdict.evidence,
             path: report.path,
             since: now,
+            refused_at: now,
             until,
         };
         let rest = window.as_rest();
@@ -181,13 +185,18 @@ impl ProfileCooldowns {
         self.forget_ended(now);
         let same = |known: &&mut CooldownWindow| known.reason == window.reason && known.model == window.model;
         let Some(known) = self.windows.iter_mut().find(same) else {
-            self.push_window(window);
-            return true;
+            // What this process has seen itself is not lost for it.
+            let has_room = self.windows.len() < ENTRIES_MAX;
+            if has_room {
+                self.windows.push(window);
+            }
+            return has_room;
         };
         // The clocks of two processes differ by some microseconds, which is no news.
         let is_later = window.until > known.until + SAME_TIME;
         if is_later {
             known.until = window.until;
+            known.refused_at = known.refused_at.max(window.refused_at);
             known.is_named |= window.is_named;
         }
         is_later
@@ -198,7 +207,7 @@ impl ProfileCooldowns {
         let count = self.windows.len();
         let is_it = |of: Reason, for_model: Option<&str>| of == reason && for_model == model;
         self.windows
-            .retain(|window| !(is_it(window.reason, window.model.as_deref()) && window.since < began_before));
+            .retain(|window| !(is_it(window.reason, window.model.as_deref()) && window.refused_at < began_before));
         self.streaks.retain(|streak| {
             let is_older = streak.last_failure < began_before;
             !(is_it(streak.reason, streak.model.as_deref()) && is_older)
@@ -233,8 +242,8 @@ impl ProfileCooldowns {
         let concerned = |of: Option<&str>| of.is_none_or(|of| of == model_key(model));
         let mut cleared = Vec::new();
         self.windows.retain(|window| {
-            // A cooldown that began during the exchange is newer evidence than its success.
-            let older = window.since < began && concerned(window.model.as_deref());
+            // A cooldown that began or became longer during the exchange is newer evidence than its success.
+            let older = window.refused_at < began && concerned(window.model.as_deref());
             let goes = older && (!shared_only || window.scope == CooldownScope::Quota);
             if goes {
                 cleared.push((window.reason, window.model.clone()));

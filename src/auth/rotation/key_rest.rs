@@ -24,14 +24,14 @@ pub enum KeyRestState {
         disables: bool,
         /// `true` if the provider named its end.
         is_named: bool,
-        /// The start.
-        since: Instant,
+        /// The refusal that has begun it or made it longer.
+        refused_at: Instant,
         /// The end.
         until: Instant,
     },
     /// A success or an operator has ended it.
     Ended {
-        /// The time before which a cooldown must have begun to be ended.
+        /// The time before which the refusal must have been.
         began_before: Instant,
     },
 }

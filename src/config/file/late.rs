@@ -50,7 +50,7 @@ section! {
         pub migrate: MigrateName = MigrateName::Auto,
         /// Accepts a database that loses records when its machine fails: one with `fsync = off`.
         pub allow_unsafe: bool = false,
-        /// Has `/readyz` answer 503 while the ledger does not work.
+        /// Makes `/readyz` answer 503 while the ledger does not work.
         pub ready_requires: bool = false,
         /// Time that a call waits for its result, and a result for its owner.
         pub ttl: String = "7d".into(),

@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Client, types::Type};
 
 use super::{
-    DatabaseSettings,
+    DatabaseSettings, check_server,
     connection::DatabaseConnection,
     error::PostgresError,
     inspector::read_page,
@@ -43,6 +43,7 @@ impl DatabaseCopyTarget {
 async fn begin(database: &DatabaseSettings, secret: [u8; 32]) -> Result<DatabaseConnection, CopyError> {
     let mut connection = open_connection(database).await?;
     let client = connection.client().map_err(LedgerError::from)?;
+    check_server(client, database.allows_unsafe).await?;
     match schema::inspect(&*client).await.map_err(LedgerError::from)? {
         Prepared::Old { .. } if database.migrates => {
             let prepared = schema::migrate(client, &secret).await.map_err(LedgerError::from)?;
@@ -60,13 +61,31 @@ async fn begin(database: &DatabaseSettings, secret: [u8; 32]) -> Result<Database
 
 /// Begins the transaction, and takes the secret over. Returns the number of records, which have to be none.
 async fn take_over(client: &Client, secret: [u8; 32]) -> Result<i64, PostgresError> {
+    // Asked first, since the lock would stop replicas that use the database.
+    let some = "SELECT place FROM antiphon_records LIMIT 1";
+    if !client.query_typed(some, &[]).await?.is_empty() {
+        return count_records(client).await;
+    }
+    // A replica that starts meanwhile waits, and reads the new secret. The commit waits for the disk.
     client
-        .batch_execute("BEGIN; LOCK TABLE antiphon_records IN ACCESS EXCLUSIVE MODE")
+        .batch_execute(
+            "BEGIN; SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = '5s'; \
+             LOCK TABLE antiphon_records, antiphon_meta IN ACCESS EXCLUSIVE MODE",
+        )
         .await?;
-    let count = client.query_typed("SELECT count(*) FROM antiphon_records", &[]).await?;
+    // Early, for a role that may not do it at the end.
+    client
+        .batch_execute("SELECT setval('antiphon_places', 1, false)")
+        .await?;
     let set = "UPDATE antiphon_meta SET secret = $1 WHERE id = 1";
     client.query_typed(set, &[(&&secret[..], Type::BYTEA)]).await?;
-    Ok(count.first().map_or(Ok(0), |row| row.try_get(0))?)
+    count_records(client).await
+}
+
+async fn count_records(client: &Client) -> Result<i64, PostgresError> {
+    let count = "SELECT count(*) FROM antiphon_records";
+    let rows = client.query_typed(count, &[]).await?;
+    Ok(rows.first().map_or(Ok(0), |row| row.try_get(0))?)
 }
 
 impl CopyTarget for DatabaseCopyTarget {

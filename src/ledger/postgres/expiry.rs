@@ -80,6 +80,8 @@ async fn remove_portion(pool: &Pool, now: Moment) -> Result<i64, PostgresError> 
 }
 
 /// Removes the records that are damaged. Reads every record. Returns the number of those removed.
+///
+/// A record that was written over a damaged one meanwhile has another place, and stays.
 pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
     let (mut removed, counted, mut place) = (0_u64, counted_bytes(), i64::MIN);
     loop {
@@ -95,13 +97,12 @@ pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
             return Ok(removed);
         };
         place = last.try_get(0)?;
-        let mut damaged: Vec<RecordKey> = Vec::new();
+        let (mut damaged, mut places): (Vec<RecordKey>, Vec<i64>) = (Vec::new(), Vec::new());
         for row in &rows {
-            damaged.extend(
-                TableRow::read(row)?
-                    .filter(|row| row.record.is_none())
-                    .map(|row| row.key),
-            );
+            if let Some(row) = TableRow::read(row)?.filter(|row| row.record.is_none()) {
+                damaged.push(row.key);
+                places.push(row.place);
+            }
         }
         if damaged.is_empty() {
             connection.release();
@@ -110,11 +111,14 @@ pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
         let keys = KeyArrays::of_keys(&damaged);
         let mut parameters = vec![(&counted as &(dyn tokio_postgres::types::ToSql + Sync), Type::INT8)];
         parameters.extend(keys.parameters());
+        parameters.push((&places, Type::INT8_ARRAY));
         let rows = client
             .query_typed(
                 remove_doomed!(
-                    "SELECT kind, principal, name FROM unnest($2::smallint[], $3::bytea[], $4::bytea[]) \
-                     AS k (kind, principal, name)"
+                    "SELECT kind, principal, name FROM antiphon_records r \
+                     JOIN unnest($2::smallint[], $3::bytea[], $4::bytea[], $5::bigint[]) \
+                     AS k (kind, principal, name, place) USING (kind, principal, name, place) \
+                     ORDER BY kind, principal, name FOR UPDATE OF r"
                 ),
                 &parameters,
             )

@@ -22,8 +22,8 @@ use crate::ledger::{
     columns::kind_from_number,
 };
 
-/// The rows of one question. Their values are in memory together.
-const PAGE: i64 = 64;
+/// The most rows of one query. Fewer once their values have 8 MiB, which are in memory together.
+const PAGE: i64 = 512;
 
 /// A database under inspection. Its methods block, and must not be called within a runtime.
 pub struct DatabaseInspector {
@@ -151,7 +151,11 @@ pub(super) async fn read_page(
     client: &Client,
     after: i64,
 ) -> Result<Vec<(InspectedRow, Option<Record>)>, PostgresError> {
-    let sql = select!("WHERE r.place > $1 ORDER BY r.place LIMIT $2");
+    let sql = select!(
+        "JOIN (SELECT place, sum(octet_length(value)) OVER (ORDER BY place) - octet_length(value) AS before FROM \
+         (SELECT place, value FROM antiphon_records WHERE place > $1 ORDER BY place LIMIT $2) next) page \
+         ON page.place = r.place WHERE page.before < 8388608 ORDER BY r.place"
+    );
     let rows = client
         .query_typed(sql, &[(&after, Type::INT8), (&PAGE, Type::INT8)])
         .await?;

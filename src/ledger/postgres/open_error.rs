@@ -1,5 +1,7 @@
 //! The reasons why the database of a ledger cannot be used.
 
+use std::time::Duration;
+
 use super::{DatabaseUrlFlaw, error::PostgresError};
 
 /// The error of opening a ledger in a database. No record was written.
@@ -56,8 +58,8 @@ pub enum DatabaseOpenError {
     Unsafe,
     /// The clocks of the database and of this machine differ too much.
     #[error(
-        "the clock of the database is {} s {} this machine's: synchronize both, since leases and deadlines are moments",
-        .skew.unsigned_abs() / 1_000_000_000,
+        "the clock of the database is {:.1} s {} this machine's: synchronize both, since leases and deadlines are moments",
+        Duration::from_nanos(.skew.unsigned_abs()).as_secs_f64(),
         if *.skew > 0 { "ahead of" } else { "behind" }
     )]
     Skew {

@@ -1,12 +1,12 @@
 //! A new file that a copy of a ledger fills. It gets its name once it is complete.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
 use super::{
-    files,
+    files::{self, StorePresence},
     rows::{StoredRow, select},
     schema::{OpenedStore, open_store},
     store_error,
@@ -16,37 +16,44 @@ use crate::ledger::{
     columns::{row_checksum, stored_version, to_nanoseconds},
 };
 
-/// The rows of one question.
-const PAGE: u32 = 64;
+/// The most rows of one query, whose values are in memory together.
+const PAGE: u32 = 16;
 
-/// A file under another name, within one transaction.
+/// A new file, under a temporary name until the copy is complete.
 #[derive(Debug)]
 pub struct FileCopyTarget {
     path: PathBuf,
-    rough: PathBuf,
+    temporary: PathBuf,
     /// `None` once the copy was finished.
     store: Option<OpenedStore>,
+    /// The lock of `path`, until the copy has its name.
+    _lock: File,
 }
 
 impl FileCopyTarget {
     /// Creates the file beside `path`, which must not exist, for a ledger with this secret.
     pub fn create(path: &Path, secret: [u8; 32]) -> Result<Self, CopyError> {
         let path = files::canonical_path(path)?;
-        if path.exists() {
+        files::create_folder(&path)?;
+        let path = files::canonical_path(&path)?;
+        // No proxy and no other copy creates the file meanwhile.
+        let lock = files::lock_store(&path)?;
+        if files::read_presence(&path)? == StorePresence::Present {
             return Err(CopyError::FileExists(path.display().to_string()));
         }
-        let rough = files::sibling_path(&path, ".copy");
+        let temporary = files::sibling_path(&path, ".copy");
         // An earlier copy may have been killed.
-        remove_store(&rough);
-        let store = open_store(&rough, secret)?;
+        remove_store(&temporary);
+        let store = open_store(&temporary, secret)?;
         store
             .connection
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|error| store_error(&error))?;
         Ok(Self {
             path,
-            rough,
+            temporary,
             store: Some(store),
+            _lock: lock,
         })
     }
 
@@ -109,10 +116,7 @@ impl CopyTarget for FileCopyTarget {
             .execute_batch(end)
             .map_err(|error| store_error(&error))?;
         drop(store);
-        if self.path.exists() {
-            return Err(CopyError::FileExists(self.path.display().to_string()));
-        }
-        let named = fs::rename(&self.rough, &self.path).and_then(|()| files::sync_folder(&self.path));
+        let named = fs::rename(&self.temporary, &self.path).and_then(|()| files::sync_folder(&self.path));
         named.map_err(|error| files::unusable_error(&self.path, error.to_string()).into())
     }
 }
@@ -121,7 +125,7 @@ impl Drop for FileCopyTarget {
     fn drop(&mut self) {
         self.store = None;
         // Nothing of a copy that was not finished stays, and only the lock file of one that was.
-        remove_store(&self.rough);
+        remove_store(&self.temporary);
     }
 }
 

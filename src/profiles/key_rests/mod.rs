@@ -8,7 +8,7 @@ mod worker;
 
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{SharedPools, lock_shared};
 use crate::{
@@ -34,6 +34,8 @@ struct KeyRestsInner {
     /// The pools that get the cooldowns of others: those of the present configuration, and of earlier ones while exchanges
     /// use them.
     pools: Mutex<Vec<Weak<SharedPools>>>,
+    /// Notified when a process may have keys whose cooldowns it has not looked for.
+    keys_changed: Notify,
 }
 
 impl KeyRests {
@@ -45,16 +47,29 @@ impl KeyRests {
             key: CredentialKey::from_ledger_secret(&ledger.secret()),
             changes,
             pools: Mutex::default(),
+            keys_changed: Notify::new(),
         }));
         let worker = KeyRestWorker::new(rests.clone(), Arc::downgrade(ledger), (waiting, events));
         Some((rests, worker))
     }
 
-    /// Has these pools get the cooldowns of other processes.
+    /// Adds pools that get the cooldowns of other processes, also the present ones.
     pub(super) fn add_pools(&self, pools: &Arc<SharedPools>) {
         let mut known = lock_shared(&self.0.pools);
         known.retain(|pools| pools.strong_count() > 0);
         known.push(Arc::downgrade(pools));
+        drop(known);
+        self.note_new_keys();
+    }
+
+    /// Notes that a profile has another key, which others may know to be in cooldown.
+    pub(super) fn note_new_keys(&self) {
+        self.0.keys_changed.notify_one();
+    }
+
+    /// Waits until a profile may have another key.
+    async fn keys_changed(&self) {
+        self.0.keys_changed.notified().await;
     }
 
     /// Tells other processes of a cooldown. Does not wait.

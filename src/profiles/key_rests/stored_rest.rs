@@ -20,6 +20,8 @@ use crate::{
 const VERSION: u8 = 1;
 /// The shortest time for which a record is stored: every process has read it by then.
 const STORED_MIN: Duration = Duration::from_secs(60);
+/// The time after its end for which a word waits for a ledger that is away.
+const STORED_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// A cooldown of a credential, with its times since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +32,11 @@ pub(super) struct StoredRest {
     model: Option<Box<str>>,
     disables: bool,
     is_named: bool,
-    since: Moment,
+    /// The last refusal.
+    refused_at: Moment,
+    /// The end of the cooldown. Zero if only the end of an earlier one is known.
     until: Moment,
-    /// A cooldown that began before this time has ended. Zero if none has.
+    /// A cooldown whose last refusal was before this time has ended. Zero if none has.
     ended_before: Moment,
 }
 
@@ -45,7 +49,7 @@ struct RestRecord {
     model: Option<Box<str>>,
     disables: bool,
     named: bool,
-    since: u64,
+    refused_at: u64,
     until: u64,
     ended_before: u64,
 }
@@ -54,13 +58,13 @@ impl StoredRest {
     /// Converts a cooldown. `now` is the present on both clocks.
     pub(super) fn of_rest(tag: [u8; 32], rest: KeyRest, now: (Instant, Moment)) -> Self {
         let moment = |at| moment_of(at, now);
-        let (disables, is_named, since, until, ended_before) = match rest.state {
+        let (disables, is_named, refused_at, until, ended_before) = match rest.state {
             KeyRestState::Resting {
                 disables,
                 is_named,
-                since,
+                refused_at,
                 until,
-            } => (disables, is_named, moment(since), moment(until), Moment::ZERO),
+            } => (disables, is_named, moment(refused_at), moment(until), Moment::ZERO),
             KeyRestState::Ended { began_before } => (false, false, Moment::ZERO, Moment::ZERO, moment(began_before)),
         };
         Self {
@@ -69,7 +73,7 @@ impl StoredRest {
             model: rest.model,
             disables,
             is_named,
-            since,
+            refused_at,
             until,
             ended_before,
         }
@@ -81,41 +85,49 @@ impl StoredRest {
         KeyRest {
             reason: self.reason,
             model: self.model.clone(),
-            state: if self.ended_before > self.since {
-                KeyRestState::Ended {
-                    began_before: instant(self.ended_before),
-                }
-            } else {
+            state: if self.lasts_after(self.ended_before) {
                 KeyRestState::Resting {
                     disables: self.disables,
                     is_named: self.is_named,
-                    since: instant(self.since),
+                    refused_at: instant(self.refused_at),
                     until: instant(self.until),
+                }
+            } else {
+                KeyRestState::Ended {
+                    began_before: instant(self.ended_before),
                 }
             },
         }
     }
 
-    /// Returns the record that follows from this change of `stored`. `None` if the change is no news.
-    pub(super) fn applied_to(&self, stored: Option<&Self>) -> Option<Self> {
-        let Some(stored) = stored else {
-            // The end of a cooldown that nobody else knows is no news.
-            return (self.until > Moment::ZERO).then(|| self.clone());
-        };
-        if self.until == Moment::ZERO {
-            let is_later = self.ended_before > stored.ended_before.max(stored.since);
-            return is_later.then(|| Self {
-                ended_before: self.ended_before,
-                ..stored.clone()
-            });
+    /// Returns `true` if there is a cooldown, and one that ended before `ended_before` was another.
+    fn lasts_after(&self, ended_before: Moment) -> bool {
+        self.until > Moment::ZERO && self.refused_at >= ended_before
+    }
+
+    /// Returns both words about one cooldown as one: the later end of those that last, and the end of the earlier ones.
+    pub(super) fn merged_with(&self, other: &Self) -> Self {
+        let ended_before = self.ended_before.max(other.ended_before);
+        let end = |rest: &Self| rest.lasts_after(ended_before).then_some(rest.until);
+        let last = if end(self) > end(other) { self } else { other };
+        Self {
+            ended_before,
+            ..last.clone()
         }
-        let has_ended = stored.ended_before > stored.since;
-        // A success after this refusal has ended it.
-        let is_outdated = stored.ended_before > self.since || (!has_ended && stored.until >= self.until);
-        (!is_outdated).then(|| Self {
-            ended_before: stored.ended_before,
-            ..self.clone()
-        })
+    }
+
+    /// Returns the record that follows from this word and `stored`. `None` if it is no news.
+    pub(super) fn applied_to(&self, stored: Option<&Self>) -> Option<Self> {
+        match stored {
+            Some(stored) => Some(self.merged_with(stored)).filter(|merged| merged != stored),
+            // The end of a cooldown that nobody else knows is no news.
+            None => self.lasts_after(self.ended_before).then(|| self.clone()),
+        }
+    }
+
+    /// Returns `true` if a word that nobody has got yet is of no use any more.
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        self.until.max(self.ended_before).saturating_add(STORED_MAX) < now
     }
 
     /// Returns the key of the record.
@@ -148,7 +160,7 @@ impl StoredRest {
             "model": self.model,
             "disables": self.disables,
             "named": self.is_named,
-            "since": millis(self.since),
+            "refused_at": millis(self.refused_at),
             "until": millis(self.until),
             "ended_before": millis(self.ended_before),
         });
@@ -166,7 +178,7 @@ impl StoredRest {
             model: record.model,
             disables: record.disables,
             is_named: record.named,
-            since: Moment::from_millis(record.since),
+            refused_at: Moment::from_millis(record.refused_at),
             until: Moment::from_millis(record.until),
             ended_before: Moment::from_millis(record.ended_before),
         })
@@ -198,14 +210,14 @@ mod tests {
 
     const UNIX_NOW: Moment = Duration::from_secs(1_000_000);
 
-    fn resting(since: u64, until: u64) -> StoredRest {
+    fn resting(refused_at: u64, until: u64) -> StoredRest {
         StoredRest {
             tag: [7; 32],
             reason: Reason::RateLimit,
             model: Some("m".into()),
             disables: false,
             is_named: true,
-            since: Duration::from_secs(since),
+            refused_at: Duration::from_secs(refused_at),
             until: Duration::from_secs(until),
             ended_before: Moment::ZERO,
         }
@@ -213,7 +225,7 @@ mod tests {
 
     fn ended(before: u64) -> StoredRest {
         StoredRest {
-            since: Moment::ZERO,
+            refused_at: Moment::ZERO,
             until: Moment::ZERO,
             ended_before: Duration::from_secs(before),
             ..resting(0, 0)
@@ -264,11 +276,24 @@ mod tests {
         // A success ends what began before its exchange.
         let freed = ended(15).applied_to(Some(&stored)).unwrap();
         assert_eq!(freed.ended_before, Duration::from_secs(15));
-        assert_eq!(ended(10).applied_to(Some(&stored)), None);
+        assert!(
+            ended(10)
+                .applied_to(Some(&stored))
+                .unwrap()
+                .lasts_after(Duration::from_secs(10))
+        );
+        assert_eq!(ended(15).applied_to(Some(&freed)), None);
         assert_eq!(ended(15).applied_to(None), None);
         // A refusal from before that success comes late, and one after it begins anew.
         assert_eq!(resting(12, 90).applied_to(Some(&freed)), None);
         let anew = resting(16, 30).applied_to(Some(&freed)).unwrap();
+        // A success and a refusal that follows it may wait together for the ledger.
+        let both = resting(20, 30).merged_with(&ended(15));
+        assert_eq!(
+            both.applied_to(Some(&resting(10, 60))).unwrap().until,
+            Duration::from_secs(30)
+        );
+        assert_eq!(both.applied_to(None), Some(both));
         assert_eq!(
             (anew.until, anew.ended_before),
             (Duration::from_secs(30), Duration::from_secs(15))
@@ -284,7 +309,7 @@ mod tests {
             state: KeyRestState::Resting {
                 disables: true,
                 is_named: false,
-                since: now.0,
+                refused_at: now.0,
                 until: now.0 + Duration::from_secs(600),
             },
         };

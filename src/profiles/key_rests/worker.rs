@@ -16,12 +16,14 @@ use crate::{
     ledger::{ChangeEvent, CommitOutcome, CommitStep, Ledger, LedgerError, ROWS_MAX, RecordKey, RecordKind},
 };
 
-/// The pause between two looks while other processes cannot tell of their changes, and after a failure.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a look. Of many changes at once, all are read together.
+/// The time between two reads while other processes cannot tell of their changes, and after a failure.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause after a read. Of many changes at once, all are read together.
 const GATHER_PAUSE: Duration = Duration::from_millis(100);
-/// The tries of a write that other processes prevent. The last of them has written what this one knows, most likely.
+/// The tries of a write that other processes prevent, before it waits for the next round.
 const TRIES_MAX: usize = 8;
+/// The most cooldowns that wait for the ledger, and that are read from it.
+const UNWRITTEN_MAX: usize = 4_096;
 
 /// The worker. Nothing is shared unless it runs.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub struct KeyRestWorker {
     /// Cooldowns that the ledger lacks.
     unwritten: HashMap<RecordKey, StoredRest>,
     /// `true` if the ledger may have cooldowns that this process does not know.
-    wants_look: bool,
+    wants_read: bool,
 }
 
 impl KeyRestWorker {
@@ -48,42 +50,50 @@ impl KeyRestWorker {
             waiting,
             events,
             unwritten: HashMap::new(),
-            wants_look: true,
+            wants_read: true,
         }
     }
 
     /// Exchanges cooldowns until the ledger is dropped.
     pub async fn run(mut self) {
-        let mut looks = interval(LOOK_PAUSE);
+        let mut polls = interval(POLL_INTERVAL);
         loop {
             tokio::select! {
                 Some(rest) = self.waiting.recv() => self.add_unwritten(rest),
+                () = self.rests.keys_changed() => self.wants_read = true,
                 event = self.events.recv() => match event {
-                    Ok(ChangeEvent::Changed(change)) => self.wants_look |= change.kind == RecordKind::KeyRest,
-                    Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_)) => self.wants_look = true,
+                    Ok(ChangeEvent::Changed(change)) => self.wants_read |= change.kind == RecordKind::KeyRest,
+                    Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_)) => self.wants_read = true,
                     Err(RecvError::Closed) => return,
                 },
-                _ = looks.tick() => {
+                _ = polls.tick() => {
                     let Some(ledger) = self.ledger.upgrade() else { return };
-                    self.wants_look |= ledger.changes().epoch().is_none();
+                    self.wants_read |= ledger.changes().epoch().is_none();
                 }
             }
-            if self.unwritten.is_empty() && !self.wants_look {
+            if self.unwritten.is_empty() && !self.wants_read {
                 continue;
             }
             let Some(ledger) = self.ledger.upgrade() else { return };
             let pause = match self.exchange(&*ledger).await {
                 Ok(()) => GATHER_PAUSE,
                 // The cooldowns of this process hold all the same.
-                Err(_) => LOOK_PAUSE,
+                Err(_) => POLL_INTERVAL,
             };
             drop(ledger);
             sleep(pause).await;
         }
     }
 
+    /// Adds what this process has learned to what the ledger lacks.
     fn add_unwritten(&mut self, rest: StoredRest) {
-        self.unwritten.insert(rest.key(), rest);
+        if self.unwritten.len() >= UNWRITTEN_MAX {
+            // The others learn of the rest from the provider.
+            return;
+        }
+        let key = rest.key();
+        let merged = self.unwritten.get(&key).map(|earlier| rest.merged_with(earlier));
+        self.unwritten.insert(key, merged.unwrap_or(rest));
     }
 
     fn take_waiting(&mut self) {
@@ -95,26 +105,48 @@ impl KeyRestWorker {
     /// Writes what the ledger lacks, and applies what it has.
     async fn exchange(&mut self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
         self.take_waiting();
+        let written = self.write_all(ledger).await;
+        // A ledger without room is still read.
+        let read = self.read_all(ledger).await;
+        written.and(read)
+    }
+
+    /// Writes what the ledger lacks. What fails is tried again later, and nothing else waits for it.
+    async fn write_all(&mut self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
+        let now = clock::unix_time();
+        self.unwritten.retain(|_, rest| !rest.is_over(now));
         let keys: Vec<RecordKey> = self.unwritten.keys().copied().collect();
+        let mut all = Ok(());
         for key in keys {
-            if let Some(rest) = self.unwritten.get(&key) {
-                write_rest(ledger, key, rest).await?;
-                self.unwritten.remove(&key);
+            let Some(rest) = self.unwritten.get(&key) else { continue };
+            match write_rest(ledger, key, rest).await {
+                Ok(()) => drop(self.unwritten.remove(&key)),
+                Err(error) => all = Err(error),
             }
         }
-        if !self.wants_look {
+        all
+    }
+
+    /// Applies what the ledger has, if it may have anything new.
+    async fn read_all(&mut self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
+        // Before the read, so that a change during it is read again.
+        if !std::mem::take(&mut self.wants_read) {
             return Ok(());
         }
-        // Before the read, so that a change during it is looked at again.
-        self.wants_look = false;
         let owner = *StoredRest::owner().as_bytes();
-        let listed = ledger.list_records(RecordKind::KeyRest, owner, ROWS_MAX, clock::unix_time());
-        let records = listed.await.inspect_err(|_| self.wants_look = true)?;
+        let (mut rests, mut after) = (Vec::new(), 0);
+        while rests.len() < UNWRITTEN_MAX {
+            let list = ledger.list_after(RecordKind::KeyRest, owner, after, ROWS_MAX, clock::unix_time());
+            let page = list.await.inspect_err(|_| self.wants_read = true)?;
+            rests.extend(page.iter().filter_map(|(_, record)| StoredRest::decode(&record.value)));
+            let Some((last, _)) = page.last().filter(|_| page.len() == ROWS_MAX) else {
+                break;
+            };
+            after = *last;
+        }
         // What this process has learned since is newer.
         self.take_waiting();
-        let is_newer = |rest: &StoredRest| !self.unwritten.contains_key(&rest.key());
-        let rests = records.iter().filter_map(|record| StoredRest::decode(&record.value));
-        let rests: Vec<StoredRest> = rests.filter(is_newer).collect();
+        rests.retain(|rest| !self.unwritten.contains_key(&rest.key()));
         self.rests.apply(&rests);
         Ok(())
     }
@@ -143,5 +175,5 @@ async fn write_rest(ledger: &dyn Ledger, key: RecordKey, rest: &StoredRest) -> R
             return Ok(());
         }
     }
-    Ok(())
+    Err(LedgerError::Store("other replicas change the record".into()))
 }

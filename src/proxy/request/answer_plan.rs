@@ -41,7 +41,8 @@ impl AnswerPlanner<'_> {
                 lookup.add_from_ledger(&unknown, results, &texts.calls, deadline).await;
                 // A request that strict mode rejects must leave no mark.
                 if !self.is_strict {
-                    lookup.mark_restored(results, deadline).await;
+                    // What is not marked counts as unread.
+                    lookup.mark_restored(results, deadline).await.ok();
                 }
             };
             Box::pin(read).await;

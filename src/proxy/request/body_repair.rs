@@ -20,6 +20,7 @@ use crate::{
     budget::{BudgetClient, yield_if_heavy},
     clock,
     conversation::Outline,
+    ledger::Unread,
     policy::retry::CredentialBinding,
     provider::Route,
     proxy::{
@@ -311,8 +312,10 @@ impl BodyRepair<'_> {
         }
         let lookup = &mut prepared.sent.lookup;
         let mark = ledger_budget.spend(|deadline| lookup.mark_restored(&results, deadline));
-        if !mark.await {
-            return Ok(None);
+        match mark.await {
+            Ok(true) => {}
+            Err(Unread) if self.path.settings.on_outage != OnOutage::Degrade => return Err(ProxyError::LedgerAway),
+            Ok(false) | Err(Unread) => return Ok(None),
         }
         if self.asks_for_turn(&context) && context.has_detached_calls {
             results.detach_lane();

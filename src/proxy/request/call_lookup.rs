@@ -13,7 +13,7 @@ use crate::proxy::{
 use crate::{
     clock::rfc3339_date,
     late::{FoundCall, NamedCallRecord, ReadResult, mark_in_request},
-    ledger::RecordName,
+    ledger::{RecordName, Unread},
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
@@ -228,13 +228,16 @@ impl CallLookup {
         self.add_earlier_runs(&open, results, room, deadline).await;
     }
 
-    /// Marks the posted results of this look-up as contained in its request. Removes those that have changed since they
-    /// were read, and then returns `false`.
-    pub(in crate::proxy) async fn mark_restored(&mut self, results: &LateResults, deadline: Instant) -> bool {
+    /// Marks the posted results of this look-up as contained in its request. Removes those that are not marked: then it
+    /// returns `false` if they have changed since they were read, and [`Unread`] if the ledger did not answer.
+    pub(in crate::proxy) async fn mark_restored(
+        &mut self,
+        results: &LateResults,
+        deadline: Instant,
+    ) -> Result<bool, Unread> {
         let (calls, read): (Vec<CallKey>, Vec<ReadResult>) = self.unmarked.drain(..).unzip();
-        let marked = mark_in_request(&results.late, &read, deadline)
-            .await
-            .unwrap_or_default();
+        let answered = mark_in_request(&results.late, &read, deadline).await;
+        let (is_unread, marked) = (answered.is_err(), answered.unwrap_or_default());
         let mut all_marked = true;
         for (call, read) in calls.into_iter().zip(read) {
             if !marked.contains(read.call()) {
@@ -244,7 +247,7 @@ impl CallLookup {
                 all_marked = false;
             }
         }
-        all_marked
+        if is_unread { Err(Unread) } else { Ok(all_marked) }
     }
 
     /// Adds the results of earlier runs, of at most `room` bytes, for calls that have no result of their own.
