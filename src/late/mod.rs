@@ -443,9 +443,12 @@ impl LateStore {
     }
 
     /// Reads the caller's posted results into memory, once. After a timeout the next exchange goes on.
-    pub async fn load_posted(&self, caller: Caller, by: Instant) {
+    ///
+    /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
+    /// have acknowledged a result before this one was told of it.
+    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) {
         if self.is_used() && caller.is_authenticated() {
-            queries::load_posted(self, caller, by).await;
+            queries::load_posted(self, caller, is_patient, by).await;
         }
     }
 

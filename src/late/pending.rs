@@ -116,14 +116,20 @@ impl PostedResults {
     /// Begins to read the results of a principal, or goes on with a reading that a timeout has ended. Returns `None` if all
     /// were read, and no other process has changed any since. From now on changes by this process are tracked.
     ///
-    /// `stamp` is the state of the ledger now: the reading must not begin before it was taken.
-    pub(super) fn begin_read(&self, principal: Principal, stamp: Option<ChangeStamp>) -> Option<Reading> {
+    /// `stamp` is the state of the ledger now: the reading must not begin before it was taken. With `is_fresh` all are read
+    /// anew.
+    pub(super) fn begin_read(
+        &self,
+        principal: Principal,
+        stamp: Option<ChangeStamp>,
+        is_fresh: bool,
+    ) -> Option<Reading> {
         let known = self.0.get_with(principal, Arc::default);
         let mut known = lock_known(&known);
-        if stamp.is_some() && known.read_at == stamp {
+        if !is_fresh && stamp.is_some() && known.read_at == stamp {
             return None;
         }
-        let unfinished = known.unfinished.take();
+        let unfinished = known.unfinished.take().filter(|_| !is_fresh);
         if let Some(unfinished) = unfinished.filter(|unfinished| stamp.is_some() && unfinished.stamp == stamp) {
             return Some(unfinished);
         }
@@ -401,7 +407,7 @@ mod tests {
     }
 
     fn begin(posted: &PostedResults, stamp: Option<ChangeStamp>) -> Reading {
-        posted.begin_read(principal(), stamp).unwrap()
+        posted.begin_read(principal(), stamp, false).unwrap()
     }
 
     fn stamp() -> Option<ChangeStamp> {
@@ -419,7 +425,7 @@ mod tests {
         reading.add_page(&page(&[3]));
         posted.end_read(principal(), reading);
         assert_eq!(posted.count_waiting(principal(), NOW), 3);
-        assert!(posted.begin_read(principal(), stamp()).is_none());
+        assert!(posted.begin_read(principal(), stamp(), false).is_none());
         // While changes may be missed, nothing that was read before counts.
         let mut reading = begin(&posted, None);
         reading.add_page(&page(&[1]));

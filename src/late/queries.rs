@@ -225,11 +225,17 @@ pub(super) async fn read_contents(
 }
 
 /// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
-pub(super) async fn load_posted(late: &LateStore, caller: Caller, by: Instant) {
-    late.count_unread(read_all_posted(late, caller, by).await).ok();
+pub(super) async fn load_posted(late: &LateStore, caller: Caller, is_patient: bool, by: Instant) {
+    if is_patient {
+        late.0.load_cooldowns.invalidate(&caller.principal());
+    }
+    let is_fresh = is_patient && !late.0.ledger.is_exclusive();
+    late.count_unread(read_all_posted(late, caller, is_fresh, by).await)
+        .ok();
 }
 
-async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Result<(), Unread> {
+/// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.
+async fn read_all_posted(late: &LateStore, caller: Caller, is_fresh: bool, by: Instant) -> Result<(), Unread> {
     let principal = caller.principal();
     let may_have = late.0.record_owners.may_have(RecordKind::Delivery, principal);
     // Anyone can send an invented credential: only a verified caller's results are read.
@@ -242,10 +248,10 @@ async fn read_all_posted(late: &LateStore, caller: Caller, by: Instant) -> Resul
     // The stamp first, so that a change during the reading is not taken for one that was read. The reading before the
     // question, so that a result that is posted meanwhile is not lost.
     let stamp = late.0.changes.stamp(principal);
-    let Some(mut reading) = posted.begin_read(principal, stamp) else {
+    let Some(mut reading) = posted.begin_read(principal, stamp, is_fresh) else {
         return Ok(());
     };
-    if !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
+    if !is_fresh && !late.0.record_owners.may_have(RecordKind::Delivery, principal) {
         posted.end_read(principal, reading);
         return Ok(());
     }
@@ -288,7 +294,11 @@ pub(super) async fn count_waiting(late: &LateStore, caller: Caller) -> Result<us
     // The caller asks for nothing else, so that a cooldown does not count.
     late.0.load_cooldowns.invalidate(&caller.principal());
     let by = clock::now() + COUNT_TIMEOUT;
-    if late.count_unread(read_all_posted(late, caller, by).await).is_err() {
+    let is_fresh = !late.0.ledger.is_exclusive();
+    if late
+        .count_unread(read_all_posted(late, caller, is_fresh, by).await)
+        .is_err()
+    {
         // Unknown is not none.
         return Err(LateError::Ledger(LedgerError::Store(Unread.into())));
     }

@@ -133,7 +133,7 @@ impl LateDelivery<'_> {
             results.recall.load_texts(caller, deadline),
             results.noted_calls(deadline),
             results.pinned_answers(&open, deadline),
-            results.late.load_posted(caller, deadline),
+            results.late.load_posted(caller, true, deadline),
         ));
     }
 

@@ -278,9 +278,10 @@ fn current_texts(store: &AnswerStoreState, caller: Caller) -> Option<Arc<TextsOf
     (known.read_at == Some(stamp)).then_some(known)
 }
 
-/// Reads the latest texts of a caller into memory, unless they are there.
+/// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time:
+/// another process may have sent one before this one was told of it.
 pub(super) async fn load_texts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Result<(), Unread> {
-    if may_have_texts(store, caller) && current_texts(store, caller).is_none() {
+    if !store.ledger.is_exclusive() || may_have_texts(store, caller) && current_texts(store, caller).is_none() {
         store.count_unread(list_texts(store, caller, deadline).await)?;
     }
     Ok(())

@@ -308,7 +308,7 @@ impl AnswerStore {
         appended_texts::read_texts(&self.0, caller, anchors, is_patient, deadline).await
     }
 
-    /// Reads the latest texts of a caller into memory, unless they are there.
+    /// Reads the latest texts of a caller into memory, unless they are there. Those of a shared ledger are read each time.
     pub async fn load_texts(&self, caller: Caller, deadline: Instant) -> Result<(), Unread> {
         appended_texts::load_texts(&self.0, caller, deadline).await
     }
