@@ -22,3 +22,8 @@ pub fn seed() -> u64 {
         Ok(named) => named.parse().expect("SEED is a number, or random"),
     }
 }
+
+/// Returns the number in an environment variable, such as `STEPS`. `None` if it is not set or no number.
+pub fn number(name: &str) -> Option<usize> {
+    env::var(name).ok()?.parse().ok()
+}

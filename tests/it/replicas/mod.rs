@@ -1,5 +1,6 @@
 //! Several replicas behind a balancer, over one PostgreSQL database: they keep every promise of one.
 
+mod clients;
 mod copying;
 mod due_work;
 mod fleet;
