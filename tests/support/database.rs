@@ -6,7 +6,7 @@
 use std::{
     fs,
     net::TcpListener,
-    os::unix::fs::chown,
+    os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -22,7 +22,7 @@ use antiphon::{
     ledger::{DatabaseSettings, DatabaseTls},
 };
 use tokio::sync::OnceCell;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 use super::state;
 
@@ -58,33 +58,68 @@ impl DatabaseServer {
     /// Starts a server. `None` if PostgreSQL is not installed.
     pub async fn start() -> Option<Self> {
         let binaries = find_binaries()?;
-        let folder = state::directory();
-        let data = folder.join("data");
-        fs::create_dir(&data).unwrap();
         let user = server_user();
-        if let Some(user) = user {
-            for path in [&folder, &data] {
-                chown(path, Some(user.user), Some(user.group)).unwrap();
-            }
-        }
+        let folder = new_folder(user);
+        let data = folder.join("data");
         let made = command(&binaries, "initdb", user)
             .args(["--username", "antiphon", "--auth", "trust", "--no-sync"])
             .args(["--encoding", "UTF8", "--locale", "C", "--pgdata"])
             .arg(&data)
-            .current_dir(&data)
+            .current_dir(&folder)
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self {
+        let server = Self::on_data(binaries, folder, user);
+        server.run(&[]).await;
+        Some(server)
+    }
+
+    fn on_data(binaries: PathBuf, folder: PathBuf, user: Option<ServerUser>) -> Self {
+        Self {
             binaries,
             folder,
             user,
-            port,
+            port: free_port(),
             running: Mutex::default(),
-        };
-        server.run(&[]).await;
-        Some(server)
+        }
+    }
+
+    /// Starts a standby of this server. From then on it confirms each commit before that is answered.
+    pub async fn start_standby(&self) -> Self {
+        let folder = new_folder(self.user);
+        let copied = command(&self.binaries, "pg_basebackup", self.user)
+            .args(["--host", "127.0.0.1", "--username", "antiphon", "--port"])
+            .arg(self.port.to_string())
+            .args(["--write-recovery-conf", "--create-slot", "--slot", "standby"])
+            .args(["--checkpoint", "fast", "--no-sync", "--pgdata"])
+            .arg(folder.join("data"))
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        let standby = Self::on_data(self.binaries.clone(), folder, self.user);
+        standby.run(&[]).await;
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        self.execute("SELECT pg_reload_conf()").await;
+        let confirming = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')";
+        for _ in 0..600 {
+            if self.is_true(confirming).await {
+                return standby;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the standby confirms no commits");
+    }
+
+    /// Makes a standby the primary: it accepts writes when this returns.
+    pub async fn promote(&self) {
+        assert!(self.is_true("SELECT pg_promote(true, 60)").await);
+        assert!(self.is_true("SELECT NOT pg_is_in_recovery()").await);
+    }
+
+    /// Returns the port of the server on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Returns the URL of the server without a database.
@@ -102,11 +137,20 @@ impl DatabaseServer {
 
     /// Runs a statement in the database `postgres`.
     pub async fn execute(&self, sql: &str) {
+        self.connect().await.batch_execute(sql).await.unwrap();
+    }
+
+    /// Asks a question of one column in the database `postgres`.
+    pub async fn is_true(&self, sql: &str) -> bool {
+        self.connect().await.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
+    async fn connect(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&format!("{}/postgres", self.url()), NoTls)
             .await
             .unwrap();
         drop(super::wire::spawn(async move { drop(connection.await) }));
-        client.batch_execute(sql).await.unwrap();
+        client
     }
 
     /// Ends the server as a crash does: nothing is written any more.
@@ -162,6 +206,26 @@ pub fn settings_of(url: &str) -> DatabaseSettings {
         migrates: true,
         allows_unsafe: false,
     }
+}
+
+/// Returns a port that is free at the moment.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Returns a new folder of the server's user, with an empty folder for its data.
+fn new_folder(user: Option<ServerUser>) -> PathBuf {
+    let folder = state::directory();
+    let data = folder.join("data");
+    fs::create_dir(&data).unwrap();
+    // A server takes no data that others may read.
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+    if let Some(user) = user {
+        for path in [&folder, &data] {
+            chown(path, Some(user.user), Some(user.group)).unwrap();
+        }
+    }
+    folder
 }
 
 /// Returns a command of the server's user, which gets SIGINT (a fast shutdown) when this process dies.

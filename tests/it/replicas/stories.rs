@@ -11,17 +11,17 @@ use crate::support::{
     provider::{Provider, Reply, ToolCall},
 };
 
-const ID: &str = "toolu_01AaBb9dE3fG7hJ2";
+pub(super) const ID: &str = "toolu_01AaBb9dE3fG7hJ2";
 
 /// A client that stores its own history, and whose balancer may choose another replica for each request.
-struct Talk(Vec<Value>);
+pub(super) struct Talk(Vec<Value>);
 
 impl Talk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Vec::new())
     }
 
-    async fn says(&mut self, fleet: &Fleet, at: usize, words: &str) -> Answered {
+    pub(super) async fn says(&mut self, fleet: &Fleet, at: usize, words: &str) -> Answered {
         self.0.push(json!({"role": "user", "content": words}));
         let body = json!({"model": "m", "max_tokens": 99, "messages": self.0});
         let answer = fleet.send(at, "sk-ann", "one", &body).await.expect("an answer");
@@ -32,13 +32,13 @@ impl Talk {
     }
 }
 
-/// Posts a result until it settles its call, which may be on its way to the database.
-async fn settles(fleet: &Fleet, at: usize, content: &str, owner: &str) {
+/// Posts a result until it settles its call, which may be on its way to the database. Returns the answer.
+pub(super) async fn settles(fleet: &Fleet, at: usize, (id, content): (&str, &str), owner: &str) -> Answered {
     let body = json!({"content": content, "owner": owner});
     for _ in 0..500 {
-        let answer = fleet.post(at, ID, &body).await.expect("an answer");
+        let answer = fleet.post(at, id, &body).await.expect("an answer");
         if answer.status == 200 {
-            return;
+            return answer;
         }
         assert_eq!(answer.status, 202, "{}", answer.body);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -46,12 +46,13 @@ async fn settles(fleet: &Fleet, at: usize, content: &str, owner: &str) {
     panic!("the result does not settle");
 }
 
-fn messages(provider: &Provider) -> Vec<Value> {
+pub(super) fn messages(provider: &Provider) -> Vec<Value> {
     let body: Value = serde_json::from_slice(&provider.last().body).unwrap();
     body["messages"].as_array().unwrap().clone()
 }
 
-async fn calls(provider: &Provider, talk: &mut Talk, fleet: &Fleet) -> String {
+/// The model calls a tool through replica 0. Returns the owner of the call.
+pub(super) async fn calls(provider: &Provider, talk: &mut Talk, fleet: &Fleet) -> String {
     talk.says(fleet, 0, "hello").await;
     provider.reply(Reply::Calls(vec![ToolCall::new(ID, "read", json!({}))]));
     talk.says(fleet, 0, "read it").await.owner
@@ -65,7 +66,7 @@ async fn a_result_that_one_replica_got_is_in_the_next_request_of_the_other() {
     let fleet = Fleet::start(&provider, &url, 2, "").await;
     let mut talk = Talk::new();
     let owner = calls(&provider, &mut talk, &fleet).await;
-    settles(&fleet, 1, "the result", &owner).await;
+    settles(&fleet, 1, (ID, "the result"), &owner).await;
     let answer = talk.says(&fleet, 0, "go on").await;
     assert_eq!(answer.repair, "restored=1");
     assert_eq!(answer.owner, owner, "both replicas give the caller one owner");
@@ -85,7 +86,7 @@ async fn a_replica_that_dies_after_its_answer_has_lost_nothing() {
     let owner = calls(&provider, &mut talk, &fleet).await;
     // A placeholder first, so that the result is appended to a later message and has to stay there.
     talk.says(&fleet, 1, "what is it?").await;
-    settles(&fleet, 0, "the late result", &owner).await;
+    settles(&fleet, 0, (ID, "the late result"), &owner).await;
     fleet.crash(0).await;
     talk.says(&fleet, 0, "go on").await;
     let first = messages(&provider);
@@ -114,7 +115,7 @@ async fn a_database_that_comes_back_within_the_patience_of_a_request_contradicts
     let fleet = Fleet::start(&provider, &url, 2, "").await;
     let mut talk = Talk::new();
     let owner = calls(&provider, &mut talk, &fleet).await;
-    settles(&fleet, 1, "the result", &owner).await;
+    settles(&fleet, 1, (ID, "the result"), &owner).await;
     server.crash();
     let ready = fleet.replicas[0].ask_admin(get_with("/readyz?verbose", &[])).await;
     assert_eq!(ready.status(), 200, "{}", ready.text());
