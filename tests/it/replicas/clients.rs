@@ -9,12 +9,16 @@ use std::{
     time::Duration,
 };
 
+use antiphon::auth::TokenHash;
 use serde_json::{Value, json};
 
-use super::fleet::{Answered, Fleet};
+use super::{
+    effects::{ClaimAnswer, Effects},
+    fleet::{Answered, Fleet, ask},
+};
 use crate::support::{
+    app::get_with,
     bodies::Rng,
-    late::tools,
     provider::{Provider, Reply, ToolCall},
 };
 
@@ -24,11 +28,12 @@ const MESSAGES_MAX: usize = 20;
 const TRIES: usize = 60;
 
 /// Names of the figures that must be 0.
-const FAULTS: [&str; 4] = [
+const FAULTS: [&str; 5] = [
     "to another caller",
     "acknowledged and lost",
     "twice in a body",
     "prefix changed",
+    "one_way twice",
 ];
 
 /// A conversation as its client has it.
@@ -52,24 +57,62 @@ pub(super) struct Clients {
     settled: BTreeSet<(usize, String)>,
     /// The ids of each caller's calls.
     calls: BTreeSet<(usize, String)>,
+    effects: Effects,
     serial: usize,
     figures: BTreeMap<&'static str, usize>,
     faults: Vec<String>,
 }
 
-fn canary(caller: usize, id: &str) -> String {
+/// Returns the content of the result of a call.
+pub(super) fn canary(caller: usize, id: &str) -> String {
     format!("RESULT-{caller}-{id}.")
 }
 
-fn call_ids(log: &[Value]) -> Vec<String> {
+/// Returns the calls of a conversation: their tools, ids and inputs.
+fn calls_of(log: &[Value]) -> impl Iterator<Item = (&str, &str, &Value)> {
     let blocks = log.iter().filter_map(|message| message["content"].as_array()).flatten();
     let calls = blocks.filter(|block| block["type"] == "tool_use");
-    calls.map(|call| call["id"].as_str().unwrap().to_owned()).collect()
+    calls.map(|call| {
+        (
+            call["name"].as_str().unwrap(),
+            call["id"].as_str().unwrap(),
+            &call["input"],
+        )
+    })
+}
+
+/// Returns the ids of the calls that send mails, each with the number of its mail.
+fn mails_of(log: &[Value]) -> impl Iterator<Item = (&str, u64)> {
+    let mails = calls_of(log).filter(|(tool, ..)| *tool == "mail");
+    mails.map(|(_, id, input)| (id, input["mail"].as_u64().unwrap()))
+}
+
+/// Returns the configuration of the replicas.
+fn configuration() -> String {
+    let token = |caller| TokenHash::hash_token(client_token(caller).as_bytes());
+    let client = |caller| {
+        format!(
+            "caller-{caller} = {{ token = \"{}\", personal = true }}\n",
+            token(caller)
+        )
+    };
+    // A request that cannot be answered rightly is refused, and its client sends it again.
+    format!(
+        "[ledger]\non_outage = \"refuse\"\n[tools.mail]\ntier = \"one_way\"\nintent = \"user\"\n[client_tokens]\n{}{}",
+        client(0),
+        client(1)
+    )
+}
+
+fn client_token(caller: usize) -> String {
+    format!("token of caller {caller}")
 }
 
 impl Clients {
-    /// Begins a conversation of each caller.
-    pub(super) async fn start(seed: u64, provider: Provider, fleet: Fleet) -> Self {
+    /// Starts replicas over a database, and begins a conversation of each caller.
+    pub(super) async fn start(seed: u64, url: &str, replicas: usize) -> Self {
+        let provider = Provider::start().await;
+        let fleet = Fleet::start(&provider, url, replicas, &configuration()).await;
         let mut clients = Self {
             rng: Rng::new(seed),
             fleet,
@@ -78,6 +121,7 @@ impl Clients {
             talks: Vec::new(),
             settled: BTreeSet::new(),
             calls: BTreeSet::new(),
+            effects: Effects::default(),
             serial: 0,
             figures: BTreeMap::new(),
             faults: Vec::new(),
@@ -85,8 +129,25 @@ impl Clients {
         for caller in 0..2 {
             let talk = clients.starts(caller);
             clients.speaks_in(talk).await;
+            clients.looks_at_results(caller).await;
         }
         clients
+    }
+
+    /// Lists the results of a caller: mails are sent only for those who look at them elsewhere, too.
+    async fn looks_at_results(&self, caller: usize) {
+        let (key, token) = (format!("sk-{caller}"), client_token(caller));
+        let fields = [("x-api-key", &*key), ("x-antiphon-client-token", &*token)];
+        for _ in 0..TRIES {
+            let request = get_with("/ledger/v1/outstanding", &fields);
+            match self.fleet.replicas[0].ask(request).await.status() {
+                200 => return,
+                // That the caller is known is on its way to the database.
+                404 => tokio::time::sleep(Duration::from_millis(50)).await,
+                status => panic!("{status}"),
+            }
+        }
+        panic!("the caller stays unknown");
     }
 
     /// Adds one to a figure.
@@ -127,11 +188,18 @@ impl Clients {
 
     /// Sends a body through one replica after the other until there is an answer, as clients do behind a balancer.
     async fn answer(&mut self, talk: &Talk) -> Answered {
-        let body = json!({"model": "m", "max_tokens": 99, "messages": talk.log, "tools": tools()});
-        let key = format!("sk-{}", talk.caller);
+        let tools = ["render", "mail"].map(|name| json!({"name": name, "input_schema": {"type": "object"}}));
+        let body = json!({"model": "m", "max_tokens": 99, "messages": talk.log, "tools": tools});
+        let (key, token) = (format!("sk-{}", talk.caller), client_token(talk.caller));
+        let fields = [
+            ("x-api-key", &*key),
+            ("x-antiphon-client-token", &*token),
+            ("x-antiphon-session", &*talk.session),
+        ];
         for _ in 0..TRIES {
             let at = self.replica();
-            let answer = self.fleet.send(at, &key, &talk.session, &body).await;
+            let to = self.fleet.replicas[at].data;
+            let answer = ask(to, "/anthropic/v1/messages", &fields, &body).await;
             match answer {
                 Some(answer) if answer.status == 200 => return answer,
                 Some(answer) if matches!(answer.status, 502..=504 | 529) => self.count("requests refused"),
@@ -160,9 +228,16 @@ impl Clients {
         if self.rng.chance(45) {
             // Both callers have calls of the same ids.
             let number = self.calls.iter().filter(|(caller, _)| *caller == sent.caller).count();
-            let call = |number| ToolCall::new(&format!("toolu_01AbC9dE3fG7hJ2kL4mN{number:04}"), "render", json!({}));
-            let mut calls = vec![call(number)];
-            calls.extend(self.rng.chance(30).then(|| call(number + 1)));
+            let id = |number| format!("toolu_01AbC9dE3fG7hJ2kL4mN{number:04}");
+            let mut calls = vec![ToolCall::new(&id(number), "render", json!({}))];
+            if self.rng.chance(30) {
+                calls.push(ToolCall::new(&id(number + 1), "render", json!({})));
+            } else if self.rng.chance(60) {
+                let asked: Vec<_> = mails_of(&sent.log).map(|(_, mail)| mail).collect();
+                if let Some(mail) = self.effects.new_or_recent(&mut self.rng, sent.caller, &asked) {
+                    calls = vec![ToolCall::new(&id(number), "mail", json!({"mail": mail}))];
+                }
+            }
             self.provider.reply(Reply::Calls(calls));
         }
         let settled: Vec<String> = {
@@ -175,8 +250,8 @@ impl Clients {
         let got = self.got(&words);
         self.check(&sent, &got, &settled);
         let reply = json!({"role": "assistant", "content": answer.body["content"]});
-        for id in call_ids(std::slice::from_ref(&reply)) {
-            self.calls.insert((sent.caller, id));
+        for (_, id, _) in calls_of(std::slice::from_ref(&reply)) {
+            self.calls.insert((sent.caller, id.to_owned()));
         }
         let talk = &mut self.talks[talk];
         talk.accepted = got;
@@ -208,8 +283,8 @@ impl Clients {
                 faults.push((2, format!("{id} in {text}")));
             }
         }
-        let shown = call_ids(&sent.log);
-        for id in settled.iter().filter(|id| shown.contains(id)) {
+        let shown: Vec<&str> = calls_of(&sent.log).map(|(_, id, _)| id).collect();
+        for id in settled.iter().filter(|id| shown.contains(&&***id)) {
             if text.contains(&canary(sent.caller, id)) {
                 self.count("delivered");
             } else {
@@ -220,16 +295,21 @@ impl Clients {
             faults.push((3, format!("was {}\n is {text}", json!(sent.accepted))));
         }
         for (fault, told) in faults {
-            self.count(FAULTS[fault]);
-            self.faults.push(format!("{}: {told}", FAULTS[fault]));
+            self.tell(fault, &told);
         }
+    }
+
+    fn tell(&mut self, fault: usize, told: &str) {
+        self.count(FAULTS[fault]);
+        self.faults.push(format!("{}: {told}", FAULTS[fault]));
     }
 
     /// Posts the result of a call of one of the conversations, as its tool service does.
     pub(super) async fn posts(&mut self) {
         let talk = self.rng.below(self.talks.len());
         let Talk { caller, log, .. } = &self.talks[talk];
-        let (caller, ids) = (*caller, call_ids(log));
+        let renders = calls_of(log).filter(|(tool, ..)| *tool == "render");
+        let (caller, ids): (_, Vec<String>) = (*caller, renders.map(|(_, id, _)| id.to_owned()).collect());
         if ids.is_empty() {
             return;
         }
@@ -249,6 +329,48 @@ impl Clients {
             Some(answer) if matches!(answer.status, 202 | 502..=504) => self.count("posts without a promise yet"),
             Some(answer) => panic!("{id}: {} {}", answer.status, answer.body),
             None => self.count("posts without an answer"),
+        }
+    }
+
+    /// Claims a mail of one of the conversations, as the service does before it sends it.
+    pub(super) async fn claims(&mut self) {
+        let talk = self.rng.below(self.talks.len());
+        let caller = self.talks[talk].caller;
+        let mails: Vec<(String, u64)> = mails_of(&self.talks[talk].log)
+            .map(|(id, mail)| (id.to_owned(), mail))
+            .collect();
+        if mails.is_empty() {
+            return;
+        }
+        let (id, mail) = self.rng.pick(&mails).clone();
+        let to = self.fleet.replicas[self.rng.below(self.fleet.replicas.len())].data;
+        let mut claim = json!({"call_id": id, "owner": self.owners[caller]});
+        if self.rng.chance(30) {
+            // Its outcome is soon unknown if the answer is lost.
+            claim["lease"] = json!("1s");
+        }
+        let outcome = self.effects.claim(to, (caller, &id, mail), &claim).await;
+        self.count(outcome.figure());
+        if self.effects.runs(caller, mail) > 1 && outcome == ClaimAnswer::Granted {
+            self.tell(4, &format!("mail {mail} of caller {caller} by {id}"));
+        }
+    }
+
+    /// Reports the end of a mail that was sent.
+    pub(super) async fn reports(&mut self) {
+        let to = self.fleet.replicas[self.rng.below(self.fleet.replicas.len())].data;
+        if let Some((caller, id)) = self.effects.report(&mut self.rng, to, &self.owners).await {
+            self.count("mails reported");
+            self.settled.insert((caller, id));
+        }
+    }
+
+    /// Does what clients and services do all the time, while something fails.
+    pub(super) async fn acts(&mut self) {
+        match self.rng.below(10) {
+            0..6 => self.speaks().await,
+            6..9 => self.claims().await,
+            _ => self.reports().await,
         }
     }
 

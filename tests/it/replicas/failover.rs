@@ -104,9 +104,7 @@ async fn a_failover_in_the_middle_of_a_walk_breaks_no_promise() {
     let (databases, seed) = (Arc::new(databases), seed());
     let steps = number("STEPS").unwrap_or(STEPS);
     println!("SEED={seed} STEPS={steps}");
-    let provider = Provider::start().await;
-    let fleet = Fleet::start(&provider, &url, 2, "[ledger]\non_outage = \"refuse\"\n").await;
-    let mut clients = Clients::start(seed, provider, fleet).await;
+    let mut clients = Clients::start(seed, &url, 2).await;
     let mut failover = None;
     for at in 0..steps {
         if at == steps / 2 {
@@ -120,8 +118,10 @@ async fn a_failover_in_the_middle_of_a_walk_breaks_no_promise() {
         }
         let known = clients.known_faults();
         match clients.rng.below(100) {
-            0..55 => clients.speaks().await,
-            55..95 => clients.posts().await,
+            0..50 => clients.speaks().await,
+            50..75 => clients.posts().await,
+            75..88 => clients.claims().await,
+            88..95 => clients.reports().await,
             _ => clients.starts_another(),
         }
         clients.place_faults(known, &format!("SEED={seed} step {at}"));

@@ -3,6 +3,7 @@
 mod clients;
 mod copying;
 mod due_work;
+mod effects;
 mod failover;
 mod fleet;
 mod key_rests;

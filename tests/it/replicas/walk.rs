@@ -5,10 +5,9 @@
 
 use std::{process::Command, sync::Arc, time::Duration};
 
-use super::{clients::Clients, fleet::Fleet};
+use super::clients::Clients;
 use crate::support::{
     database::DatabaseServer,
-    provider::Provider,
     seed::{number, seed},
     wire::spawn,
 };
@@ -17,10 +16,12 @@ const STEPS: usize = 150;
 
 async fn step(clients: &mut Clients, server: &Arc<DatabaseServer>) {
     match clients.rng.below(100) {
-        0..50 => clients.speaks().await,
-        50..80 => clients.posts().await,
+        0..42 => clients.speaks().await,
+        42..60 => clients.posts().await,
+        60..72 => clients.claims().await,
+        72..80 => clients.reports().await,
         80..86 => {
-            // Before, during or after a request.
+            // Before, during or after a request, a claim or a report.
             let at = clients.replica();
             let (id, after) = (clients.fleet.replicas[at].id(), clients.rng.below(30) as u64);
             let kill = spawn(async move {
@@ -28,7 +29,7 @@ async fn step(clients: &mut Clients, server: &Arc<DatabaseServer>) {
                 let sent = Command::new("kill").args(["-KILL", &id.to_string()]).status();
                 assert!(sent.unwrap().success());
             });
-            clients.speaks().await;
+            clients.acts().await;
             kill.await.unwrap();
             clients.fleet.restart(at).await;
             clients.count("replicas killed");
@@ -40,14 +41,14 @@ async fn step(clients: &mut Clients, server: &Arc<DatabaseServer>) {
                 tokio::time::sleep(Duration::from_millis(away)).await;
                 server.run(&[]).await;
             });
-            clients.speaks().await;
+            clients.acts().await;
             restart.await.unwrap();
             clients.count("databases killed");
         }
         88..92 => {
             let at = clients.replica();
             clients.fleet.replicas[at].signal("STOP");
-            clients.speaks().await;
+            clients.acts().await;
             clients.fleet.replicas[at].signal("CONT");
             clients.count("replicas paused");
         }
@@ -69,16 +70,19 @@ async fn walk(replicas: usize) {
     let (seed, steps) = (seed(), number("STEPS").unwrap_or(STEPS));
     println!("SEED={seed} STEPS={steps} replicas={replicas}");
     let url = server.new_database().await;
-    let provider = Provider::start().await;
-    // A request that cannot be answered rightly is refused, and its client sends it again.
-    let fleet = Fleet::start(&provider, &url, replicas, "[ledger]\non_outage = \"refuse\"\n").await;
-    let mut clients = Clients::start(seed, provider, fleet).await;
+    let mut clients = Clients::start(seed, &url, replicas).await;
     for at in 0..steps {
         let known = clients.known_faults();
         step(&mut clients, &server).await;
         clients.place_faults(known, &format!("SEED={seed} step {at}"));
     }
-    clients.finish().await;
+    let figures = clients.finish().await;
+    let figure = |name| figures.get(name).copied().unwrap_or_default();
+    assert!(figure("claims granted") > 2, "effects ran");
+    assert!(
+        figure("claims refused") + figure("claims answered with the result") > 2,
+        "effects were claimed again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
