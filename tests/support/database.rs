@@ -28,7 +28,7 @@ use super::state;
 
 /// A user that the server runs as: its number and that of its group.
 #[derive(Clone, Copy, Debug)]
-struct ServerUser {
+pub(super) struct ServerUser {
     user: u32,
     group: u32,
 }
@@ -135,6 +135,16 @@ impl DatabaseServer {
         format!("{}/{name}", self.url())
     }
 
+    /// Writes a file into the folder of the data, which only the server's user may read. It counts from the next start.
+    pub fn write_file(&self, name: &str, text: &str) {
+        let path = self.folder.join("data").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some(ServerUser { user, group }) = self.user {
+            chown(&path, Some(user), Some(group)).unwrap();
+        }
+    }
+
     /// Runs a statement in the database `postgres`.
     pub async fn execute(&self, sql: &str) {
         self.connect().await.batch_execute(sql).await.unwrap();
@@ -214,7 +224,7 @@ pub fn free_port() -> u16 {
 }
 
 /// Returns a new folder of the server's user, with an empty folder for its data.
-fn new_folder(user: Option<ServerUser>) -> PathBuf {
+pub(super) fn new_folder(user: Option<ServerUser>) -> PathBuf {
     let folder = state::directory();
     let data = folder.join("data");
     fs::create_dir(&data).unwrap();
@@ -229,7 +239,7 @@ fn new_folder(user: Option<ServerUser>) -> PathBuf {
 }
 
 /// Returns a command of the server's user, which gets SIGINT (a fast shutdown) when this process dies.
-fn command(binaries: &Path, name: &str, user: Option<ServerUser>) -> Command {
+pub(super) fn command(binaries: &Path, name: &str, user: Option<ServerUser>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT"]);
     if let Some(ServerUser { user, group }) = user {
@@ -246,7 +256,7 @@ fn command(binaries: &Path, name: &str, user: Option<ServerUser>) -> Command {
 }
 
 /// Returns the user for the server. `None` if that of this process is right.
-fn server_user() -> Option<ServerUser> {
+pub(super) fn server_user() -> Option<ServerUser> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }

@@ -76,9 +76,13 @@ impl From<tokio_postgres::Error> for PostgresError {
                 state: Some(refusal.code().clone()),
                 why: refusal.message().to_owned(),
             },
+            // The driver's own text does not name the cause, such as an unknown authority.
             None => Self::Failed {
                 state: None,
-                why: error.to_string(),
+                why: match error.source() {
+                    Some(cause) => format!("{error}: {cause}"),
+                    None => error.to_string(),
+                },
             },
         }
     }

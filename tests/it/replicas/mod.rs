@@ -4,6 +4,7 @@ mod clients;
 mod copying;
 mod due_work;
 mod effects;
+mod encryption;
 mod failover;
 mod fleet;
 mod key_rests;

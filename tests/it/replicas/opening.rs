@@ -22,7 +22,8 @@ use crate::support::{
     wire::spawn,
 };
 
-fn antiphon(arguments: &[&str], config: &str, url: &str) -> Output {
+/// Runs a command with this configuration and database.
+pub(super) fn antiphon(arguments: &[&str], config: &str, url: &str) -> Output {
     let folder = state::directory();
     let path = folder.join("antiphon.toml");
     std::fs::write(&path, config).unwrap();
@@ -37,7 +38,8 @@ fn antiphon(arguments: &[&str], config: &str, url: &str) -> Output {
         .unwrap()
 }
 
-fn said(output: &Output) -> (Option<i32>, String) {
+/// Returns the exit code and all that was printed.
+pub(super) fn said(output: &Output) -> (Option<i32>, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
