@@ -38,6 +38,7 @@ pub mod log;
 pub mod oracle;
 #[cfg(feature = "server")]
 pub mod pool;
+pub mod pooler;
 #[cfg(feature = "server")]
 pub mod provider;
 pub mod receiver;

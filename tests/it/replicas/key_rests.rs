@@ -13,31 +13,39 @@ use crate::support::{
     wire::spawn,
 };
 
-const KEYS: [&str; 2] = ["sk-canary-key-one", "sk-canary-key-two"];
+pub(super) const KEYS: [&str; 2] = ["sk-canary-key-one", "sk-canary-key-two"];
 /// The time within which a cooldown reaches the other replicas.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Starts a replica whose profiles have these keys.
 async fn replica(provider: &Provider, url: &str, keys: [&str; 2]) -> Fleet {
-    let profile = |(name, key)| format!("[[upstreams.anthropic.profiles]]\nname = \"{name}\"\napi_key = \"{key}\"\n");
-    let profiles: String = ["first", "second"].into_iter().zip(keys).map(profile).collect();
-    Fleet::start(provider, url, 1, &profiles).await
+    Fleet::start(provider, url, 1, &profiles_of(keys)).await
 }
 
-async fn asks(fleet: &Fleet, session: &str) -> u16 {
+/// Returns the configuration of two profiles with these keys.
+pub(super) fn profiles_of(keys: [&str; 2]) -> String {
+    let profile = |(name, key)| format!("[[upstreams.anthropic.profiles]]\nname = \"{name}\"\napi_key = \"{key}\"\n");
+    ["first", "second"].into_iter().zip(keys).map(profile).collect()
+}
+
+async fn asks(fleet: &Fleet, at: usize, session: &str) -> u16 {
     let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]});
     fleet
-        .send(0, "sk-client", session, &body)
+        .send(at, "sk-client", session, &body)
         .await
         .expect("an answer")
         .status
 }
 
-/// Returns the keys that the provider gets from requests of new sessions: an old one stays with its key.
 async fn used_keys(provider: &Provider, fleet: &Fleet) -> BTreeSet<String> {
+    used_keys_at(provider, fleet, 0).await
+}
+
+/// Returns the keys that the provider gets from requests of new sessions: an old one stays with its key.
+pub(super) async fn used_keys_at(provider: &Provider, fleet: &Fleet, at: usize) -> BTreeSet<String> {
     let before = provider.seen().len();
     for session in before..before + 12 {
-        assert_eq!(asks(fleet, &format!("s{session}")).await, 200);
+        assert_eq!(asks(fleet, at, &format!("s{session}")).await, 200);
     }
     let seen = provider.seen().into_iter().skip(before);
     seen.map(|request| request.headers["x-api-key"].to_str().unwrap().to_owned())
@@ -45,17 +53,17 @@ async fn used_keys(provider: &Provider, fleet: &Fleet) -> BTreeSet<String> {
 }
 
 /// Has the provider refuse the next key. Returns it.
-async fn is_refused(provider: &Provider, fleet: &Fleet) -> String {
+pub(super) async fn is_refused(provider: &Provider, fleet: &Fleet) -> String {
     let error = json!({"type": "authentication_error", "message": "invalid x-api-key"});
     provider.reply(Reply::Status(401, json!({"type": "error", "error": error})));
     let before = provider.seen().len();
-    assert_eq!(asks(fleet, "refused").await, 200, "the other key serves it");
+    assert_eq!(asks(fleet, 0, "refused").await, 200, "the other key serves it");
     let refused = provider.seen().swap_remove(before);
     assert_eq!(refused.status, 401);
     refused.headers["x-api-key"].to_str().unwrap().to_owned()
 }
 
-fn all_but(key: &str) -> BTreeSet<String> {
+pub(super) fn all_but(key: &str) -> BTreeSet<String> {
     KEYS.into_iter()
         .filter(|other| *other != key)
         .map(str::to_owned)
@@ -124,7 +132,7 @@ async fn a_failed_network_rests_no_key() {
     let provider = Provider::start().await;
     let fleet = replica(&provider, &url, KEYS).await;
     drop(provider);
-    assert!(asks(&fleet, "one").await >= 500);
+    assert!(asks(&fleet, 0, "one").await >= 500);
     tokio::time::sleep(SECOND).await;
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     drop(spawn(async move { drop(connection.await) }));
@@ -146,7 +154,7 @@ async fn every_replica_chooses_the_same_key_for_a_conversation() {
     for session in 0..12 {
         let mut keys = Vec::new();
         for fleet in &replicas {
-            assert_eq!(asks(fleet, &format!("s{session}")).await, 200);
+            assert_eq!(asks(fleet, 0, &format!("s{session}")).await, 200);
             keys.push(provider.last().headers["x-api-key"].clone());
         }
         assert_eq!(keys[0], keys[1], "session {session}");

@@ -9,6 +9,7 @@ mod failover;
 mod fleet;
 mod key_rests;
 mod opening;
+mod pooled;
 mod round_trips;
 mod stories;
 mod walk;
