@@ -232,7 +232,7 @@ impl Clients {
             let mut calls = vec![ToolCall::new(&id(number), "render", json!({}))];
             if self.rng.chance(30) {
                 calls.push(ToolCall::new(&id(number + 1), "render", json!({})));
-            } else if self.rng.chance(60) {
+            } else if self.rng.chance(75) {
                 let asked: Vec<_> = mails_of(&sent.log).map(|(_, mail)| mail).collect();
                 if let Some(mail) = self.effects.new_or_recent(&mut self.rng, sent.caller, &asked) {
                     calls = vec![ToolCall::new(&id(number), "mail", json!({"mail": mail}))];
@@ -334,15 +334,15 @@ impl Clients {
 
     /// Claims a mail of one of the conversations, as the service does before it sends it.
     pub(super) async fn claims(&mut self) {
-        let talk = self.rng.below(self.talks.len());
-        let caller = self.talks[talk].caller;
-        let mails: Vec<(String, u64)> = mails_of(&self.talks[talk].log)
-            .map(|(id, mail)| (id.to_owned(), mail))
-            .collect();
+        let of_talk = |talk: &Talk| {
+            let mails = mails_of(&talk.log).map(|(id, mail)| (talk.caller, id.to_owned(), mail));
+            mails.collect::<Vec<_>>()
+        };
+        let mails: Vec<(usize, String, u64)> = self.talks.iter().flat_map(of_talk).collect();
         if mails.is_empty() {
             return;
         }
-        let (id, mail) = self.rng.pick(&mails).clone();
+        let (caller, id, mail) = self.rng.pick(&mails).clone();
         let to = self.fleet.replicas[self.rng.below(self.fleet.replicas.len())].data;
         let mut claim = json!({"call_id": id, "owner": self.owners[caller]});
         if self.rng.chance(30) {

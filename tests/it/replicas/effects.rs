@@ -60,7 +60,8 @@ impl Effects {
     /// Chooses an effect that a model asks for: a new one, or one of the last that is not among those of its conversation.
     pub(super) fn new_or_recent(&mut self, rng: &mut Rng, caller: usize, asked: &[u64]) -> Option<u64> {
         let next = &mut self.asked[caller];
-        let number = next.saturating_sub(rng.below(3) as u64);
+        let back = if rng.chance(60) { 0 } else { rng.within(1, 2) };
+        let number = next.saturating_sub(back as u64);
         if number == *next {
             *next += 1;
         }

@@ -16,9 +16,9 @@ const STEPS: usize = 150;
 
 async fn step(clients: &mut Clients, server: &Arc<DatabaseServer>) {
     match clients.rng.below(100) {
-        0..42 => clients.speaks().await,
-        42..60 => clients.posts().await,
-        60..72 => clients.claims().await,
+        0..40 => clients.speaks().await,
+        40..56 => clients.posts().await,
+        56..72 => clients.claims().await,
         72..80 => clients.reports().await,
         80..86 => {
             // Before, during or after a request, a claim or a report.
