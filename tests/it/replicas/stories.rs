@@ -134,3 +134,52 @@ async fn a_database_that_comes_back_within_the_patience_of_a_request_contradicts
     talk.says(&fleet, 1, "and now?").await;
     assert!(messages(&provider).starts_with(&first), "the prefix changed");
 }
+
+/// A placeholder was sent, and the service posts the result: whoever asks next gets it, without a moment between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_result_is_in_the_request_that_follows_its_acknowledgement_at_once() {
+    const ROUNDS: usize = 60;
+    let Some(url) = new_database().await else { return };
+    let provider = Provider::start().await;
+    let fleet = Fleet::start(&provider, &url, 2, "").await;
+    let mut missed = Vec::new();
+    for round in 0..ROUNDS {
+        let id = format!("toolu_01AbC9dE3fG7hJ2kL4mN{round:04}");
+        provider.reply(Reply::Calls(vec![ToolCall::new(&id, "read", json!({}))]));
+        let mut talk = Talk::new();
+        talk.says(&fleet, 0, &format!("read it {round}")).await;
+        talk.says(&fleet, 0, "what is it?").await;
+        let owner = talk.says(&fleet, 1, "and now?").await.owner;
+        settles(&fleet, 1, (&id, "the late result"), &owner).await;
+        talk.says(&fleet, 0, "go on").await;
+        if !json!(messages(&provider)).to_string().contains("the late result") {
+            missed.push(round);
+        }
+    }
+    assert!(missed.is_empty(), "missed in {missed:?} of {ROUNDS} rounds");
+}
+
+/// A request that is answered although the database was away for a moment has every late result that was acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_result_is_in_a_request_that_waited_for_the_database() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let provider = Provider::start().await;
+    let fleet = Fleet::start(&provider, &url, 2, "[ledger]\non_outage = \"refuse\"\n").await;
+    let mut talk = Talk::new();
+    let owner = calls(&provider, &mut talk, &fleet).await;
+    talk.says(&fleet, 1, "what is it?").await;
+    settles(&fleet, 1, (ID, "the late result"), &owner).await;
+    server.crash();
+    let restart = async {
+        // Longer than a request waits without need, and shorter than one waits that may contradict what was sent.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.run(&[]).await;
+    };
+    tokio::join!(talk.says(&fleet, 0, "go on"), restart);
+    let now = json!(messages(&provider)).to_string();
+    assert_eq!(now.matches("the late result").count(), 1, "{now}");
+}
