@@ -57,6 +57,8 @@ pub(super) struct Clients {
     settled: BTreeSet<(usize, String)>,
     /// The ids of each caller's calls.
     calls: BTreeSet<(usize, String)>,
+    /// Those whose result was not in a request after that.
+    missed: BTreeSet<(usize, String)>,
     effects: Effects,
     serial: usize,
     figures: BTreeMap<&'static str, usize>,
@@ -121,6 +123,7 @@ impl Clients {
             talks: Vec::new(),
             settled: BTreeSet::new(),
             calls: BTreeSet::new(),
+            missed: BTreeSet::new(),
             effects: Effects::default(),
             serial: 0,
             figures: BTreeMap::new(),
@@ -285,10 +288,14 @@ impl Clients {
         }
         let shown: Vec<&str> = calls_of(&sent.log).map(|(_, id, _)| id).collect();
         for id in settled.iter().filter(|id| shown.contains(&&***id)) {
-            if text.contains(&canary(sent.caller, id)) {
-                self.count("delivered");
-            } else {
+            let call = (sent.caller, id.clone());
+            if !text.contains(&canary(sent.caller, id)) {
                 faults.push((1, format!("{id} in {text}")));
+                self.missed.insert(call);
+            } else if self.missed.remove(&call) {
+                self.count("delivered by a later request only");
+            } else {
+                self.count("delivered");
             }
         }
         if !got.starts_with(&sent.accepted) {
