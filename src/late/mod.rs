@@ -446,10 +446,11 @@ impl LateStore {
     ///
     /// With `is_patient` the ledger is asked even in its cooldown, and a shared one again each time: another process may
     /// have acknowledged a result before this one was told of it.
-    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) {
+    pub async fn load_posted(&self, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
         if self.is_used() && caller.is_authenticated() {
-            queries::load_posted(self, caller, is_patient, by).await;
+            queries::load_posted(self, caller, is_patient, by).await?;
         }
+        Ok(())
     }
 
     /// Reads which callers have posted results: until then every caller may have some. Then expires parked results,

@@ -225,13 +225,12 @@ pub(super) async fn read_contents(
 }
 
 /// Reads the results that wait for the caller into memory. See [`LateStore::load_posted`].
-pub(super) async fn load_posted(late: &LateStore, caller: Caller, is_patient: bool, by: Instant) {
+pub(super) async fn load_posted(late: &LateStore, caller: Caller, is_patient: bool, by: Instant) -> Result<(), Unread> {
     if is_patient {
         late.0.load_cooldowns.invalidate(&caller.principal());
     }
     let is_fresh = is_patient && !late.0.ledger.is_exclusive();
     late.count_unread(read_all_posted(late, caller, is_fresh, by).await)
-        .ok();
 }
 
 /// Reads the posted results of a caller, unless they are known. With `is_fresh` also then.

@@ -117,24 +117,26 @@ pub(super) struct LateDelivery<'r> {
 }
 
 impl LateDelivery<'_> {
-    /// Reads what the ledger knows about the body into memory, side by side.
+    /// Reads what the ledger knows about the body into memory, side by side. Returns [`Unread`] if it did not tell in time
+    /// which results were posted.
     ///
     /// For patient requests: over a slow ledger, one read after the other would use up their time.
-    pub(super) async fn read_ahead(&self, paired: &Paired<'_>) {
+    pub(super) async fn read_ahead(&self, paired: &Paired<'_>) -> Result<(), Unread> {
         let (results, deadline) = (self.results, self.wait.deadline);
         let caller = results.caller;
         // Each of the reads needs to know it.
         if !matches!(results.late.callers().verify(caller, deadline).await, Ok(true)) {
-            return;
+            return Ok(());
         }
         let open: Vec<CallKey> = paired.open_calls().map(|call| call.key).collect();
-        // What stays unknown is noticed, and counted, where it is needed.
-        drop(tokio::join!(
+        // What else stays unknown is noticed, and counted, where it is needed.
+        let (_, _, _, posted) = tokio::join!(
             results.recall.load_texts(caller, deadline),
             results.noted_calls(deadline),
             results.pinned_answers(&open, deadline),
             results.late.load_posted(caller, true, deadline),
-        ));
+        );
+        posted
     }
 
     /// Puts late results into a body: earlier ones in their places again, new ones at its end if `adds` is set.

@@ -107,9 +107,11 @@ impl BodyPlanner<'_> {
         // A guessed lane is left out: under a wrong one, calls with reusable ids would share their answers.
         let conversation = results.pin_scope().lane.map(|lane| *lane.as_bytes());
         read.paired.set_conversation(conversation);
+        let mut is_ahead_unread = false;
         if wait.is_patient {
             // Boxed, because it is rare.
-            Box::pin(LateDelivery { results, wait }.read_ahead(&read.paired)).await;
+            let delivery = LateDelivery { results, wait };
+            is_ahead_unread = Box::pin(delivery.read_ahead(&read.paired)).await.is_err();
         }
         // Keys of values are made from the client's own bytes, so the search comes before any edit.
         let ReadBody { continuity, paired, .. } = &mut *read;
@@ -125,7 +127,7 @@ impl BodyPlanner<'_> {
             let inserted = delivery.insert_late_texts(&plain, &read.paired, &read.outline, self.asks_for_turn);
             inserted.await
         };
-        let (late, is_unread) = late.map_or((None, true), |late| (late, false));
+        let (late, is_unread) = late.map_or((None, true), |late| (late, is_ahead_unread));
         if let Some(late) = late {
             late_body = self.count_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.

@@ -138,7 +138,7 @@ async fn load_late_results(path: &DataPath, caller: Caller, ledger_budget: &mut 
     log.results_caller = Some((path.late.clone(), caller));
     // What is not loaded in time is missing in this answer's head, and is loaded with a later request.
     let load = |deadline| path.late.load_posted(caller, false, deadline);
-    ledger_budget.spend(load).await;
+    ledger_budget.spend(load).await.ok();
 }
 
 /// Returns the payload of a body without a history, and its bytes if it may name objects of a provider.

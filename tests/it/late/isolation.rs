@@ -452,7 +452,7 @@ impl World {
             let (found, expected) = (found.get(content), expected.get(content));
             self.compare(who, found, expected, "outstanding");
         }
-        self.late.load_posted(caller, false, near_deadline()).await;
+        self.late.load_posted(caller, false, near_deadline()).await.unwrap();
         let pending = self.late.pending_count(caller);
         if pending != expected.len() {
             self.other(format!(
