@@ -321,7 +321,7 @@ impl Walk {
         self.world().clear();
         let sent = self.world().requests().len() > before;
         if sent {
-            self.checks(&aborted, self.unread(), &BTreeSet::new());
+            self.checks(&aborted, false, &BTreeSet::new());
         }
         self.count("aborts");
         if self.rng.chance(50) {
@@ -479,9 +479,10 @@ impl Walk {
             self.count("refused requests");
             return;
         }
-        let body = self.checks(&sent, unread, &settled);
+        let is_counted = has_missed || self.unread() > unread;
+        let body = self.checks(&sent, is_counted, &settled);
         match done.status() {
-            200 => self.accepts(branch, &sent, body, has_missed || self.unread() > unread, reply),
+            200 => self.accepts(branch, &sent, body, is_counted, reply),
             529 => self.count("overloads"),
             status => panic!("{status}: {}\n{}", done.text(), json!(sent.log)),
         }
@@ -529,7 +530,7 @@ impl Walk {
     }
 
     /// Checks the last body that the provider received. Returns its messages.
-    fn checks(&mut self, sent: &Branch, unread_before: u64, settled: &BTreeSet<String>) -> Vec<Value> {
+    fn checks(&mut self, sent: &Branch, is_counted: bool, settled: &BTreeSet<String>) -> Vec<Value> {
         let body: Value = serde_json::from_slice(&self.world().requests().pop().unwrap().message.body).unwrap();
         let messages = body["messages"].as_array().unwrap().clone();
         let text = body["messages"].to_string();
@@ -561,7 +562,6 @@ impl Walk {
         self.last_messages.entry(history.clone()).or_default().extend(last);
         let is_first = self.sent.insert(history);
         let is_retry = !is_first && text.contains("[antiphon: late result of tool call");
-        let is_counted = self.unread() > unread_before;
         let speaks = sent.log.last().is_some_and(|last| last["content"].is_string());
         for id in own.iter().filter(|id| speaks && settled.contains(*id)) {
             let call = self.calls[&(sent.caller, id.clone())].clone();
@@ -578,7 +578,7 @@ impl Walk {
             } else if is_due && is_retry {
                 self.count("absent, since the message has a text of an earlier request");
             } else if is_due && is_counted {
-                self.count("absent, and counted as unread");
+                self.count("absent, and counted as a missed read or write");
             } else if is_due {
                 self.fault(5, &format!("{id} of {sent:?} in {text}"));
             }
