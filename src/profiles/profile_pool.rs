@@ -39,7 +39,7 @@ pub(super) struct PoolLinks {
     pub(super) present: Arc<Mutex<Weak<ProfilePool>>>,
 }
 
-/// What follows from an attempt.
+/// The consequences of an attempt.
 #[derive(Debug)]
 pub(super) struct RecordedAttempt {
     /// The reason of a cooldown that has begun or become longer.

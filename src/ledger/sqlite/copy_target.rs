@@ -7,14 +7,11 @@ use std::{
 
 use super::{
     files::{self, StorePresence},
-    rows::{StoredRow, select},
+    rows::{self, StoredRow, select},
     schema::{OpenedStore, open_store},
     store_error,
 };
-use crate::ledger::{
-    CopyError, CopyTarget, LedgerError, PlacedCopy,
-    columns::{row_checksum, stored_version, to_nanoseconds},
-};
+use crate::ledger::{CopyError, CopyTarget, LedgerError, PlacedCopy};
 
 /// The most rows of one query, whose values are in memory together.
 const PAGE: u32 = 16;
@@ -65,26 +62,8 @@ impl FileCopyTarget {
 impl CopyTarget for FileCopyTarget {
     fn add_records(&mut self, records: &[PlacedCopy]) -> Result<(), CopyError> {
         let connection = &self.store()?.connection;
-        let write = |(place, record): &PlacedCopy| {
-            let mut statement = connection.prepare_cached(
-                "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?;
-            statement.execute((
-                place,
-                record.key.kind as u8,
-                record.key.principal,
-                record.key.name,
-                record.index,
-                &record.value[..],
-                stored_version(record),
-                to_nanoseconds(record.made_at),
-                to_nanoseconds(record.expires_at),
-                row_checksum(*place, record, &record.value),
-            ))
-        };
-        for record in records {
-            write(record).map_err(|error| store_error(&error))?;
+        for (place, record) in records {
+            rows::insert_row(connection, *place, record).map_err(|error| store_error(&error))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Rows, types::ValueRef};
 
 use crate::ledger::{
     Moment, Record, RecordKey,
-    columns::{kind_from_number, row_checksum},
+    columns::{kind_from_number, row_checksum, stored_version, to_nanoseconds},
 };
 
 /// Builds a query for the columns that [`StoredRow`] reads.
@@ -44,6 +44,27 @@ impl StoredRow {
     pub(super) fn into_live(self, now: Moment) -> Option<Record> {
         self.record.filter(|record| record.expires_at > now)
     }
+}
+
+/// Inserts a record at a place.
+pub(super) fn insert_row(connection: &Connection, place: i64, record: &Record) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    statement.execute((
+        place,
+        record.key.kind as u8,
+        record.key.principal,
+        record.key.name,
+        record.index,
+        &record.value[..],
+        stored_version(record),
+        to_nanoseconds(record.made_at),
+        to_nanoseconds(record.expires_at),
+        row_checksum(place, record, &record.value),
+    ))?;
+    Ok(())
 }
 
 /// Finds the row that the index names for a key.

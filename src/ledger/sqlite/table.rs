@@ -261,22 +261,7 @@ impl RecordTable {
 
     fn insert_row(&mut self, record: &Record) -> rusqlite::Result<()> {
         let place = self.next_place;
-        let mut statement = self.connection.prepare_cached(
-            "INSERT INTO records (place, kind, principal, name, idx, value, version, made_at, expires_at, checksum) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?;
-        statement.execute((
-            place,
-            record.key.kind as u8,
-            record.key.principal,
-            record.key.name,
-            record.index,
-            &record.value[..],
-            stored_version(record),
-            to_nanoseconds(record.made_at),
-            to_nanoseconds(record.expires_at),
-            row_checksum(place, record, &record.value),
-        ))?;
+        rows::insert_row(&self.connection, place, record)?;
         self.next_place = place.saturating_add(1);
         self.tally.add_record(record.key.principal, record.value.len() as u64);
         Ok(())
