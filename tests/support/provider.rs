@@ -3,12 +3,22 @@
 use std::net::SocketAddr;
 
 use antiphon::wire::Wire;
-use strict_provider::{Recording, Settings};
+use strict_provider::Recording;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-pub use strict_provider::{ReceivedRequest as Seen, Reply, ToolCall, binding};
+pub use strict_provider::{ReceivedRequest as Seen, Reply, Settings, ToolCall, binding};
 
 use super::judge;
+
+/// Returns the settings of a provider that thinks, and judges the formats of `wires` by further rules.
+pub fn ruled(wires: &[Wire], rules: judge::ServerRules) -> Settings {
+    Settings {
+        dialects: wires.iter().map(|wire| judge::reading(*wire)).collect(),
+        thinks: true,
+        rules,
+        ..Settings::default()
+    }
+}
 
 /// A running provider. It ends on drop.
 pub struct Provider {
@@ -35,13 +45,7 @@ impl Provider {
 
     /// Starts a provider that thinks, and judges the formats of `wires` by further rules of a kind of server.
     pub async fn ruled(wires: &[Wire], rules: judge::ServerRules) -> Self {
-        Self::with_settings(Settings {
-            dialects: wires.iter().map(|wire| judge::reading(*wire)).collect(),
-            thinks: true,
-            rules,
-            ..Settings::default()
-        })
-        .await
+        Self::with_settings(ruled(wires, rules)).await
     }
 
     async fn serving(wires: &[Wire], binds_thinking: bool) -> Self {

@@ -22,10 +22,10 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     pub(crate) name: &'static str,
-    kind: ProviderKind,
-    wire: &'static str,
-    rules: ServerRules,
-    path: &'static str,
+    pub(crate) kind: ProviderKind,
+    pub(crate) wire: &'static str,
+    pub(crate) rules: ServerRules,
+    pub(crate) path: &'static str,
     model: &'static str,
     /// The value, as the metric calls it.
     what: &'static str,

@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-const PATH: &str = "/openai/v1/responses";
-const DROPPED: (u16, &str, &str) = (200, "2", "dropped=1");
+pub(crate) const PATH: &str = "/openai/v1/responses";
+pub(crate) const DROPPED: (u16, &str, &str) = (200, "2", "dropped=1");
 
 /// A provider that has memory, and the proxy before it.
 struct Stage {
@@ -110,7 +110,7 @@ fn outcome(answer: &Answer) -> (u16, String) {
     )
 }
 
-fn user(words: &str) -> Value {
+pub(crate) fn user(words: &str) -> Value {
     json!({"role": "user", "content": words})
 }
 
@@ -128,7 +128,7 @@ fn answered(answer: &Message, streams: bool) -> (Vec<Value>, String) {
 }
 
 /// Returns an item in another spelling, without what the provider only reports.
-fn sent_back(item: &Value) -> Value {
+pub(crate) fn sent_back(item: &Value) -> Value {
     let mut item = item.clone();
     let members = item.as_object_mut().unwrap();
     members.remove("id");

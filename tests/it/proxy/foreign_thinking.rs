@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Signatures of the provider of these tests begin like Anthropic's. All others are foreign.
-const OWN: &str = "EqQBown";
+pub(crate) const OWN: &str = "EqQBown";
 
 /// Returns the words in which Anthropic refuses the first foreign block of a body. `None` if there is none.
 fn refusal(body: &Value) -> Option<String> {
@@ -37,7 +37,7 @@ fn refusal(body: &Value) -> Option<String> {
 }
 
 /// Answers as a provider that verifies signatures.
-fn judge(request: &Message) -> Vec<Step> {
+pub(crate) fn judge(request: &Message) -> Vec<Step> {
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     match refusal(&body) {
         Some(words) => {
@@ -68,7 +68,7 @@ fn assistant(blocks: impl IntoIterator<Item = Value>) -> Value {
 }
 
 /// Returns an answered tool loop whose thinking has this signature, followed by words of the user.
-fn turn(number: usize, signature: &str) -> [Value; 4] {
+pub(crate) fn turn(number: usize, signature: &str) -> [Value; 4] {
     let id = format!("toolu_{number:02}");
     [
         assistant([
@@ -82,12 +82,12 @@ fn turn(number: usize, signature: &str) -> [Value; 4] {
 }
 
 /// Returns a history that begins with the user.
-fn history(turns: impl IntoIterator<Item = [Value; 4]>) -> Vec<Value> {
+pub(crate) fn history(turns: impl IntoIterator<Item = [Value; 4]>) -> Vec<Value> {
     let turns = turns.into_iter().flatten();
     std::iter::once(user("go")).chain(turns).collect()
 }
 
-fn body(messages: &[Value]) -> String {
+pub(crate) fn body(messages: &[Value]) -> String {
     json!({"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}).to_string()
 }
 
@@ -126,7 +126,7 @@ fn sent(world: &World) -> String {
 }
 
 /// Returns a body up to the end of its last message.
-fn prefix_of(body: &str) -> &str {
+pub(crate) fn prefix_of(body: &str) -> &str {
     body.strip_suffix("]}").unwrap()
 }
 

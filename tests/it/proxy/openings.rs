@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// An id that belongs to one conversation, unlike a counter.
-const ID: &str = "call_aB3dE5fG7hJ9kL1mN3pQ5rS7";
+pub(crate) const ID: &str = "call_aB3dE5fG7hJ9kL1mN3pQ5rS7";
 
-fn history(id: &str) -> Vec<Value> {
+pub(crate) fn history(id: &str) -> Vec<Value> {
     vec![
         json!({"role": "system", "content": "be brief"}),
         json!({"role": "assistant", "content": null, "tool_calls":
@@ -29,7 +29,7 @@ fn history(id: &str) -> Vec<Value> {
     ]
 }
 
-fn grown(id: &str) -> Vec<Value> {
+pub(crate) fn grown(id: &str) -> Vec<Value> {
     let mut grown = history(id);
     grown.push(json!({"role": "assistant", "content": "hm"}));
     grown.push(json!({"role": "user", "content": "on"}));

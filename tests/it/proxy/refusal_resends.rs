@@ -209,7 +209,7 @@ pub(crate) fn refused(words: &str) -> Vec<u8> {
 }
 
 /// Returns a body with one id for the calls of two turns, which some providers refuse.
-fn twice(id: &str) -> String {
+pub(crate) fn twice(id: &str) -> String {
     let turn = |text: &str| {
         json!([{"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "f", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text}]}])

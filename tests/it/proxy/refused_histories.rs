@@ -22,14 +22,14 @@ use crate::{
 };
 
 /// One kind of server, and a history that it refuses.
-struct Story {
-    name: &'static str,
-    wire: Wire,
-    rules: ServerRules,
+pub(crate) struct Story {
+    pub(crate) name: &'static str,
+    pub(crate) wire: Wire,
+    pub(crate) rules: ServerRules,
     /// Messages, items or contents.
-    history: Value,
+    pub(crate) history: Value,
     /// The repair, as the header names it.
-    repair: &'static str,
+    pub(crate) repair: &'static str,
 }
 
 const CUT_OFF: &str = "{\"command\": \"cd /x && git";
@@ -38,7 +38,7 @@ fn wire(name: &str) -> Wire {
     name.parse().expect("a wire")
 }
 
-fn chat(name: &str, arguments: &Value) -> Value {
+pub(crate) fn chat(name: &str, arguments: &Value) -> Value {
     json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": null, "tool_calls":
@@ -57,7 +57,7 @@ fn responses(arguments: &str) -> Value {
     ])
 }
 
-fn messages(blocks: &[Value], results: &[Value]) -> Value {
+pub(crate) fn messages(blocks: &[Value], results: &[Value]) -> Value {
     json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": blocks},
@@ -65,19 +65,19 @@ fn messages(blocks: &[Value], results: &[Value]) -> Value {
     ])
 }
 
-fn call(id: &str) -> Value {
+pub(crate) fn call(id: &str) -> Value {
     json!({"type": "tool_use", "id": id, "name": "bash", "input": {}})
 }
 
-fn result(id: &str) -> Value {
+pub(crate) fn result(id: &str) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": "ok"})
 }
 
-fn text(words: &str) -> Value {
+pub(crate) fn text(words: &str) -> Value {
     json!({"type": "text", "text": words})
 }
 
-fn stories() -> Vec<Story> {
+pub(crate) fn stories() -> Vec<Story> {
     let compatible = wire("openai-chat-compatible");
     let arguments = |name, reader, arguments: Value| Story {
         name,
@@ -169,7 +169,7 @@ fn other_stories() -> Vec<Story> {
     stories
 }
 
-fn kind(wire: Wire) -> ProviderKind {
+pub(crate) fn kind(wire: Wire) -> ProviderKind {
     match (wire.dialect, wire.format) {
         (Dialect::Bedrock, _) => ProviderKind::Bedrock,
         (Dialect::Standard, Format::Anthropic) => ProviderKind::Anthropic,
@@ -179,7 +179,7 @@ fn kind(wire: Wire) -> ProviderKind {
     }
 }
 
-fn path(format: Format) -> &'static str {
+pub(crate) fn path(format: Format) -> &'static str {
     match format {
         Format::Anthropic => "/x/v1/messages",
         Format::OpenAiChat => "/x/v1/chat/completions",
@@ -189,7 +189,7 @@ fn path(format: Format) -> &'static str {
 }
 
 /// Returns a request of `model` with this history, and `more` at its end.
-fn request(format: Format, model: &str, history: &Value, more: &[Value]) -> Value {
+pub(crate) fn request(format: Format, model: &str, history: &Value, more: &[Value]) -> Value {
     let list: Vec<Value> = history.as_array().unwrap().iter().chain(more).cloned().collect();
     match format {
         Format::OpenAiResponses => json!({"model": model, "input": list}),
@@ -210,7 +210,7 @@ async fn ask(app: &App, secret: &str, format: Format, body: &Value) -> (u16, Str
 }
 
 /// Returns what follows the history in the next request.
-fn goes_on() -> [Value; 2] {
+pub(crate) fn goes_on() -> [Value; 2] {
     [
         json!({"role": "assistant", "content": "hm"}),
         json!({"role": "user", "content": "on"}),
