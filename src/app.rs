@@ -113,6 +113,7 @@ impl BackgroundWork {
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.clone().write_pins());
         tasks.spawn_background(self.answers.clone().follow_owners());
+        tasks.spawn_background(self.answers.clone().join_chains());
         tasks.spawn_background(self.objects.follow_holders());
         tasks.spawn_background(self.late.clone().run_upkeep());
         RunningBackgroundWork {

@@ -44,11 +44,17 @@ pub enum RecordKind {
     TaskLink = 19,
     /// The cooldown of a key that a provider's answer has begun or ended.
     KeyRest = 20,
+    /// A fact that a provider has taught by a refusal and the success after it.
+    ProviderFact = 21,
+    /// The latest word of a provider about a conversation in a shape that some servers refuse.
+    DisputedShape = 22,
+    /// The items that a response stands for, as one hash.
+    ResponseChain = 23,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Principal,
         Self::Call,
         Self::PinnedAnswer,
@@ -69,6 +75,9 @@ impl RecordKind {
         Self::Reservation,
         Self::TaskLink,
         Self::KeyRest,
+        Self::ProviderFact,
+        Self::DisputedShape,
+        Self::ResponseChain,
     ];
 
     /// Returns the name that logs and `antiphon store` show.
@@ -94,6 +103,9 @@ impl RecordKind {
             Self::Reservation => "reservation",
             Self::TaskLink => "task_link",
             Self::KeyRest => "key_rest",
+            Self::ProviderFact => "fact",
+            Self::DisputedShape => "shape",
+            Self::ResponseChain => "chain",
         }
     }
 }

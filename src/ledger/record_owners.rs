@@ -1,7 +1,7 @@
 //! The principals that have records of some kinds, in memory: an exchange of any other principal reads nothing.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, PoisonError, RwLock, Weak},
     time::Duration,
 };
@@ -26,10 +26,31 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct RecordOwners(Arc<RwLock<KnownOwners>>);
 
+/// The state of a principal's records of one kind: other processes have changed none of them while it stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerStamp {
+    epoch: u64,
+    changes: u64,
+}
+
+/// The records of a principal of one kind, as far as this process has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnedRecords {
+    /// There are none.
+    Nothing,
+    /// There are some, or there were.
+    Some(OwnerStamp),
+    /// The ledger must be asked.
+    Unknown,
+}
+
 #[derive(Debug)]
 struct KnownOwners {
     kinds: &'static [RecordKind],
-    principals: HashSet<(RecordKind, PrincipalHash), DigestHashBuilder>,
+    /// Each principal with records of a kind, with the number of changes that other processes have made to them.
+    principals: HashMap<(RecordKind, PrincipalHash), u64, DigestHashBuilder>,
+    /// The kinds of which anybody has records.
+    owned_kinds: Vec<RecordKind>,
     /// The period of the ledger's changes in which a principal that is not in `principals` has no records.
     complete_in: Option<u64>,
     changes: LedgerChanges,
@@ -40,7 +61,8 @@ impl RecordOwners {
     pub fn new(kinds: &'static [RecordKind], changes: LedgerChanges) -> Self {
         Self(Arc::new(RwLock::new(KnownOwners {
             kinds,
-            principals: HashSet::default(),
+            principals: HashMap::default(),
+            owned_kinds: Vec::new(),
             complete_in: None,
             changes,
         })))
@@ -49,13 +71,32 @@ impl RecordOwners {
     /// Returns `true` if the principal has records of this kind, or if that is unknown.
     pub fn may_have(&self, kind: RecordKind, principal: Principal) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        !known.is_complete() || known.principals.contains(&(kind, *principal.as_bytes()))
+        !known.is_complete() || known.principals.contains_key(&(kind, *principal.as_bytes()))
     }
 
     /// Returns `true` if the principal is known to have had records of this kind.
     pub fn has_known(&self, kind: RecordKind, principal: Principal) -> bool {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.principals.contains(&(kind, *principal.as_bytes()))
+        known.principals.contains_key(&(kind, *principal.as_bytes()))
+    }
+
+    /// Returns what is known of the principal's records of this kind. Take it before these records are read.
+    pub fn records_of(&self, kind: RecordKind, principal: Principal) -> OwnedRecords {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(epoch) = known.complete_in.filter(|_| known.is_complete()) else {
+            return OwnedRecords::Unknown;
+        };
+        let changes = known.principals.get(&(kind, *principal.as_bytes()));
+        changes.map_or(OwnedRecords::Nothing, |changes| {
+            let changes = *changes;
+            OwnedRecords::Some(OwnerStamp { epoch, changes })
+        })
+    }
+
+    /// Returns `true` if any principal has records of this kind, or if that is unknown.
+    pub fn may_have_any(&self, kind: RecordKind) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        !known.is_complete() || known.owned_kinds.contains(&kind)
     }
 
     /// Notes a record that is about to be written.
@@ -84,7 +125,7 @@ impl RecordOwners {
                 match events.recv().await {
                     Ok(ChangeEvent::Changed(change)) if kinds.contains(&change.kind) => {
                         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-                        known.add((change.kind, change.principal));
+                        known.add_change((change.kind, change.principal));
                     }
                     Ok(ChangeEvent::Changed(_)) => {}
                     Ok(ChangeEvent::Gap) => break,
@@ -128,9 +169,20 @@ impl RecordOwners {
 impl KnownOwners {
     fn add(&mut self, owner: (RecordKind, PrincipalHash)) {
         if self.principals.len() < PRINCIPALS_MAX {
-            self.principals.insert(owner);
+            self.principals.entry(owner).or_default();
+            if !self.owned_kinds.contains(&owner.0) {
+                self.owned_kinds.push(owner.0);
+            }
         } else {
             self.complete_in = None;
+        }
+    }
+
+    /// Adds the owner of a record that another process has changed.
+    fn add_change(&mut self, owner: (RecordKind, PrincipalHash)) {
+        self.add(owner);
+        if let Some(changes) = self.principals.get_mut(&owner) {
+            *changes = changes.wrapping_add(1);
         }
     }
 

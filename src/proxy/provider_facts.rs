@@ -1,7 +1,8 @@
 //! Facts learned from providers' answers, in memory: about rules, calls, thinking, values and lost responses.
 //!
 //! Their number is bounded, and each read renews the lifetime of its fact. A fact learned from one caller's accepted
-//! resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer.
+//! resends is never used for another's requests. A forgotten fact costs one more send, never a wrong answer. The ledger has
+//! them for other processes, whose facts are adopted here.
 
 use std::{
     hash::Hash,
@@ -14,11 +15,14 @@ use std::{
 
 use http::HeaderMap;
 use moka::sync::Cache;
+use tokio::time::Instant;
 
 use super::headers::CLIENT_TOKEN;
 use crate::{
     auth::{Caller, principal::is_short_lived},
     digest::{DigestHashBuilder, digest_of},
+    ledger::{OwnedRecords, OwnerStamp},
+    recall::{NamedFact, ProviderFact},
     repair::{CallKey, DisputedShape, LearnedRules, Placeholder, ThinkingHash},
 };
 
@@ -28,6 +32,10 @@ const ENTRIES_MAX: u64 = 20_000;
 const DUE_MAX: usize = 128;
 /// Time after which an unused entry is forgotten: 24 hours.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time after which a caller's facts are read from the ledger again. Memory may have forgotten some.
+const LOADED_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Time between two reads of a caller's facts while it is not known if there are new ones.
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// BLAKE3 hash that names a fact without revealing it.
 pub(super) type FactKey = [u8; 32];
@@ -39,8 +47,9 @@ pub(super) struct ProviderFacts {
     rules: Cache<FactKey, LearnedRules, DigestHashBuilder>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
-    /// Conversations that a provider has accepted in a disputed shape. Their prefix must not change any more.
-    accepted_shapes: Cache<FactKey, (), DigestHashBuilder>,
+    /// Conversations that a provider has accepted in a disputed shape. Their prefix must not change any more. `false` for
+    /// those that it has not accepted, or refuses now.
+    accepted_shapes: Cache<FactKey, bool, DigestHashBuilder>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: Cache<FactKey, Placeholder, DigestHashBuilder>,
     /// Callers with such a call to which the client has added a result in place since.
@@ -67,10 +76,10 @@ pub(super) struct ProviderFacts {
     dead_responses: Cache<FactKey, (), DigestHashBuilder>,
     /// `true` once a response was lost.
     has_dead: AtomicBool,
-    /// For each caller whose facts were looked for in the ledger, `true` if it has some.
-    thinking_callers: Cache<Caller, bool, DigestHashBuilder>,
-    /// Blocks of thinking that were looked for in the ledger.
-    looked_up_thinking: Cache<FactKey, (), DigestHashBuilder>,
+    /// Blocks of thinking that were looked for in the ledger, each with the state of the caller's records then.
+    looked_up_thinking: Cache<FactKey, OwnerStamp, DigestHashBuilder>,
+    /// Callers whose facts were read from the ledger.
+    loaded: Cache<Caller, LoadedFacts, DigestHashBuilder>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
@@ -95,8 +104,11 @@ impl ProviderFacts {
             has_refused: AtomicBool::new(false),
             dead_responses: new_cache(),
             has_dead: AtomicBool::new(false),
-            thinking_callers: new_cache(),
             looked_up_thinking: new_cache(),
+            loaded: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_live(LOADED_MAX)
+                .build_with_hasher(DigestHashBuilder::new()),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -115,6 +127,81 @@ impl ProviderFacts {
         }
     }
 
+    /// Returns `true` if the caller's facts must be read from the ledger, given what is known of its records there.
+    pub(super) fn must_load(&self, caller: Caller, records: OwnedRecords, now: Instant) -> bool {
+        let loaded = || self.loaded.get(&caller);
+        let is_recent = |loaded: LoadedFacts| loaded.stamp.is_none() && now < loaded.at + RELOAD_PAUSE;
+        match records {
+            OwnedRecords::Nothing => false,
+            OwnedRecords::Some(stamp) => !loaded().is_some_and(|at| at.stamp == Some(stamp) || is_recent(at)),
+            OwnedRecords::Unknown => !loaded().is_some_and(is_recent),
+        }
+    }
+
+    /// Stores that the caller's facts were read. `stamp` is their state before. `None` if it was not known, or if the ledger
+    /// did not answer.
+    pub(super) fn note_loaded(&self, caller: Caller, stamp: Option<OwnerStamp>, now: Instant) {
+        self.loaded.insert(caller, LoadedFacts { stamp, at: now });
+    }
+
+    /// Stores facts that the provider has just taught. Of two with one name the later counts.
+    pub(super) fn learn_facts(&self, caller: Caller, facts: &[NamedFact]) {
+        for (name, fact) in facts {
+            self.apply_fact(caller, *name, fact, true);
+        }
+    }
+
+    /// Stores facts from the ledger, the oldest first, unless memory has a later one.
+    pub(super) fn adopt_facts(&self, caller: Caller, facts: &[NamedFact]) {
+        // The newest first, since the first of two with one name stays.
+        for (name, fact) in facts.iter().rev() {
+            self.apply_fact(caller, *name, fact, false);
+        }
+    }
+
+    /// Stores a fact. `is_latest` is `false` if what memory knows is later.
+    fn apply_fact(&self, caller: Caller, name: FactKey, fact: &ProviderFact, is_latest: bool) {
+        match fact {
+            ProviderFact::Rules(rules) => {
+                self.has_rules.store(true, Ordering::Relaxed);
+                // Atomic: of two successes at once none loses its rule.
+                let entry = self.rules.entry(name);
+                entry.and_upsert_with(|known| {
+                    let known = known.map(moka::Entry::into_value).unwrap_or_default();
+                    if is_latest {
+                        known.union(*rules)
+                    } else {
+                        rules.union(known)
+                    }
+                });
+            }
+            ProviderFact::BoundPlaceholder(placeholder) => {
+                self.has_bound.store(true, Ordering::Relaxed);
+                put(&self.bound_placeholders, name, *placeholder, is_latest);
+            }
+            ProviderFact::HasOverrides => put(&self.overrides, caller, (), false),
+            ProviderFact::DroppableThinking => {
+                self.has_bound.store(true, Ordering::Relaxed);
+                put(&self.droppable_thinking, name, (), false);
+            }
+            ProviderFact::DueCalls(ids) => {
+                self.has_remote.store(true, Ordering::Relaxed);
+                put(&self.due_calls, name, ids.as_slice().into(), is_latest);
+            }
+            ProviderFact::AnsweredCall(origin) => {
+                self.has_remote.store(true, Ordering::Relaxed);
+                put(&self.answered_calls, name, *origin, is_latest);
+            }
+            ProviderFact::WantedContinuity => put(&self.wanted_continuity, name, (), false),
+            ProviderFact::DeadResponse => {
+                self.has_dead.store(true, Ordering::Relaxed);
+                put(&self.dead_responses, name, (), false);
+            }
+            // Response chains use this one.
+            ProviderFact::ContinuesById => {}
+        }
+    }
+
     /// Returns the rules that refusals have taught this caller at this upstream for `model`, as far as they hold for
     /// the conversation with this first call.
     pub(super) fn learned_rules<'c>(
@@ -122,53 +209,56 @@ impl ProviderFacts {
         scope: FactScope<'_>,
         model: Option<&str>,
         first_call: impl FnOnce() -> Option<&'c [u8]>,
-    ) -> LearnedRules {
+    ) -> RulesOfConversation {
         // Without any rule the call need not be searched, nor the key hashed.
         if !self.has_rules.load(Ordering::Relaxed) {
-            return LearnedRules::NONE;
+            return RulesOfConversation::default();
         }
         let learned = self.rules.get(&scope.rules_key(model)).unwrap_or_default();
-        let Some(first_call) = first_call() else { return learned };
-        // An edit would change a prefix that the provider has accepted, and may have cached.
-        let was_accepted = |shape: &DisputedShape| {
-            let key = || scope.shape_key(model, first_call, *shape);
-            learned.forbids(*shape) && self.accepted_shapes.get(&key()).is_some()
+        let mut rules = RulesOfConversation {
+            learned,
+            forbidden_shapes: Vec::new(),
         };
-        let accepted = DisputedShape::ALL.into_iter().filter(was_accepted);
-        accepted.fold(learned, LearnedRules::without)
-    }
-
-    /// Stores that the provider has accepted a conversation in a disputed shape, by its [`FactScope::shape_key`].
-    pub(super) fn note_accepted_shape(&self, shape: FactKey) {
-        // Mostly it is known, and a lookup costs a fifth of an insert.
-        if self.accepted_shapes.get(&shape).is_none() {
-            self.accepted_shapes.insert(shape, ());
+        let forbidden = DisputedShape::ALL.into_iter().filter(|shape| learned.forbids(*shape));
+        let forbidden: Vec<DisputedShape> = forbidden.collect();
+        let Some(first_call) = (!forbidden.is_empty()).then(first_call).flatten() else {
+            return rules;
+        };
+        for shape in forbidden {
+            let key = scope.shape_key(model, first_call, shape);
+            let is_accepted = self.accepted_shapes.get(&key);
+            if is_accepted == Some(true) {
+                // An edit would change a prefix that the provider has accepted, and may have cached.
+                rules.learned = rules.learned.without(shape);
+            }
+            rules.forbidden_shapes.push((key, is_accepted));
         }
+        rules
     }
 
-    /// Removes the note of [`ProviderFacts::note_accepted_shape`]: the provider has refused the shape since.
-    pub(super) fn forget_accepted_shape(&self, shape: FactKey) {
-        self.accepted_shapes.invalidate(&shape);
+    /// Stores that the provider has accepted a conversation in a disputed shape, by its [`FactScope::shape_key`]. Returns
+    /// `true` if that is new.
+    pub(super) fn note_accepted_shape(&self, shape: FactKey) -> bool {
+        // Mostly it is known, and a lookup costs a fifth of an insert.
+        let is_new = self.accepted_shapes.get(&shape) != Some(true);
+        if is_new {
+            self.accepted_shapes.insert(shape, true);
+        }
+        is_new
     }
 
-    /// Stores rules that the provider has proven by accepting a body that follows them.
-    pub(super) fn learn_rules(&self, scope: FactScope<'_>, model: Option<&str>, rules: LearnedRules) {
-        // Atomic: of two successes at once none loses its rule.
-        let entry = self.rules.entry(scope.rules_key(model));
-        entry.and_upsert_with(|known| known.map_or(rules, |known| known.into_value().union(rules)));
-        self.has_rules.store(true, Ordering::Relaxed);
+    /// Stores that the provider has not accepted the conversation in this shape, or refuses it now. Returns `true` if it had
+    /// accepted it.
+    pub(super) fn note_unaccepted_shape(&self, shape: FactKey) -> bool {
+        let was_accepted = self.accepted_shapes.get(&shape) == Some(true);
+        self.accepted_shapes.insert(shape, false);
+        was_accepted
     }
 
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
     pub(super) fn may_drop_thinking(&self, key: impl FnOnce() -> Option<FactKey>) -> bool {
         // The key is a hash over a whole block of thinking.
         self.has_bound.load(Ordering::Relaxed) && key().is_some_and(|key| self.droppable_thinking.get(&key).is_some())
-    }
-
-    /// Stores that the provider accepted this conversation with its bound thinking dropped.
-    pub(super) fn learn_droppable_thinking(&self, key: FactKey) {
-        self.droppable_thinking.insert(key, ());
-        self.has_bound.store(true, Ordering::Relaxed);
     }
 
     /// Returns the placeholder of a call to which thinking is bound. It replaces any later result.
@@ -179,32 +269,14 @@ impl ProviderFacts {
         self.bound_placeholders.get(&scope.call_key(call))
     }
 
-    /// Stores that the provider accepted these calls with placeholders in place of later results.
-    pub(super) fn learn_bound_placeholders(&self, calls: impl IntoIterator<Item = (FactKey, Placeholder)>) {
-        for (key, placeholder) in calls {
-            self.bound_placeholders.insert(key, placeholder);
-            self.has_bound.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// Returns `true` if a placeholder overrides a result that this caller's client has added in place since.
     pub(super) fn has_overrides(&self, caller: Caller) -> bool {
         self.has_bound.load(Ordering::Relaxed) && self.overrides.get(&caller).is_some()
     }
 
-    /// Stores that the provider accepted such a placeholder.
-    pub(super) fn learn_overrides(&self, caller: Caller) {
-        self.overrides.insert(caller, ());
-    }
-
     /// Returns `true` if a provider wants a kind of value back, and refused a body without it.
     pub(super) fn wants_continuity(&self, key: FactKey) -> bool {
         self.wanted_continuity.get(&key).is_some()
-    }
-
-    /// Stores that the provider accepted a body once the values were put back.
-    pub(super) fn learn_continuity(&self, key: FactKey) {
-        self.wanted_continuity.insert(key, ());
     }
 
     /// Returns `true` if any refused block of thinking is known. In most processes none ever is.
@@ -244,32 +316,15 @@ impl ProviderFacts {
         self.knows_dead_responses() && self.dead_responses.get(&response).is_some()
     }
 
-    /// Stores that the provider has lost this response, and accepted a body without its id.
-    pub(super) fn learn_dead_response(&self, response: FactKey) {
-        self.dead_responses.insert(response, ());
-        self.has_dead.store(true, Ordering::Relaxed);
+    /// Returns `true` if the ledger was asked for this block in this state of the caller's records, or cannot know more than
+    /// memory.
+    pub(super) fn is_looked_up(&self, block: FactKey, stamp: OwnerStamp) -> bool {
+        self.looked_up_thinking.get(&block) == Some(stamp) || self.refused_thinking.get(&block).is_some()
     }
 
-    /// Returns `true` if this caller has facts about thinking in the ledger. `None` if that is not known yet.
-    pub(super) fn has_thinking_facts(&self, caller: Caller) -> Option<bool> {
-        self.thinking_callers.get(&caller)
-    }
-
-    /// Stores `true` if this caller has facts about thinking in the ledger.
-    pub(super) fn note_thinking_facts(&self, caller: Caller, has_facts: bool) {
-        self.thinking_callers.insert(caller, has_facts);
-    }
-
-    /// Returns `true` if the ledger was asked for this block, or cannot know more than memory.
-    pub(super) fn is_looked_up(&self, block: FactKey) -> bool {
-        self.looked_up_thinking.get(&block).is_some()
-            || self.accepted_thinking.get(&block).is_some()
-            || self.refused_thinking.get(&block).is_some()
-    }
-
-    /// Stores that the ledger was asked for this block.
-    pub(super) fn note_looked_up(&self, block: FactKey) {
-        self.looked_up_thinking.insert(block, ());
+    /// Stores that the ledger was asked for this block in this state of the caller's records.
+    pub(super) fn note_looked_up(&self, block: FactKey, stamp: OwnerStamp) {
+        self.looked_up_thinking.insert(block, stamp);
     }
 
     /// Returns `true` if any remote call is known.
@@ -289,19 +344,35 @@ impl ProviderFacts {
         let known = self.answered_calls.get(&call);
         known.is_some_and(|open| open.is_none() || open != origin)
     }
+}
 
-    /// Stores that the provider accepted placeholders for these remote calls.
-    pub(super) fn learn_answered(&self, remote: AnsweredRemoteCalls) {
-        let AnsweredRemoteCalls { origin, calls } = remote;
-        let (names, ids): (Vec<Option<FactKey>>, Vec<String>) = calls.into_iter().unzip();
-        for name in names.into_iter().flatten() {
-            self.answered_calls.insert(name, origin);
-        }
-        // A longer list is not worth its memory: the next refusal names the calls again.
-        if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
-            self.due_calls.insert(origin, ids.into());
-        }
-        self.has_remote.store(true, Ordering::Relaxed);
+/// Facts of a caller that were read from the ledger.
+#[derive(Clone, Copy, Debug)]
+struct LoadedFacts {
+    /// State of the caller's records before the read. `None` if it was not known, or if the ledger did not answer.
+    stamp: Option<OwnerStamp>,
+    /// Time of the read.
+    at: Instant,
+}
+
+/// Rules that hold for one conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RulesOfConversation {
+    /// The rules.
+    pub(super) learned: LearnedRules,
+    /// The conversation in each shape that a rule forbids, with `true` if the provider has accepted it all the same. `None`
+    /// if that is not known.
+    pub(super) forbidden_shapes: Vec<(FactKey, Option<bool>)>,
+}
+
+/// Stores a value, unless the cache has one and it is the later one.
+fn put<K, V>(cache: &Cache<K, V, DigestHashBuilder>, key: K, value: V, is_latest: bool)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    if is_latest || !cache.contains_key(&key) {
+        cache.insert(key, value);
     }
 }
 
@@ -312,6 +383,21 @@ pub(super) struct AnsweredRemoteCalls {
     pub(super) origin: Option<FactKey>,
     /// Id of each call, with its key. The key is `None` if another call may have the same id.
     pub(super) calls: Vec<(Option<FactKey>, String)>,
+}
+
+impl AnsweredRemoteCalls {
+    /// Returns the facts that their acceptance has proven.
+    pub(super) fn into_facts(self) -> Vec<NamedFact> {
+        let Self { origin, calls } = self;
+        let (names, ids): (Vec<Option<FactKey>>, Vec<String>) = calls.into_iter().unzip();
+        let answered = |name| (name, ProviderFact::AnsweredCall(origin));
+        let mut facts: Vec<NamedFact> = names.into_iter().flatten().map(answered).collect();
+        // A longer list is not worth its memory: the next refusal names the calls again.
+        if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
+            facts.push((origin, ProviderFact::DueCalls(ids)));
+        }
+        facts
+    }
 }
 
 /// Creates an empty cache with the limits of this module.
@@ -341,7 +427,8 @@ impl FactScope<'_> {
         digest_of(whose.into_iter().chain(parts.iter().copied()))
     }
 
-    fn rules_key(self, model: Option<&str>) -> FactKey {
+    /// Returns the key of the rules for a model.
+    pub(super) fn rules_key(self, model: Option<&str>) -> FactKey {
         self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
     }
 
@@ -349,6 +436,11 @@ impl FactScope<'_> {
     pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8], shape: DisputedShape) -> FactKey {
         let (model, shape) = (model.unwrap_or_default().as_bytes(), shape.label().as_bytes());
         self.fact_key(&[b"shape", model, first_call, shape])
+    }
+
+    /// Returns the key of the fact that placeholders override results of the caller.
+    pub(super) fn overrides_key(self) -> FactKey {
+        self.fact_key(&[b"overrides"])
     }
 
     /// Returns the key of a remote response.

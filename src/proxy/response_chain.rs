@@ -14,10 +14,10 @@ use super::catch_core_panic::catch_core_panic;
 use crate::{
     auth::Caller,
     conversation::Finding,
-    recall::AnswerStore,
+    recall::{AnswerStore, UnjoinedChain},
     repair::{Action, RepairReport},
     wire::{
-        ContinuedBody, ItemChain,
+        ContinuedBody, ItemChain, UnjoinedItems,
         json::Json,
         remove_previous_id,
         watch::{Facts, TEXT_BYTES_MAX},
@@ -28,6 +28,8 @@ use crate::{
 ///
 /// A conversation begins with a short input, and most callers never need its chain.
 const FIRST_INPUT_MAX: usize = 64 * 1024;
+/// Items of a request that wait for the chain of its parent, at most.
+const UNJOINED_ITEMS_MAX: usize = 512;
 /// Searcher for the member that asks the provider not to store its answer.
 static STORE_KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"store\""));
 /// The stop reason of a response that a request may continue from.
@@ -49,7 +51,16 @@ pub(super) struct ChainRequest {
 pub(super) struct ChainNote {
     recall: AnswerStore,
     caller: Caller,
-    chain: ItemChain,
+    begun: BegunChain,
+}
+
+/// The beginning of a chain.
+#[derive(Debug)]
+enum BegunChain {
+    /// Every item up to the answer.
+    Joined(ItemChain),
+    /// The items after a response whose chain is not in memory. Another process may have stored it.
+    Unjoined { parent: String, request: UnjoinedItems },
 }
 
 /// The body without the dead id that it continued from.
@@ -88,7 +99,7 @@ impl ChainRequest {
             recall, caller, body, ..
         } = self;
         let chains = recall.response_chains();
-        let chain = catch_core_panic(|| {
+        let begun = catch_core_panic(|| {
             let read = ContinuedBody::read(&body)?;
             let previous = read.previous_id();
             if previous.is_some() {
@@ -97,13 +108,16 @@ impl ChainRequest {
                 return None;
             }
             // Without the parent's chain nothing is known of the items before this request.
-            let parent = match previous {
-                Some(id) => Some(chains.find_chain(caller, id)?),
-                None => None,
-            };
-            read.chain(parent)
+            match previous.map(|id| (id, chains.find_chain(caller, id))) {
+                None => read.chain(None).map(BegunChain::Joined),
+                Some((_, Some(parent))) => read.chain(Some(parent)).map(BegunChain::Joined),
+                Some((id, None)) => Some(BegunChain::Unjoined {
+                    parent: id.to_owned(),
+                    request: read.unjoined_items(UNJOINED_ITEMS_MAX)?,
+                }),
+            }
         })?;
-        Some(ChainNote { recall, caller, chain })
+        Some(ChainNote { recall, caller, begun })
     }
 
     /// Returns `true` unless the request asks the provider not to store its answer.
@@ -154,10 +168,19 @@ impl ChainNote {
             return;
         };
         let Some(items) = facts.items.in_order() else { return };
-        let mut chain = self.chain;
-        for item in items {
-            chain.push_item(item);
+        let chains = self.recall.response_chains();
+        match self.begun {
+            BegunChain::Joined(mut chain) => {
+                items.into_iter().for_each(|item| chain.push_item(item));
+                chains.note_chain(self.caller, id, chain);
+            }
+            BegunChain::Unjoined { parent, request } => chains.join_later(UnjoinedChain {
+                caller: self.caller,
+                parent,
+                id: id.to_owned(),
+                request,
+                answer: items.into_iter().collect(),
+            }),
         }
-        self.recall.response_chains().note_chain(self.caller, id, chain);
     }
 }

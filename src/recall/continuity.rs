@@ -3,6 +3,7 @@
 //! A noted value may be evicted. A value that was put back is pinned: it leaves memory only when it was not used for a
 //! day, since every later request of its conversation contains it. A full table takes no new pin instead.
 
+mod carried_value;
 mod pin_table;
 mod record_names;
 mod value_row;
@@ -26,15 +27,14 @@ use crate::{
     repair::{CallKey, ContinuityKind},
     wire::Format,
 };
+pub use carried_value::CarriedValue;
+use carried_value::VALUE_OVERHEAD_BYTES;
 use pin_table::PinTable;
 use record_names::{left_out_name, record_key, record_name, scope_name};
 use value_row::ValueRow;
 
 /// The limit of the noted values in memory, in bytes.
 const NOTED_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that a value counts in addition to its text.
-const VALUE_OVERHEAD_BYTES: usize = 192;
-
 /// The most scopes in memory, of 32 bytes and a little more each.
 const SCOPES_MAX: u64 = 20_000;
 
@@ -51,50 +51,6 @@ pub struct ContinuityScope<'s> {
     pub model: &'s str,
     /// The organisation, or the profile if it is not known. Empty if the client's own credential is sent.
     pub organisation: &'s str,
-}
-
-/// A value for a gap.
-#[derive(Clone, PartialEq, Eq)]
-pub enum CarriedValue {
-    /// The value that an answer carried.
-    Text(Arc<str>),
-    /// The documented value that stands for a lost one.
-    Neutral,
-}
-
-impl fmt::Debug for CarriedValue {
-    // Reasoning is content, which must never be logged.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
-            Self::Neutral => f.write_str("Neutral"),
-        }
-    }
-}
-
-impl CarriedValue {
-    /// Returns the text that is written into the body. `None` if the kind has no neutral value.
-    pub fn text(&self, kind: ContinuityKind) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Neutral => kind.neutral_value(),
-        }
-    }
-
-    /// Returns the name of the source, which is a metric label.
-    pub const fn source_label(&self) -> &'static str {
-        match self {
-            Self::Text(_) => "noted",
-            Self::Neutral => "neutral",
-        }
-    }
-
-    fn byte_len(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len().saturating_add(VALUE_OVERHEAD_BYTES),
-            Self::Neutral => VALUE_OVERHEAD_BYTES,
-        }
-    }
 }
 
 /// The name of a carried value within its scope.
@@ -149,6 +105,15 @@ enum CachedValue {
     Unread,
 }
 
+impl CachedValue {
+    fn into_known(self) -> Option<KnownValue> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Nothing | Self::Unread => None,
+        }
+    }
+}
+
 /// The carried values of this process.
 #[derive(Debug)]
 pub(super) struct CarriedValues {
@@ -199,6 +164,10 @@ impl ContinuityStore<'_> {
 
     /// Returns `true` if a body may have been sent with a value of this scope, in this process or an earlier one.
     pub async fn may_have_pins(self, scope: ContinuityScope<'_>, deadline: Instant) -> bool {
+        // Another process may pin the first value at any time. The body is searched for gaps, and only they cost a read.
+        if !self.0.ledger.is_exclusive() {
+            return true;
+        }
         let record = scope_name(scope);
         if let Some(known) = self.0.carried.scopes.get(&record) {
             return known;
@@ -277,6 +246,8 @@ impl ContinuityStore<'_> {
     }
 
     /// Returns what is known for these calls, in their order: from memory, then from the ledger until `deadline`.
+    ///
+    /// Of a ledger that other processes share, memory knows only the pinned values for certain.
     pub async fn find_values(
         self,
         scope: ContinuityScope<'_>,
@@ -290,14 +261,16 @@ impl ContinuityStore<'_> {
         let mut found: Vec<Option<KnownValue>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
         for (index, record) in records.iter().enumerate() {
-            found.push(match self.cached_value(record) {
-                CachedValue::Known(known) => Some(known),
-                CachedValue::Nothing => None,
-                CachedValue::Unread => {
-                    unknown.push((index, *record));
-                    None
-                }
-            });
+            let cached = self.cached_value(record);
+            let is_final = match &cached {
+                CachedValue::Known(known) => known.state == ValueState::Pinned || self.0.ledger.is_exclusive(),
+                CachedValue::Nothing => self.0.ledger.is_exclusive(),
+                CachedValue::Unread => false,
+            };
+            if !is_final {
+                unknown.push((index, *record));
+            }
+            found.push(cached.into_known());
         }
         if unknown.is_empty() {
             return found;
@@ -447,15 +420,25 @@ impl ContinuityStore<'_> {
     ) -> Option<KnownValue> {
         // A request may have been accepted without the value while the ledger did not answer.
         let known = self.0.carried.noted.get(&record);
-        let is_left_out = is_marked || known.is_some_and(|noted| noted.is_left_out);
+        let is_left_out = is_marked || known.as_ref().is_some_and(|noted| noted.is_left_out);
         let noted = |text| NotedValue {
             text,
             is_left_out,
             is_read: true,
         };
         let Some(ValueRow { value, is_pinned }) = row else {
-            self.0.carried.noted.insert(record, noted(None));
-            return None;
+            // Not every value may be stored: this process may have noted one that the ledger lacks.
+            let text = known.and_then(|noted| noted.text);
+            self.0.carried.noted.insert(record, noted(text.clone()));
+            let state = if is_left_out {
+                ValueState::LeftOut
+            } else {
+                ValueState::Noted
+            };
+            return text.map(|text| KnownValue {
+                value: CarriedValue::Text(text),
+                state,
+            });
         };
         if is_pinned {
             // Even without room in the table the value must be sent: earlier requests contained it.

@@ -8,14 +8,20 @@
 mod appended_texts;
 mod client_results;
 mod continuity;
+mod disputed_shapes;
 mod ledger_budget;
 mod object_owners;
 mod pinned_answers;
 mod pinned_row;
+mod provider_fact;
 mod response_chains;
 mod thinking_facts;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -24,8 +30,8 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, Unread,
-        WriteBehind, read_by,
+        CommitStep, Ledger, LedgerChanges, Moment, OwnedRecords, RecordKey, RecordKind, RecordName, RecordOwners,
+        Unread, WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
     telemetry::Telemetry,
@@ -34,17 +40,20 @@ use crate::{
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
+pub use disputed_shapes::ShapeVerdict;
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
 pub use pinned_answers::UnstoredPins;
 pub use pinned_row::PinnedRow;
-pub use response_chains::ResponseChains;
+pub use provider_fact::{NamedFact, ProviderFact};
+pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
 
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
 use pinned_answers::PinnedAnswers;
+use response_chains::KnownChains;
 
 /// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
@@ -52,6 +61,9 @@ const ROW_BYTES: usize = 192;
 const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
+
+/// The kinds of records with facts that are read only for callers which have some.
+const FACT_KINDS: &[RecordKind] = &[RecordKind::ProviderFact, RecordKind::Thinking];
 
 /// A call and its answer.
 pub type AssignedAnswer = (CallKey, PinnedAnswer);
@@ -81,9 +93,11 @@ struct AnswerStoreState {
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
-    response_chains: ResponseChains,
+    response_chains: KnownChains,
     /// The callers with pinned answers, and those with appended texts.
     owners: RecordOwners,
+    /// The callers with facts that providers have taught.
+    fact_owners: RecordOwners,
     settings: AnswerStoreSettings,
 }
 
@@ -119,8 +133,9 @@ impl AnswerStore {
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
-            response_chains: ResponseChains::new(),
+            response_chains: KnownChains::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
+            fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
             changes: ledger.changes(),
             settings,
             ledger,
@@ -128,8 +143,50 @@ impl AnswerStore {
     }
 
     /// Returns the items that watched responses stand for.
-    pub fn response_chains(&self) -> &ResponseChains {
-        &self.0.response_chains
+    pub fn response_chains(&self) -> ChainStore<'_> {
+        ChainStore(&self.0)
+    }
+
+    /// Completes chains whose parents were not in memory, until all other handles are dropped.
+    pub async fn join_chains(self) {
+        response_chains::join_chains(self.0).await;
+    }
+
+    /// Returns what is known of the facts that providers have taught about a caller. Does not wait.
+    pub fn known_facts(&self, caller: Caller) -> OwnedRecords {
+        self.0
+            .fact_owners
+            .records_of(RecordKind::ProviderFact, caller.principal())
+    }
+
+    /// Returns `true` if providers may have taught facts about any caller. Does not wait.
+    pub fn may_have_facts(&self) -> bool {
+        self.0.fact_owners.may_have_any(RecordKind::ProviderFact)
+    }
+
+    /// Stores facts that providers have taught, in the background. Unverified callers are never stored.
+    pub fn store_facts(&self, caller: Caller, facts: &[NamedFact]) {
+        provider_fact::store_facts(&self.0, caller, facts);
+    }
+
+    /// Reads the facts that providers have taught about a caller: the latest, the oldest first.
+    pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<NamedFact>, Unread> {
+        provider_fact::read_facts(&self.0, caller, deadline).await
+    }
+
+    /// Stores the verdict of a provider about a conversation in a shape that some servers refuse. Does not wait.
+    pub fn store_shape_verdict(&self, caller: Caller, shape: RecordName, verdict: ShapeVerdict) {
+        disputed_shapes::store_verdict(&self.0, caller, shape, verdict);
+    }
+
+    /// Returns the verdicts of providers about these shapes, in their order.
+    pub async fn read_shape_verdicts(
+        &self,
+        caller: Caller,
+        shapes: &[RecordName],
+        deadline: Instant,
+    ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
+        disputed_shapes::read_verdicts(&self.0, caller, shapes, deadline).await
     }
 
     /// Returns access to what answers carried and providers want back.
@@ -191,6 +248,11 @@ impl AnswerStore {
         Ok(found.into_iter().zip(calls).map(is_its).collect())
     }
 
+    /// Returns `true` if no other process writes the ledger.
+    pub fn is_exclusive(&self) -> bool {
+        self.0.ledger.is_exclusive()
+    }
+
     /// Returns `true` if the records still exist after a restart of the process.
     pub fn survives_restart(&self) -> bool {
         self.0.ledger.survives_restart()
@@ -216,10 +278,11 @@ impl AnswerStore {
 
     /// Follows which callers have records. Until they are read every caller may have some.
     pub async fn follow_owners(self) {
-        let (owners, ledger) = (self.0.owners.clone(), Arc::downgrade(&self.0.ledger));
+        let (owners, fact_owners) = (self.0.owners.clone(), self.0.fact_owners.clone());
+        let ledger = Arc::downgrade(&self.0.ledger);
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
-        owners.follow(ledger).await;
+        tokio::join!(owners.follow(Weak::clone(&ledger)), fact_owners.follow(ledger));
     }
 
     /// Writes pinned answers to the ledger until all other handles are dropped.
@@ -265,14 +328,19 @@ impl AnswerStore {
         pinned_answers::roll_back_answers(&self.0, scope, given);
     }
 
-    /// Stores facts about thinking in the background. Unverified callers are never stored.
+    /// Stores facts about thinking in the background. Unverified callers are never stored, but they have some from now on.
     pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
         thinking_facts::store_facts(&self.0, caller, facts);
     }
 
-    /// Returns `true` if the ledger has any fact about this caller's thinking. `None` if it did not answer.
-    pub async fn has_thinking_facts(&self, caller: Caller, deadline: Instant) -> Option<bool> {
-        thinking_facts::has_facts(&self.0, caller, deadline).await
+    /// Returns what is known of the facts about a caller's thinking. Does not wait.
+    pub fn known_thinking_facts(&self, caller: Caller) -> OwnedRecords {
+        self.0.fact_owners.records_of(RecordKind::Thinking, caller.principal())
+    }
+
+    /// Returns `true` if a caller is known to have facts about its thinking. Does not wait.
+    pub fn has_thinking_facts(&self, caller: Caller) -> bool {
+        self.0.fact_owners.has_known(RecordKind::Thinking, caller.principal())
     }
 
     /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.

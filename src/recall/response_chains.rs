@@ -1,72 +1,279 @@
-//! The items that each watched response stands for, in memory: one hash for each, never an item.
+//! The items that each watched response stands for: one hash for each, in memory and in the ledger, never an item.
 //!
-//! A forgotten chain costs nothing but a resend: the client gets the provider's refusal.
+//! The ledger has them for other processes and for a later one. A chain that is lost costs nothing but a resend: the client
+//! gets the provider's refusal.
 
-use std::time::Duration;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use bytes::{BufMut, Bytes, BytesMut};
 use moka::{ops::compute::Op, sync::Cache};
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    time::{Instant, sleep_until},
+};
 
-use crate::{auth::Caller, digest::keyed_digest_of, wire::ItemChain};
+use super::{
+    AnswerStoreState, FIRST_VERSION,
+    provider_fact::{ProviderFact, store_facts},
+};
+use crate::{
+    auth::Caller,
+    clock,
+    digest::keyed_digest_of,
+    ledger::{CommitStep, RecordKey, RecordKind, RecordName, Unread, read_by},
+    wire::{CHAIN_BYTES, ChainItem, ItemChain, UnjoinedItems},
+};
 
 /// The most chains in memory, of 150 bytes and a little more each.
 const CHAINS_MAX: u64 = 50_000;
 /// The most callers that are known to continue from responses.
 const CALLERS_MAX: u64 = 20_000;
-/// The time after which an unused chain is forgotten: 24 hours.
+/// The time after which an unused chain leaves the memory: 24 hours.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The first byte of every record.
+const VERSION: u8 = 1;
+/// The second byte of a record: two different responses have the id.
+const AMBIGUOUS: u8 = 0;
+/// The second byte of a record with a chain.
+const CHAIN: u8 = 1;
+/// The most chains that wait for that of their parent, each with 33 bytes for each of its items.
+const WAITING_MAX: usize = 256;
+/// The timeout of the read of a parent.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before a parent is read again. Another process may not have written it yet.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The most reads of a parent.
+const TRIES_MAX: u32 = 3;
 
-/// The chains of all callers.
+/// The chains of this process.
 #[derive(Debug)]
-pub struct ResponseChains {
+pub(super) struct KnownChains {
     /// The chain of each response. `None` if two different responses of a caller had its id.
-    chains: Cache<[u8; 32], Option<ItemChain>>,
+    chains: Cache<RecordName, Option<ItemChain>>,
     /// Callers that have sent the id of a response.
     continuing: Cache<Caller, ()>,
+    /// The queue of chains that wait for that of their parent.
+    waiting: Sender<UnjoinedChain>,
+    /// The end of the queue, until a worker takes it.
+    woken: Mutex<Option<Receiver<UnjoinedChain>>>,
 }
 
-impl ResponseChains {
-    /// Creates an empty store.
+impl KnownChains {
     pub(super) fn new() -> Self {
+        let (waiting, woken) = mpsc::channel(WAITING_MAX);
         Self {
             chains: Cache::builder().max_capacity(CHAINS_MAX).time_to_idle(IDLE_MAX).build(),
             continuing: Cache::builder()
                 .max_capacity(CALLERS_MAX)
                 .time_to_idle(IDLE_MAX)
                 .build(),
+            waiting,
+            woken: Mutex::new(Some(woken)),
         }
-    }
-
-    /// Stores the chain of a response. An id that two different responses have belongs to neither.
-    pub fn note_chain(&self, caller: Caller, id: &str, chain: ItemChain) {
-        if !caller.is_authenticated() {
-            return;
-        }
-        self.chains
-            .entry(chain_name(caller, id))
-            .and_compute_with(|known| match known.map(moka::Entry::into_value) {
-                None => Op::Put(Some(chain)),
-                Some(Some(other)) if other != chain => Op::Put(None),
-                Some(_) => Op::Nop,
-            });
-    }
-
-    /// Returns the chain of a response. `None` if it is not known for certain.
-    pub fn find_chain(&self, caller: Caller, id: &str) -> Option<ItemChain> {
-        self.chains.get(&chain_name(caller, id)).flatten()
-    }
-
-    /// Stores that a caller continues from responses by their ids.
-    pub fn note_continuing(&self, caller: Caller) {
-        self.continuing.insert(caller, ());
-    }
-
-    /// Returns `true` if the caller has continued from a response by its id.
-    pub fn is_continuing(&self, caller: Caller) -> bool {
-        self.continuing.get(&caller).is_some()
     }
 }
 
+/// The chain of a response whose parent is not in memory.
+#[derive(Debug)]
+pub struct UnjoinedChain {
+    /// The caller.
+    pub caller: Caller,
+    /// The id of the response that the request continues from.
+    pub parent: String,
+    /// The id of the response.
+    pub id: String,
+    /// The items of the request.
+    pub request: UnjoinedItems,
+    /// The items of the answer.
+    pub answer: Vec<ChainItem>,
+}
+
+/// Access to the chains of a store of answers.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainStore<'s>(pub(super) &'s AnswerStoreState);
+
+impl ChainStore<'_> {
+    /// Stores the chain of a response. An id that two different responses have belongs to neither.
+    pub fn note_chain(self, caller: Caller, id: &str, chain: ItemChain) {
+        if !caller.is_authenticated() {
+            return;
+        }
+        let name = chain_name(caller, id);
+        let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
+        let (mut step, expires_at) = (None, self.0.expires_at());
+        self.0
+            .response_chains
+            .chains
+            .entry(name)
+            .and_compute_with(|known| match known.map(moka::Entry::into_value) {
+                None => {
+                    step = Some(CommitStep::insert_record(key, encode_chain(Some(chain)), expires_at));
+                    Op::Put(Some(chain))
+                }
+                Some(Some(other)) if other != chain => {
+                    step = Some(CommitStep::Replace {
+                        key,
+                        version: FIRST_VERSION,
+                        value: encode_chain(None),
+                        expires_at,
+                    });
+                    Op::Put(None)
+                }
+                Some(_) => Op::Nop,
+            });
+        if self.0.ledger.survives_restart() && self.0.callers.is_verified_in_memory(caller) {
+            self.0.write_behind.queue_writes(step.into_iter().collect());
+        }
+    }
+
+    /// Returns the chain of a response from memory. `None` if it is not known for certain.
+    pub fn find_chain(self, caller: Caller, id: &str) -> Option<ItemChain> {
+        self.0.response_chains.chains.get(&chain_name(caller, id)).flatten()
+    }
+
+    /// Reads the chain of a response into memory, unless it is there.
+    pub async fn load_chain(self, caller: Caller, id: &str, deadline: Instant) -> Result<(), Unread> {
+        let name = chain_name(caller, id);
+        if self.0.response_chains.chains.contains_key(&name) || !self.0.ledger.survives_restart() {
+            return Ok(());
+        }
+        // Only verified callers have records.
+        if !self.0.count_unread(self.0.callers.verify(caller, deadline).await)? {
+            return Ok(());
+        }
+        let key = RecordKey::new(RecordKind::ResponseChain, caller.principal(), name);
+        let records = self
+            .0
+            .count_unread(read_by(&*self.0.ledger, vec![key], deadline).await)?;
+        if let Some(chain) = records
+            .into_iter()
+            .flatten()
+            .find_map(|record| decode_chain(&record.value))
+        {
+            // The response may have been noted meanwhile.
+            self.0.response_chains.chains.entry(name).or_insert(chain);
+        }
+        Ok(())
+    }
+
+    /// Stores the chain of a response once its parent has been read. Does not wait: a full queue loses the chain.
+    pub fn join_later(self, chain: UnjoinedChain) {
+        if chain.caller.is_authenticated() && self.0.ledger.survives_restart() {
+            drop(self.0.response_chains.waiting.try_send(chain));
+        }
+    }
+
+    /// Stores that a caller continues from responses by their ids.
+    pub fn note_continuing(self, caller: Caller) {
+        if !self.is_continuing(caller) {
+            self.adopt_continuing(caller);
+            let name = keyed_digest_of(caller.principal_bytes(), [&b"continues"[..]]);
+            store_facts(self.0, caller, &[(name, ProviderFact::ContinuesById)]);
+        }
+    }
+
+    /// Notes what another process has stored with [`note_continuing`](Self::note_continuing).
+    pub fn adopt_continuing(self, caller: Caller) {
+        self.0.response_chains.continuing.insert(caller, ());
+    }
+
+    /// Returns `true` if the caller has continued from a response by its id.
+    pub fn is_continuing(self, caller: Caller) -> bool {
+        self.0.response_chains.continuing.get(&caller).is_some()
+    }
+}
+
+/// Joins chains whose parents were not in memory, until all other handles of the store are dropped. A second worker ends
+/// at once.
+pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
+    let woken = &store.response_chains.woken;
+    let woken = woken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // The task must not keep the store alive.
+    let handle = Arc::downgrade(&store);
+    drop(store);
+    let Some(mut woken) = woken else { return };
+    // Each with the time of its next try, and the tries so far. The first is due first.
+    let mut retries: VecDeque<(Instant, u32, UnjoinedChain)> = VecDeque::new();
+    loop {
+        let due = retries.front().map_or_else(clock::now, |(due, ..)| *due);
+        let (tries, chain) = tokio::select! {
+            chain = woken.recv() => match chain {
+                Some(chain) => (0, chain),
+                None => return,
+            },
+            () = sleep_until(due), if !retries.is_empty() => match retries.pop_front() {
+                Some((_, tries, chain)) => (tries, chain),
+                None => continue,
+            },
+        };
+        let Some(store) = handle.upgrade() else { return };
+        let tries = tries.saturating_add(1);
+        if !join_chain(ChainStore(&store), &chain).await && tries < TRIES_MAX && retries.len() < WAITING_MAX {
+            retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
+        }
+    }
+}
+
+/// Stores the chain of a response after that of its parent. Returns `false` if the parent is not known.
+async fn join_chain(chains: ChainStore<'_>, unjoined: &UnjoinedChain) -> bool {
+    let UnjoinedChain { caller, parent, id, .. } = unjoined;
+    let read = chains.load_chain(*caller, parent, clock::now() + READ_TIMEOUT).await;
+    let Some(parent) = chains.find_chain(*caller, parent).filter(|_| read.is_ok()) else {
+        return false;
+    };
+    if let Some(mut chain) = unjoined.request.after(parent) {
+        unjoined.answer.iter().for_each(|item| chain.push_item(*item));
+        chains.note_chain(*caller, id, chain);
+    }
+    true
+}
+
 /// Returns the name of a response: a hash keyed with the principal, so that no caller reaches another's.
-fn chain_name(caller: Caller, id: &str) -> [u8; 32] {
-    keyed_digest_of(caller.principal().as_bytes(), [b"response".as_slice(), id.as_bytes()])
+fn chain_name(caller: Caller, id: &str) -> RecordName {
+    keyed_digest_of(caller.principal_bytes(), [b"response".as_slice(), id.as_bytes()])
+}
+
+/// Returns the bytes of a record. `None` stands for an id that two different responses have.
+fn encode_chain(chain: Option<ItemChain>) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(CHAIN_BYTES.saturating_add(2));
+    bytes.put_slice(&[VERSION, if chain.is_some() { CHAIN } else { AMBIGUOUS }]);
+    if let Some(chain) = chain {
+        bytes.put_slice(&chain.to_bytes());
+    }
+    bytes.freeze()
+}
+
+/// Decodes a record. `None` if this version does not know the encoding.
+fn decode_chain(bytes: &[u8]) -> Option<Option<ItemChain>> {
+    match bytes.split_first_chunk()? {
+        (&[VERSION, AMBIGUOUS], []) => Some(None),
+        (&[VERSION, CHAIN], chain) => Some(Some(ItemChain::from_bytes(chain.try_into().ok()?)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for chain in [None, Some(ItemChain::default())] {
+            assert_eq!(decode_chain(&encode_chain(chain)), Some(chain));
+        }
+        for bytes in [
+            &b""[..],
+            &[VERSION],
+            &[VERSION, 2],
+            &[2, CHAIN],
+            &[VERSION, CHAIN, 0],
+            &[VERSION, AMBIGUOUS, 0],
+        ] {
+            assert_eq!(decode_chain(bytes), None);
+        }
+    }
 }

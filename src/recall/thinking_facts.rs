@@ -47,6 +47,7 @@ impl ThinkingFact {
 
 /// Stores facts of a caller in the background. An earlier fact about a block stays.
 pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
+    store.fact_owners.note(RecordKind::Thinking, caller.principal());
     if !store.callers.is_verified_in_memory(caller) {
         return;
     }
@@ -55,27 +56,6 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(
         CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
     };
     store.write_behind.queue_writes(facts.into_iter().map(insert).collect());
-}
-
-/// Returns `true` if the caller has any fact in the ledger. `None` if that is not known.
-pub(super) async fn has_facts(store: &AnswerStoreState, caller: Caller, deadline: Instant) -> Option<bool> {
-    // Only verified callers have records. A ledger that fails looks like an unverified caller, so nothing is concluded.
-    let is_verified = timeout_at(deadline, store.callers.is_verified(caller)).await;
-    if !matches!(is_verified, Ok(true)) {
-        return None;
-    }
-    let look = async {
-        let principal = *caller.principal().as_bytes();
-        store
-            .ledger
-            .list_records(RecordKind::Thinking, principal, 1, clock::unix_time())
-            .await
-    };
-    let Ok(Ok(records)) = timeout_at(deadline, look).await else {
-        store.telemetry.record_ledger_timeout("read");
-        return None;
-    };
-    Some(!records.is_empty())
 }
 
 /// Returns the facts about these blocks, in their order. `None` if the ledger did not answer.

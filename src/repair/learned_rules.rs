@@ -18,6 +18,16 @@ pub struct LearnedRules {
     pub words: Option<WordsPlace>,
 }
 
+/// The places of text, in the order of their numbers in records. A number is never used for another place.
+const WORDS_PLACES: [Option<WordsPlace>; 6] = [
+    None,
+    Some(WordsPlace::Anywhere),
+    Some(WordsPlace::NotAfterResults),
+    Some(WordsPlace::Bridged),
+    Some(WordsPlace::BeforeCalls),
+    Some(WordsPlace::ApartFromResults),
+];
+
 /// The shapes of a history that most servers accept, and some refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisputedShape {
@@ -48,6 +58,28 @@ impl LearnedRules {
         user_first: false,
         words: None,
     };
+
+    /// Returns the bytes by which a record contains the rules: flags, and the number of the place of text.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 2] {
+        let flags = [self.unique_ids, self.strict_calls, self.user_first];
+        let flags = flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag));
+        let place = WORDS_PLACES.iter().position(|place| *place == self.words);
+        [
+            flags,
+            place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default(),
+        ]
+    }
+
+    /// Returns the rules with these bytes. `None` if this version does not know one of them.
+    pub fn from_bytes([flags, place]: [u8; 2]) -> Option<Self> {
+        Some(Self {
+            unique_ids: flags & 1 > 0,
+            strict_calls: flags & 2 > 0,
+            user_first: flags & 4 > 0,
+            words: *WORDS_PLACES.get(usize::from(place)).filter(|_| flags < 8)?,
+        })
+    }
 
     /// Returns both sets of rules. Of two places of text, that of `other` counts.
     #[must_use]
@@ -126,5 +158,28 @@ const fn fits(words: WordsPlace, place: ResultPlace) -> bool {
         WordsPlace::Anywhere => true,
         WordsPlace::BeforeCalls | WordsPlace::ApartFromResults => matches!(place, ResultPlace::UserTurn),
         WordsPlace::NotAfterResults | WordsPlace::Bridged => matches!(place, ResultPlace::ToolRun),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_were_written() {
+        for flags in 0..8_u8 {
+            for (number, words) in (0_u8..).zip(WORDS_PLACES) {
+                let rules = LearnedRules {
+                    unique_ids: flags & 1 > 0,
+                    strict_calls: flags & 2 > 0,
+                    user_first: flags & 4 > 0,
+                    words,
+                };
+                assert_eq!(rules.to_bytes(), [flags, number]);
+                assert_eq!(LearnedRules::from_bytes(rules.to_bytes()), Some(rules));
+            }
+        }
+        assert_eq!(LearnedRules::from_bytes([8, 0]), None);
+        assert_eq!(LearnedRules::from_bytes([0, 6]), None);
     }
 }

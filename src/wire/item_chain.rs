@@ -27,6 +27,9 @@ const LABELS: [&str; 5] = ["annotations", "cache_control", "id", "logprobs", "st
 static ANSWER_WORDS: LazyLock<[Finder<'static>; 2]> =
     LazyLock::new(|| ["\"assistant\"", "\"function_call\""].map(Finder::new));
 
+/// The length of a chain in a record, in bytes.
+pub const CHAIN_BYTES: usize = 41;
+
 /// One item of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainItem {
@@ -53,6 +56,27 @@ impl ItemChain {
             digest: [0; 32],
             has_plain_reasoning,
         }
+    }
+
+    /// Returns the bytes by which a record contains the chain.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; CHAIN_BYTES] {
+        let mut bytes = [0; CHAIN_BYTES];
+        let parts = self.count.to_be_bytes().into_iter().chain(self.digest);
+        let parts = parts.chain([u8::from(self.has_plain_reasoning)]);
+        bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
+        bytes
+    }
+
+    /// Returns the chain with these bytes.
+    pub fn from_bytes(bytes: &[u8; CHAIN_BYTES]) -> Option<Self> {
+        let (count, rest) = bytes.split_first_chunk()?;
+        let (digest, reasoning) = rest.split_first_chunk()?;
+        Some(Self {
+            count: u64::from_be_bytes(*count),
+            digest: *digest,
+            has_plain_reasoning: reasoning == [1],
+        })
     }
 
     /// Adds an item.
@@ -220,24 +244,29 @@ impl<'a> ContinuedBody<'a> {
         if self.has_hidden_items || parent.is_some() != self.previous_id().is_some() {
             return None;
         }
-        let mut own = ItemChain::empty(self.is_stored);
-        let mut after = parent;
-        let mut repeats_parent = parent.is_some_and(|parent| parent == own);
-        self.for_each_item(|item| {
-            own.push_item(item);
-            if let Some(after) = &mut after {
-                after.push_item(item);
-            }
-            // Such a client sends the whole history with each request, and drops nothing if the id is gone.
-            repeats_parent |= parent == Some(own);
-        })?;
-        match after {
-            Some(after) if !repeats_parent => {
-                // Reasoning would count in one part of the chain, and not in the other.
-                (after.has_plain_reasoning == self.is_stored).then_some(after)
-            }
-            _ => Some(own),
+        let mut joined = JoinedChain::new(parent, self.is_stored);
+        self.for_each_item(|item| joined.push_item(item))?;
+        joined.finish()
+    }
+
+    /// Returns the items of this request, whose chain follows once that of its parent is known.
+    ///
+    /// `None` if it names no parent, if its chain cannot be known, or if there are more than `items_max` items.
+    pub fn unjoined_items(&self, items_max: usize) -> Option<UnjoinedItems> {
+        if self.has_hidden_items || self.previous_id().is_none() {
+            return None;
         }
+        let (mut items, mut count) = (Vec::new(), 0_usize);
+        self.for_each_item(|item| {
+            count = count.saturating_add(1);
+            if count <= items_max {
+                items.push(item);
+            }
+        })?;
+        (count <= items_max).then_some(UnjoinedItems {
+            items,
+            is_stored: self.is_stored,
+        })
     }
 
     /// Returns `true` if the input is a list that begins with every item of `chain`.
@@ -290,6 +319,62 @@ impl<'a> ContinuedBody<'a> {
             }
             _ => None,
         }
+    }
+}
+
+/// A chain after that of a parent, item by item.
+struct JoinedChain {
+    parent: Option<ItemChain>,
+    after: Option<ItemChain>,
+    own: ItemChain,
+    /// `true` if the items so far began with those of the parent. Such a client sends the whole history with each request,
+    /// and drops nothing if the id is gone.
+    repeats_parent: bool,
+}
+
+impl JoinedChain {
+    fn new(parent: Option<ItemChain>, is_stored: bool) -> Self {
+        let own = ItemChain::empty(is_stored);
+        Self {
+            parent,
+            after: parent,
+            own,
+            repeats_parent: parent.is_some_and(|parent| parent == own),
+        }
+    }
+
+    fn push_item(&mut self, item: ChainItem) {
+        self.own.push_item(item);
+        if let Some(after) = &mut self.after {
+            after.push_item(item);
+        }
+        self.repeats_parent |= self.parent == Some(self.own);
+    }
+
+    fn finish(self) -> Option<ItemChain> {
+        match self.after {
+            Some(after) if !self.repeats_parent => {
+                // Reasoning would count in one part of the chain, and not in the other.
+                (after.has_plain_reasoning == self.own.has_plain_reasoning).then_some(after)
+            }
+            _ => Some(self.own),
+        }
+    }
+}
+
+/// The items of a request whose parent is not known yet.
+#[derive(Clone, Debug)]
+pub struct UnjoinedItems {
+    items: Vec<ChainItem>,
+    is_stored: bool,
+}
+
+impl UnjoinedItems {
+    /// Returns the chain of the request after `parent`. `None` if it cannot be known.
+    pub fn after(&self, parent: ItemChain) -> Option<ItemChain> {
+        let mut joined = JoinedChain::new(Some(parent), self.is_stored);
+        self.items.iter().for_each(|item| joined.push_item(*item));
+        joined.finish()
     }
 }
 

@@ -44,7 +44,7 @@ pub use error_shape::{ErrorShape, openai_error_type};
 pub(crate) use flaw_edits::{FlawTexts, flaw_edits};
 pub(crate) use format::AnsweredCall;
 pub use format::Format;
-pub use item_chain::{ChainItem, ContinuedBody, ItemChain, remove_previous_id};
+pub use item_chain::{CHAIN_BYTES, ChainItem, ContinuedBody, ItemChain, UnjoinedItems, remove_previous_id};
 pub use names::UnknownWire;
 pub use nested_requests::NestedRequest;
 pub use refusal::{REFUSAL_BYTES_MAX, Refusal, RefusalKind, read_refusal};

@@ -97,6 +97,8 @@ const fn is_announced(kind: RecordKind) -> bool {
             | RecordKind::ObjectOwner
             | RecordKind::Outgoing
             | RecordKind::KeyRest
+            | RecordKind::Thinking
+            | RecordKind::ProviderFact
     )
 }
 

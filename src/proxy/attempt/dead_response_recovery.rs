@@ -7,11 +7,28 @@ use super::{
 };
 use crate::{
     clock,
+    ledger::Unread,
     policy::retry::SENDS_MAX,
     proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog, provider_facts::FactScope},
     repair::OnForeignThinking,
     wire::Refusal,
 };
+
+/// Reads the items of the response that the request continues from into memory. Another process may have stored them.
+pub(super) async fn load_chain(attempts: &mut Attempts<'_>) {
+    let body = &mut attempts.outgoing.body;
+    let previous = body
+        .chain
+        .as_ref()
+        .and_then(|chain| Some((chain.caller, chain.previous_id()?)));
+    let (Some((caller, id)), Some(pins)) = (previous, &mut body.pins) else {
+        return;
+    };
+    let chains = attempts.path.recall.response_chains();
+    let load = |deadline| chains.load_chain(caller, &id, deadline);
+    // Unless it is read, the client gets the refusal.
+    let _: Result<(), Unread> = pins.ledger_budget.spend(load).await;
+}
 
 /// Returns the resend without the id. `None` if the body lacks an item, so that the provider's answer is final.
 pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut ExchangeLog) -> Option<Resend> {

@@ -74,9 +74,6 @@ impl ForeignThinkingRecovery {
                 news.push((block, ThinkingFact::Refused));
             }
         }
-        if !self.removed.is_empty() {
-            facts.note_thinking_facts(scope.caller, true);
-        }
         let last = last.map(|last| scope.thinking_key(last));
         // A refused block settles what is before it just as well, and its record must not change.
         if let Some(last) = last.filter(|last| !facts.is_refused_thinking(*last))
@@ -85,7 +82,8 @@ impl ForeignThinkingRecovery {
             news.push((last, ThinkingFact::Accepted));
         }
         // Only sessions with refused thinking ever need these facts again, so all others cost the ledger nothing.
-        if !news.is_empty() && facts.has_thinking_facts(scope.caller) == Some(true) {
+        let is_marked = !self.removed.is_empty() || path.recall.has_thinking_facts(scope.caller);
+        if !news.is_empty() && is_marked {
             path.recall.store_thinking_facts(scope.caller, news);
         }
     }

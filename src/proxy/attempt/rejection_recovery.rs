@@ -15,12 +15,14 @@ use super::{
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
     late_delivery::LastText,
-    provider_facts::{AnsweredRemoteCalls, FactKey, ProviderFacts},
+    provider_facts::{AnsweredRemoteCalls, FactKey},
     request::{CallAnswers, SentBody},
 };
 use crate::{
+    auth::Caller,
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
+    recall::ShapeVerdict,
     repair::{
         BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
         RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
@@ -146,13 +148,17 @@ impl RejectionRecovery {
     }
 
     /// Notes the shapes of a conversation whose request was accepted. Call it after a success.
-    pub(super) fn note_accepted_shapes(&self, facts: &ProviderFacts) {
+    pub(super) fn note_accepted_shapes(&self, path: &DataPath, caller: Caller) {
         for (shape, conversation) in &self.shapes {
             // With a rule against it the body was sent in another shape, and this one was refused.
             if self.base.learned.forbids(*shape) {
-                facts.forget_accepted_shape(*conversation);
-            } else {
-                facts.note_accepted_shape(*conversation);
+                if path.facts.note_unaccepted_shape(*conversation) {
+                    path.recall
+                        .store_shape_verdict(caller, *conversation, ShapeVerdict::Refused);
+                }
+            } else if path.facts.note_accepted_shape(*conversation) {
+                path.recall
+                    .store_shape_verdict(caller, *conversation, ShapeVerdict::Accepted);
             }
         }
     }

@@ -104,6 +104,7 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
         if continuity_recovery::missing_kind(refusal.kind).is_some() {
             continuity_recovery::next_resend(attempts, refusal.kind, log).await
         } else if refusal.kind == RefusalKind::DeadResponse {
+            dead_response_recovery::load_chain(attempts).await;
             dead_response_recovery::next_resend(attempts, refusal, log)
         } else {
             fetch_answered_calls(attempts, refusal).await;

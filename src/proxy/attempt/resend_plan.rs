@@ -2,10 +2,10 @@
 
 use crate::{
     proxy::{
-        provider_facts::{AnsweredRemoteCalls, FactKey, FactScope, ProviderFacts},
+        provider_facts::{AnsweredRemoteCalls, FactKey, FactScope},
         request::CallAnswers,
     },
-    recall::AppendedText,
+    recall::{AppendedText, NamedFact, ProviderFact},
     repair::{Action, Anchor, LearnedRules, Placeholder, RepairReport},
     splice::Segments,
 };
@@ -82,20 +82,19 @@ pub(super) enum LearnedFact {
 }
 
 impl LearnedFact {
-    /// Stores the fact for this caller.
-    pub(super) fn store_fact(self, facts: &ProviderFacts, scope: FactScope<'_>) {
+    /// Returns the fact, with its name for this caller, as it is stored.
+    pub(super) fn into_facts(self, scope: FactScope<'_>) -> Vec<NamedFact> {
         match self {
             Self::BoundPlaceholders { calls, overrides } => {
-                facts.learn_bound_placeholders(calls);
-                if overrides {
-                    facts.learn_overrides(scope.caller);
-                }
+                let bound = |(call, placeholder)| (call, ProviderFact::BoundPlaceholder(placeholder));
+                let overrides = overrides.then(|| (scope.overrides_key(), ProviderFact::HasOverrides));
+                calls.into_iter().map(bound).chain(overrides).collect()
             }
-            Self::ThinkingMayBeDropped(key) => facts.learn_droppable_thinking(key),
-            Self::RemoteCallsAnswered(calls) => facts.learn_answered(calls),
-            Self::Rules(rules, model) => facts.learn_rules(scope, model.as_deref(), rules),
-            Self::DeadResponse(key) => facts.learn_dead_response(key),
-            Self::WantsContinuity(key) => facts.learn_continuity(key),
+            Self::ThinkingMayBeDropped(key) => vec![(key, ProviderFact::DroppableThinking)],
+            Self::RemoteCallsAnswered(calls) => calls.into_facts(),
+            Self::Rules(rules, model) => vec![(scope.rules_key(model.as_deref()), ProviderFact::Rules(rules))],
+            Self::DeadResponse(key) => vec![(key, ProviderFact::DeadResponse)],
+            Self::WantsContinuity(key) => vec![(key, ProviderFact::WantedContinuity)],
         }
     }
 }

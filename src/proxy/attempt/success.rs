@@ -12,6 +12,7 @@ use crate::{
         request::{HeadHold, PendingPins},
         response_chain::ChainRequest,
     },
+    recall::NamedFact,
     session,
     session_table::ProfilePin,
 };
@@ -103,11 +104,13 @@ fn store_learned_facts(attempts: &mut Attempts<'_>) {
     let caller = attempts.outgoing.body.context.caller;
     let upstream = &attempts.route.upstream.name;
     // The last body follows those of earlier resends too.
-    for fact in std::mem::take(&mut attempts.learned_facts) {
-        fact.store_fact(&path.facts, FactScope { upstream, caller });
-    }
+    let scope = FactScope { upstream, caller };
+    let learned = std::mem::take(&mut attempts.learned_facts);
+    let learned: Vec<NamedFact> = learned.into_iter().flat_map(|fact| fact.into_facts(scope)).collect();
+    path.facts.learn_facts(caller, &learned);
+    path.recall.store_facts(caller, &learned);
     if let Some(recovery) = &attempts.recovery {
-        recovery.note_accepted_shapes(&path.facts);
+        recovery.note_accepted_shapes(path, caller);
         recovery.settle_thinking(path);
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{call_lookup::CallMemory, context::named_model};
+use super::{call_lookup::CallMemory, context::named_model, fact_lookup::load_shapes};
 use crate::{
     auth::Caller,
     budget::BudgetClient,
@@ -14,6 +14,7 @@ use crate::{
         data_path::DataPath,
         provider_facts::{FactKey, FactScope},
     },
+    recall::LedgerBudget,
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
     session::body_user,
     wire::{Unreadable, Wire},
@@ -39,17 +40,30 @@ pub(super) struct ReadBody<'b> {
     pub(super) learned: LearnedRules,
     /// Disputed shapes of the conversation that no rule forbids.
     pub(super) shapes: Vec<(DisputedShape, FactKey)>,
+    /// The conversation in each shape that a rule forbids, with `true` if the provider has accepted it all the same. `None`
+    /// if that is not known.
+    pub(super) forbidden_shapes: Vec<(FactKey, Option<bool>)>,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
 
 impl BodyReader<'_> {
-    /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    pub(super) fn read_body<'b>(
+    /// Reads a body like [`read_body`](Self::read_body), with what other processes know of its conversation.
+    pub(super) async fn read_known<'b>(
         &self,
         caller: Caller,
         plain: &'b Bytes,
+        ledger_budget: &mut LedgerBudget,
     ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
+        let (asker, read) = self.read_body(caller, plain)?;
+        if load_shapes(self.path, asker, &read.forbidden_shapes, ledger_budget).await {
+            return self.read_body(caller, plain);
+        }
+        Ok((asker, read))
+    }
+
+    /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
+    fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
         // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
         let (parsed, outline) = catch_read(|| {
             let parsed = parse(plain, self.wire)?;
@@ -67,7 +81,8 @@ impl BodyReader<'_> {
         let model = named_model(self.route, plain, &outline);
         let scope = self.call_memory(caller).scope;
         let model = model.as_deref();
-        let learned = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
+        let rules = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
+        let (learned, forbidden_shapes) = (rules.learned, rules.forbidden_shapes);
         let paired = self.pair_body(caller, learned, parsed)?;
         let stays = |shape: &DisputedShape| !learned.forbids(*shape) && paired.has_shape(*shape);
         // Most bodies have no such shape, and then the first call is not searched.
@@ -79,6 +94,7 @@ impl BodyReader<'_> {
             outline,
             learned,
             shapes,
+            forbidden_shapes,
             // Its owner is known only once the lane is.
             continuity: None,
         };

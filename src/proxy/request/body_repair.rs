@@ -10,6 +10,7 @@ use super::{
     context::{ContextBuilder, RequestContext},
     dead_response::DeadIdRemoval,
     decoded_body::{DecodedBody, ReceivedBody},
+    fact_lookup::load_facts,
     outgoing::{OutgoingBody, Payload, boxed_client_body},
     owner_lookup::OwnerLookup,
     pending_pins::PendingPins,
@@ -119,10 +120,18 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Result<Box<OutgoingBody>, ProxyError> {
         let (_reading, decoded) = (decoded.reading, decoded.plain);
-        let (dead, raw, decoded) = self.dead_ids.remove_from(caller, raw, decoded);
+        // Without any fact of anybody the body need not be parsed for its user.
+        if let Some(plain) = decoded.as_ref().ok().filter(|_| self.path.recall.may_have_facts()) {
+            let asker = self.dead_ids.narrowed_caller(caller, plain);
+            load_facts(self.path, asker, &mut ledger_budget).await;
+        }
+        let (dead, raw, decoded) = self
+            .dead_ids
+            .remove_from(caller, raw, decoded, &mut ledger_budget)
+            .await;
         let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
         let outgoing = match &decoded {
-            Ok(plain) => match self.reader().read_body(caller, plain) {
+            Ok(plain) => match self.reader().read_known(caller, plain, &mut ledger_budget).await {
                 Ok((body_caller, read)) => {
                     yield_if_heavy().await;
                     if body_caller != caller {

@@ -7,6 +7,7 @@ use super::{actions_header, outgoing::OutgoingBody, unedited::report_unedited};
 use crate::{
     auth::Caller,
     conversation::Finding,
+    ledger::Unread,
     provider::Route,
     proxy::{
         catch_core_panic::catch_core_panic,
@@ -17,6 +18,7 @@ use crate::{
         provider_facts::FactScope,
         response_chain::{ChainRequest, WithoutDeadId},
     },
+    recall::LedgerBudget,
     repair::{Mode, OnForeignThinking, parse},
     session::body_user,
     wire::{Format, Unreadable, Wire},
@@ -42,13 +44,19 @@ pub(super) struct DeadResponse {
 
 impl DeadIdRemoval<'_> {
     /// Removes a dead id from a body, in repair mode. Returns the bytes to send and to read, which else stay the same.
-    pub(super) fn remove_from(
+    pub(super) async fn remove_from(
         &self,
         caller: Caller,
         raw: Bytes,
         decoded: Result<Bytes, Unreadable>,
+        ledger_budget: &mut LedgerBudget,
     ) -> (Option<DeadResponse>, Bytes, Result<Bytes, Unreadable>) {
-        let found = decoded.as_ref().ok().and_then(|plain| self.find(caller, plain));
+        let dead_id = decoded.as_ref().ok().and_then(|plain| self.find_dead_id(caller, plain));
+        let found = match (dead_id, &decoded) {
+            // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
+            (Some(dead), Ok(plain)) => Box::pin(self.remove_id(dead, plain, ledger_budget)).await,
+            _ => None,
+        };
         match &found {
             Some(dead) if dead.mode == Mode::Repair => {
                 let edited = dead.removed.body.clone();
@@ -58,8 +66,8 @@ impl DeadIdRemoval<'_> {
         }
     }
 
-    /// Finds the id in a body that contains every item of its response. `None` if no provider has refused it.
-    fn find(&self, caller: Caller, plain: &Bytes) -> Option<DeadResponse> {
+    /// Returns the id that a body continues from, with its caller. `None` if no provider has refused it.
+    fn find_dead_id(&self, caller: Caller, plain: &Bytes) -> Option<(Caller, String)> {
         let path = self.path;
         // In most processes no id was ever refused, so most bodies are not searched.
         let is_possible = path.facts.knows_dead_responses()
@@ -74,10 +82,25 @@ impl DeadIdRemoval<'_> {
         let scope = FactScope { upstream, caller };
         // Comparing the items hashes all of them, so the id is looked up first.
         let is_dead = |id: &String| path.facts.is_dead_response(scope.dead_response_key(id));
-        let id = request.previous_id().filter(is_dead)?;
+        Some((caller, request.previous_id().filter(is_dead)?))
+    }
+
+    /// Removes a dead id. `None` if the body lacks an item of its response, or if the items are not known.
+    async fn remove_id(
+        &self,
+        (caller, id): (Caller, String),
+        plain: &Bytes,
+        ledger_budget: &mut LedgerBudget,
+    ) -> Option<DeadResponse> {
+        let path = self.path;
+        let chains = path.recall.response_chains();
+        // Unless it is read, the provider refuses the id once more.
+        let load = |deadline| chains.load_chain(caller, &id, deadline);
+        let _: Result<(), Unread> = ledger_budget.spend(load).await;
+        let request = self.chain_request(caller, plain, None);
         let removed = request.remove_dead_id(plain).filter(|removed| removed.id == id)?;
         // Any edit would break the client's own signature.
-        let is_signed = is_signed(self.headers) && !path.profiles.has_profiles(upstream);
+        let is_signed = is_signed(self.headers) && !path.profiles.has_profiles(&self.route.upstream.name);
         Some(DeadResponse {
             removed,
             mode: if is_signed { Mode::Observe } else { self.mode },
@@ -128,7 +151,7 @@ impl DeadIdRemoval<'_> {
     }
 
     /// Returns the caller, narrowed to the user that the body names if bodies are trusted with that.
-    fn narrowed_caller(&self, caller: Caller, plain: &Bytes) -> Caller {
+    pub(super) fn narrowed_caller(&self, caller: Caller, plain: &Bytes) -> Caller {
         if !self.path.settings.principals.trust_body_user {
             return caller;
         }

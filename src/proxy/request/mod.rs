@@ -9,6 +9,7 @@ mod content_coding;
 mod context;
 mod dead_response;
 mod decoded_body;
+mod fact_lookup;
 mod new_pins;
 mod outgoing;
 mod owner_lookup;

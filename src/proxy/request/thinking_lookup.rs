@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::call_lookup::CallMemory;
 use crate::{
+    ledger::OwnedRecords,
     proxy::{catch_core_panic::catch_core_panic, provider_facts::FactKey},
     recall::ThinkingFact,
     repair::{OnForeignThinking, Paired, RepairPolicy, last_thinking, thinking_blocks},
@@ -17,25 +18,22 @@ pub(super) async fn load_thinking_facts(
     deadline: Instant,
 ) -> bool {
     let (facts, scope) = (memory.facts, memory.scope);
+    // Before the read: a change meanwhile needs another one.
+    let records = memory.recall.known_thinking_facts(scope.caller);
     // Most bodies have no thinking, and most callers no fact: both cost no wait.
     if policy.foreign_thinking != OnForeignThinking::Remove
-        || facts.has_thinking_facts(scope.caller) == Some(false)
+        || records == OwnedRecords::Nothing
         || catch_core_panic(|| last_thinking(paired)).is_none()
     {
         return false;
     }
-    if facts.has_thinking_facts(scope.caller).is_none() {
-        let Some(has_facts) = memory.recall.has_thinking_facts(scope.caller, deadline).await else {
-            return false;
-        };
-        facts.note_thinking_facts(scope.caller, has_facts);
-        if !has_facts {
-            return false;
-        }
-    }
+    let stamp = match records {
+        OwnedRecords::Some(stamp) => Some(stamp),
+        OwnedRecords::Nothing | OwnedRecords::Unknown => None,
+    };
     let blocks = catch_core_panic(|| Some(thinking_blocks(paired))).unwrap_or_default();
     let mut unknown: Vec<FactKey> = blocks.iter().map(|block| scope.thinking_key(block.hash)).collect();
-    unknown.retain(|block| !facts.is_looked_up(*block));
+    unknown.retain(|block| !stamp.is_some_and(|stamp| facts.is_looked_up(*block, stamp)));
     if unknown.is_empty() {
         return false;
     }
@@ -46,11 +44,12 @@ pub(super) async fn load_thinking_facts(
     let Some(found) = read else { return false };
     let mut has_refused = false;
     for (block, fact) in unknown.into_iter().zip(found) {
-        facts.note_looked_up(block);
+        if let Some(stamp) = stamp {
+            facts.note_looked_up(block, stamp);
+        }
         match fact {
             Some(ThinkingFact::Refused) => {
-                has_refused = true;
-                facts.learn_refused_thinking(block);
+                has_refused |= facts.learn_refused_thinking(block);
             }
             Some(ThinkingFact::Accepted) => drop(facts.learn_accepted_thinking(block)),
             None => {}

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use super::CarriedValue;
+use super::carried_value::CarriedValue;
 use crate::{auth::Caller, ledger::RecordName, recall::UNUSED_ROW_MAX};
 
 /// The limit of all pinned values, in bytes.

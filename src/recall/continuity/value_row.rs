@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::CarriedValue;
+use super::carried_value::CarriedValue;
 
 /// The first byte of every row.
 const VERSION: u8 = 1;

@@ -27,7 +27,7 @@ pub const LEDGER_OPS: [&str; 5] = ["commit", "read", "list", "find", "clear"];
 /// Errors of the ledger.
 pub const LEDGER_ERRORS: [&str; 4] = ["full", "too_large", "store", "closed"];
 /// Kinds of records, as the ledger names them.
-pub const LEDGER_KINDS: [&str; 20] = [
+pub const LEDGER_KINDS: [&str; 23] = [
     "principal",
     "call",
     "frozen",
@@ -48,6 +48,9 @@ pub const LEDGER_KINDS: [&str; 20] = [
     "reservation",
     "task_link",
     "key_rest",
+    "fact",
+    "shape",
+    "chain",
 ];
 /// Answers to a posted result, beside those to a malformed request.
 pub const POST_ANSWERS: [&str; 9] = [
