@@ -436,6 +436,40 @@ mod tests {
     }
 
     #[test]
+    fn items_are_joined_with_a_parent_that_is_read_later() {
+        let of = |body: &str| ContinuedBody::read(body.as_bytes()).unwrap().chain(None).unwrap();
+        let first = r#"{"role":"user","content":"go"}"#;
+        let parent = of(&format!(r#"{{"input":[{first}]}}"#));
+        assert_eq!(ItemChain::from_bytes(&parent.to_bytes()), Some(parent));
+        for input in [
+            r#"[{"role":"user","content":"on"}]"#.to_owned(),
+            // The client repeats the items of its parent.
+            format!(r#"[{first},{{"role":"user","content":"on"}}]"#),
+            "[]".to_owned(),
+        ] {
+            let body = format!(r#"{{"previous_response_id":"r","input":{input}}}"#);
+            let read = ContinuedBody::read(body.as_bytes()).unwrap();
+            let joined = read.unjoined_items(2).unwrap().after(parent);
+            assert_eq!(joined, read.chain(Some(parent)), "{input}");
+            assert!(joined.is_some(), "{input}");
+        }
+        let long = r#"{"previous_response_id":"r","input":["a","b","c"]}"#;
+        assert!(
+            ContinuedBody::read(long.as_bytes())
+                .unwrap()
+                .unjoined_items(2)
+                .is_none()
+        );
+        let alone = format!(r#"{{"input":[{first}]}}"#);
+        assert!(
+            ContinuedBody::read(alone.as_bytes())
+                .unwrap()
+                .unjoined_items(2)
+                .is_none()
+        );
+    }
+
+    #[test]
     fn an_item_of_a_model_is_noticed_and_a_text_about_one_is_not() {
         for (input, wanted) in [
             (r#""go""#, false),

@@ -252,6 +252,20 @@ fn said(row: &Row) -> String {
             format!("id={id} why={why} posted: {}", value.posted(version, row.made_at))
         }
         17 => "read".to_owned(),
+        21 => {
+            head(&mut value, &[1]);
+            let (fact, about) = (value.byte(), value.hash());
+            format!("fact={fact} about={about} {}", hex(value.take(value.0.len())))
+        }
+        22 => {
+            head(&mut value, &[1]);
+            format!("verdict={}", char::from(value.byte()))
+        }
+        23 => {
+            head(&mut value, &[1, 1]);
+            let count = u64::from_be_bytes(value.take(8).try_into().unwrap());
+            format!("items={count} chain={} reasoning={}", value.hash(), value.byte())
+        }
         8 | 11 => format!("{:?}", std::str::from_utf8(value.take(row.value.len())).unwrap()),
         other => panic!("kind {other}"),
     };

@@ -281,6 +281,10 @@ async fn an_event_that_waits_follows_the_configuration() {
     stage.calls("ann", FIRST, "render").await;
     stage.settles(FIRST, &json!("film")).await;
     let id = stage.of_ann.wait_for(1).await[0].id.clone();
+    // The call has ended in time, which a process that is killed at once may not have noted yet.
+    while stage.webhooks(&["ls"]).1.contains("ledger.result.expired") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let config = Stage::config(&stage.provider, &stage.of_ann, &stage.of_all);
     stage
         .install
