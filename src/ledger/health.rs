@@ -33,6 +33,8 @@ pub enum LedgerFault {
     Unreachable,
     /// The clock of the database and that of this machine differ by more than 2 seconds.
     ClockSkew,
+    /// The database contains another ledger than the one that was opened: it was restored, or filled by a copy.
+    Replaced,
 }
 
 impl fmt::Display for LedgerFault {
@@ -51,6 +53,7 @@ impl fmt::Display for LedgerFault {
             Self::ClockSkew => {
                 "the clocks of its database and of this machine differ by more than 2 s: synchronize them"
             }
+            Self::Replaced => "its database contains another ledger since the start: restart Antiphon",
         })
     }
 }

@@ -442,12 +442,17 @@ impl Ledger for PostgresLedger {
             let ask = async {
                 let mut connection = DatabaseConnection::take(&self.pool).await?;
                 let skew = measure_skew(connection.client()?).await?;
+                let tables = schema::inspect(connection.client()?).await?;
                 connection.release();
-                Ok::<_, PostgresError>(skew)
+                Ok::<_, PostgresError>((skew, tables))
             };
-            let Ok(Ok(skew)) = timeout(CHECK_TIMEOUT, ask).await else {
+            let Ok(Ok((skew, tables))) = timeout(CHECK_TIMEOUT, ask).await else {
                 return Ok(Some(LedgerFault::Unreachable));
             };
+            // Callers are derived from the secret: with another one nobody would find its records.
+            if !tables.may_be_of(self.secret) {
+                return Ok(Some(LedgerFault::Replaced));
+            }
             self.skew.store(skew, Ordering::Relaxed);
             if skew.abs() > SKEW_MAX {
                 return Ok(Some(LedgerFault::ClockSkew));

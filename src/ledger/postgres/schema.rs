@@ -66,6 +66,16 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
+    /// Returns `false` if these are certainly not the tables of a ledger with this secret.
+    pub(super) fn may_be_of(&self, secret: [u8; 32]) -> bool {
+        match self {
+            Self::Ready(found) => *found == secret,
+            Self::Old { found, .. } => *found > 0,
+            Self::Later { .. } => true,
+            Self::Foreign => false,
+        }
+    }
+
     /// Returns the secret of the ledger, or the reason why this build cannot use the tables.
     pub(super) fn into_secret(self) -> Result<[u8; 32], DatabaseOpenError> {
         match self {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use antiphon::ledger::{
-    CommitOutcome, CommitStep, Ledger, LedgerSettings, PostgresLedger, RECORD_BYTES, RecordKey, RecordKind,
+    CommitOutcome, CommitStep, Ledger, LedgerFault, LedgerSettings, PostgresLedger, RECORD_BYTES, RecordKey, RecordKind,
 };
 use bytes::Bytes;
 use tokio_postgres::NoTls;
@@ -18,7 +18,7 @@ use crate::support::{
 
 const REPLICAS: usize = 3;
 
-async fn replica(url: &str, secret: [u8; 32]) -> Arc<dyn Ledger> {
+pub(super) async fn replica(url: &str, secret: [u8; 32]) -> Arc<dyn Ledger> {
     let (ledger, worker) = PostgresLedger::open(&settings_of(url), LedgerSettings::default(), secret)
         .await
         .unwrap();
@@ -142,6 +142,31 @@ async fn replicas_remove_what_has_expired_once() {
     assert_eq!(removed.into_iter().map(Result::unwrap).sum::<u64>(), 3_000);
     let size = replicas[2].usage().await.unwrap();
     assert_eq!((size.records, size.bytes), (0, 0));
+}
+
+/// Nobody finds its records in a database that was filled or restored since: its owners have other hashes.
+#[tokio::test]
+async fn a_database_with_another_ledger_is_a_fault() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let ledger = replica(&url, SECRET).await;
+    assert_eq!(ledger.find_fault().await.unwrap(), None);
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    let connection = spawn(async move { drop(connection.await) });
+    for (change, fault) in [
+        (
+            "UPDATE antiphon_meta SET secret = decode(repeat('08', 32), 'hex')",
+            Some(LedgerFault::Replaced),
+        ),
+        ("DROP TABLE antiphon_meta", Some(LedgerFault::Replaced)),
+    ] {
+        client.batch_execute(change).await.unwrap();
+        assert_eq!(ledger.find_fault().await.unwrap(), fault, "{change}");
+    }
+    connection.abort();
 }
 
 /// A process writes in the order of its commits, also after one whose caller has stopped waiting: an insert that comes
