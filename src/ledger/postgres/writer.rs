@@ -10,7 +10,7 @@ use std::{
 
 use deadpool_postgres::Pool;
 use futures_util::future::try_join_all;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::{Client, types::Type};
 
 use super::{
@@ -34,9 +34,12 @@ use crate::{
 const TRIES_MAX: usize = 8;
 /// Timeout of a transaction, from its connection to its commit.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for which the database keeps the locks of a transaction that sends nothing more: that of a process which was
+/// suspended, or cut off. Others wait longer for a lock.
+const SILENCE_MAX: Duration = Duration::from_secs(4);
 /// Begins a transaction. These settings end with it, so they are right behind a pooler of connections, too.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
-                     SET LOCAL lock_timeout = '5s'";
+                     SET LOCAL lock_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '4s'";
 
 /// Deletes the rows of keys.
 const DELETE: &str = "DELETE FROM antiphon_records r USING unnest($1::smallint[], $2::bytea[], $3::bytea[]) \
@@ -82,6 +85,10 @@ impl BatchWriter {
                 .unzip();
             let lengths: Vec<usize> = commits.iter().map(Vec::len).collect();
             let written = self.write(commits.into_iter().flatten().collect()).await;
+            if matches!(&written, Err(PostgresError::Silent)) {
+                // Its last packet may still be on the way. Until the database gives it up, nothing of these records follows.
+                sleep(SILENCE_MAX).await;
+            }
             // Before the answers: a caller may send the next commit of the same records at once.
             drop(batch);
             match written {
@@ -154,7 +161,7 @@ impl BatchWriter {
     async fn connect(&self) -> Result<DatabaseConnection, PostgresError> {
         loop {
             match DatabaseConnection::take(&self.pool).await {
-                Err(error) if error.is_outage() => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(error) if error.is_outage() => sleep(RETRY_PAUSE).await,
                 taken => return taken,
             }
         }

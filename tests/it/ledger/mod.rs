@@ -12,4 +12,5 @@ pub(crate) mod lost_results;
 pub(crate) mod object_owners;
 pub(crate) mod pinned_answers;
 mod shared;
+mod stalled_commits;
 pub(crate) mod stored_pins;

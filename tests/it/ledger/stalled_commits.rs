@@ -1,0 +1,159 @@
+//! Commits whose last packet stalls on the way to the database, with the locks of their rows.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use antiphon::ledger::{CommitOutcome, CommitStep, RecordKind};
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    time::{Instant, timeout},
+};
+
+use super::{
+    conformance::{LATER, NOW, SECRET, get, key},
+    shared::replica,
+};
+use crate::support::{database::DatabaseServer, wire::spawn};
+
+/// A relay in front of a database, which can hold back the next commit.
+struct Relay {
+    port: u16,
+    holds_next: Arc<AtomicBool>,
+    held: Arc<Notify>,
+    released: Arc<Notify>,
+}
+
+impl Relay {
+    async fn start(database: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let relay = Self {
+            port: listener.local_addr().unwrap().port(),
+            holds_next: Arc::default(),
+            held: Arc::default(),
+            released: Arc::default(),
+        };
+        let parts = (
+            Arc::clone(&relay.holds_next),
+            Arc::clone(&relay.held),
+            Arc::clone(&relay.released),
+        );
+        drop(spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(("127.0.0.1", database)).await.unwrap();
+                drop(spawn(relay_connection(client, server, parts.clone())));
+            }
+        }));
+        relay
+    }
+
+    /// Holds back the next commit.
+    fn hold_next(&self) {
+        self.holds_next.store(true, Ordering::SeqCst);
+    }
+}
+
+type Parts = (Arc<AtomicBool>, Arc<Notify>, Arc<Notify>);
+
+async fn relay_connection(client: TcpStream, server: TcpStream, (holds_next, held, released): Parts) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    drop(spawn(async move {
+        drop(tokio::io::copy(&mut from_server, &mut to_client).await);
+    }));
+    let mut chunk = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = from_client.read(&mut chunk).await {
+        let is_commit = chunk[..length].windows(7).any(|word| word == b"COMMIT\0");
+        if is_commit && holds_next.swap(false, Ordering::SeqCst) {
+            held.notify_one();
+            released.notified().await;
+        }
+        if to_server.write_all(&chunk[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn insert(name: u64) -> CommitStep {
+    CommitStep::insert_record(key(RecordKind::Call, 1, name), Bytes::from_static(b"x"), LATER)
+}
+
+/// Another replica waits for the rows for some seconds only: a replica that was suspended may keep its connection for ever.
+#[tokio::test]
+async fn a_replica_that_freezes_before_its_commit_stops_no_other() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let relay = Relay::start(server.port()).await;
+    let frozen = replica(
+        &url.replace(&server.port().to_string(), &relay.port.to_string()),
+        SECRET,
+    )
+    .await;
+    let other = replica(&url, SECRET).await;
+    assert_eq!(frozen.commit(vec![insert(1)], NOW).await.unwrap(), CommitOutcome::Done);
+    relay.hold_next();
+    let replace = |value: &'static [u8]| CommitStep::Replace {
+        key: key(RecordKind::Call, 1, 1),
+        version: 1,
+        value: Bytes::from_static(value),
+        expires_at: LATER,
+    };
+    let running = Arc::clone(&frozen);
+    let never = spawn(async move { running.commit(vec![replace(b"frozen")], NOW).await });
+    relay.held.notified().await;
+    let began = Instant::now();
+    let done = other.commit(vec![replace(b"other")], NOW).await;
+    assert_eq!(done.unwrap(), CommitOutcome::Done);
+    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    // Its commit arrives after all, and counts no more.
+    relay.released.notify_one();
+    assert!(never.await.unwrap().is_err());
+    let value = get(&*other, key(RecordKind::Call, 1, 1), NOW).await.unwrap();
+    assert_eq!(&value.value[..], b"other");
+}
+
+/// The caller has got an error, and removes the record.
+#[tokio::test]
+async fn a_commit_that_failed_is_not_carried_out_after_a_removal() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let relay = Relay::start(server.port()).await;
+    let ledger = replica(
+        &url.replace(&server.port().to_string(), &relay.port.to_string()),
+        SECRET,
+    )
+    .await;
+    relay.hold_next();
+    let inserted = timeout(Duration::from_secs(20), ledger.commit(vec![insert(2)], NOW)).await;
+    assert!(inserted.unwrap().is_err(), "the commit is held back");
+    let remove = CommitStep::Remove {
+        key: key(RecordKind::Call, 1, 2),
+        version: 1,
+    };
+    assert_eq!(
+        ledger.commit(vec![remove], NOW).await.unwrap(),
+        CommitOutcome::Conflict(vec![None])
+    );
+    relay.released.notify_one();
+    // What the relay passes on is carried out before what comes after it.
+    for name in 3..6 {
+        assert_eq!(
+            ledger.commit(vec![insert(name)], NOW).await.unwrap(),
+            CommitOutcome::Done
+        );
+    }
+    assert_eq!(get(&*ledger, key(RecordKind::Call, 1, 2), NOW).await, None);
+}
