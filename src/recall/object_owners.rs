@@ -13,7 +13,7 @@ use std::{
 
 use bytes::{BufMut, Bytes, BytesMut};
 use moka::{ops::compute::Op, sync::Cache};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     auth::{Caller, Principal},
@@ -41,6 +41,8 @@ const RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 const WRITES_MAX: u32 = 5_000;
 /// The most callers whose writes are counted.
 const COUNTED_MAX: u64 = 20_000;
+/// The time in which another process writes an object that its answer has named.
+const WRITE_TIME: Duration = Duration::from_millis(50);
 /// The longest id of an object, in bytes.
 const ID_BYTES_MAX: usize = 256;
 /// The longest name of a profile in a record, in bytes.
@@ -135,7 +137,8 @@ impl ObjectOwners {
 
     /// Returns `true` if the caller may have objects. Does not wait.
     pub fn may_have(&self, caller: Caller) -> bool {
-        self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
+        // Another process may have noted the first object a moment ago.
+        !self.0.ledger.is_exclusive() || self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
     }
 
     /// Returns `true` if the owner of an object is in memory.
@@ -172,16 +175,34 @@ impl ObjectOwners {
     ///
     /// Waits only for objects that memory does not know.
     pub async fn find_owners(&self, caller: Caller, names: &[RecordName], deadline: Instant) -> Vec<Option<Arc<str>>> {
-        let is_unknown = |name: &RecordName| self.0.rows.get(name).is_none();
-        let unknown: Vec<RecordName> = names.iter().copied().filter(is_unknown).collect();
-        if !unknown.is_empty() && caller.is_authenticated() && self.may_have(caller) {
-            match self.read_records(caller, &unknown, deadline).await {
-                Ok(records) => self.adopt_records(&unknown, records),
-                Err(Unread) => self.0.telemetry.record_ledger_timeout("read"),
+        if caller.is_authenticated() && self.may_have(caller) {
+            self.load_unknown(caller, names, deadline).await;
+            if !self.0.ledger.is_exclusive() && !self.unknown_of(names).is_empty() {
+                // Another process may be writing the object that its answer has just named.
+                sleep_until(deadline.min(clock::now() + WRITE_TIME)).await;
+                self.load_unknown(caller, names, deadline).await;
             }
         }
         let owner = |name: &RecordName| Some(self.0.rows.get(name)??.profile);
         names.iter().map(owner).collect()
+    }
+
+    /// Returns the objects that memory does not know.
+    fn unknown_of(&self, names: &[RecordName]) -> Vec<RecordName> {
+        let is_unknown = |name: &RecordName| self.0.rows.get(name).is_none();
+        names.iter().copied().filter(is_unknown).collect()
+    }
+
+    /// Reads the objects that memory does not know.
+    async fn load_unknown(&self, caller: Caller, names: &[RecordName], deadline: Instant) {
+        let unknown = self.unknown_of(names);
+        if unknown.is_empty() {
+            return;
+        }
+        match self.read_records(caller, &unknown, deadline).await {
+            Ok(records) => self.adopt_records(&unknown, records),
+            Err(Unread) => self.0.telemetry.record_ledger_timeout("read"),
+        }
     }
 
     /// Reads the records of a verified caller. Returns none for another one.

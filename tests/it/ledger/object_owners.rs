@@ -11,7 +11,10 @@ use antiphon::{
 };
 use tokio::time::Instant;
 
-use crate::support::{kept::durable, wire::spawn};
+use crate::{
+    ledger::pinned_answers::SwitchableLedger,
+    support::{kept::durable, wire::spawn},
+};
 
 /// Records that one caller may write in a day.
 const WRITES_MAX: usize = 5_000;
@@ -96,6 +99,25 @@ async fn an_owner_outlives_the_process_for_its_caller_and_upstream() {
     let third = Process::over(&ledger);
     assert_eq!(third.owner(who("ann"), "openai", "file-1").await.as_deref(), Some("b"));
     assert_eq!(third.owner(who("ann"), "openai", "file-2").await.as_deref(), Some("c"));
+}
+
+/// The client of one replica may continue at the other before the first has written the id.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_another_replica_is_writing_is_found() {
+    let ledger = SwitchableLedger::shared(true);
+    let other: Arc<dyn Ledger> = ledger.replica();
+    let first: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
+    let (first, second) = (Process::over(&first), Process::over(&other));
+    drop(spawn(second.owners.clone().follow_holders()));
+    first.callers.mark_verified(who("ann"));
+    first.writes.flush().await;
+    // The other replica has read that nobody has objects.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ledger.delay_syncs(Duration::from_millis(20));
+    first.note(who("ann"), "resp-1", "a");
+    assert!(second.owners.may_have(who("ann")));
+    let owner = second.owner(who("ann"), "openai", "resp-1").await;
+    assert_eq!(owner.as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
