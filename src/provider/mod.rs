@@ -7,7 +7,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::repair::Mode;
+use crate::{digest::digest_of, repair::Mode};
 
 mod aws;
 mod endpoint;
@@ -47,6 +47,19 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// Returns a hash of name, API and URL. What one server has taught does not hold for another one of the same name.
+    pub fn server_hash(&self) -> [u8; 32] {
+        let kind = format!("{:?}", self.kind);
+        let parts = [
+            &*self.name,
+            &*kind,
+            self.scheme.as_str(),
+            self.authority.as_str(),
+            &*self.base_path,
+        ];
+        digest_of(parts.map(str::as_bytes))
+    }
+
     /// Returns a short hash of API, URL and mode, by which two processes compare their upstreams.
     pub fn fingerprint(&self) -> String {
         let text = format!(

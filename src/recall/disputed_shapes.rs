@@ -6,9 +6,10 @@
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{AnswerStoreState, FIRST_VERSION};
+use super::{AnswerStoreState, FIRST_VERSION, provider_fact::ServerHash};
 use crate::{
     auth::Caller,
+    digest::digest_of,
     ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, Unread, read_by},
 };
 
@@ -16,6 +17,15 @@ use crate::{
 const VERSION: u8 = 1;
 const ACCEPTED: u8 = b'a';
 const REFUSED: u8 = b'r';
+
+/// The caller of a conversation, and the server that has judged it.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeScope {
+    /// The caller.
+    pub caller: Caller,
+    /// The server.
+    pub server: ServerHash,
+}
 
 /// The latest word of a provider about a conversation in a disputed shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +55,12 @@ impl ShapeVerdict {
 }
 
 /// Stores a verdict. Does not wait. A refusal stays.
-pub(super) fn store_verdict(store: &AnswerStoreState, caller: Caller, shape: RecordName, verdict: ShapeVerdict) {
+pub(super) fn store_verdict(store: &AnswerStoreState, scope: ShapeScope, shape: RecordName, verdict: ShapeVerdict) {
     // A record in memory alone would tell nothing that this process does not know.
-    if !store.ledger.survives_restart() || !store.callers.is_verified_in_memory(caller) {
+    if !store.ledger.survives_restart() || !store.callers.is_verified_in_memory(scope.caller) {
         return;
     }
-    let (key, expires_at) = (shape_key(caller, shape), store.expires_at());
+    let (key, expires_at) = (shape_key(scope, shape), store.expires_at());
     let insert = CommitStep::insert_record(key, verdict.encode(), expires_at);
     let replace = (verdict == ShapeVerdict::Refused).then(|| CommitStep::Replace {
         key,
@@ -66,16 +76,16 @@ pub(super) fn store_verdict(store: &AnswerStoreState, caller: Caller, shape: Rec
 /// Returns the verdicts about these shapes, in their order. Returns none for a caller that is not verified.
 pub(super) async fn read_verdicts(
     store: &AnswerStoreState,
-    caller: Caller,
+    scope: ShapeScope,
     shapes: &[RecordName],
     deadline: Instant,
 ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
     let read = async {
         // Only verified callers have records.
-        if !store.ledger.survives_restart() || !store.callers.verify(caller, deadline).await? {
+        if !store.ledger.survives_restart() || !store.callers.verify(scope.caller, deadline).await? {
             return Ok(vec![None; shapes.len()]);
         }
-        let keys = shapes.iter().map(|shape| shape_key(caller, *shape)).collect();
+        let keys = shapes.iter().map(|shape| shape_key(scope, *shape)).collect();
         let records = read_by(&*store.ledger, keys, deadline).await?;
         let decode = |record: Option<Record>| ShapeVerdict::decode(&record?.value);
         Ok(records.into_iter().map(decode).collect())
@@ -83,6 +93,7 @@ pub(super) async fn read_verdicts(
     store.count_unread(read.await)
 }
 
-fn shape_key(caller: Caller, shape: RecordName) -> RecordKey {
-    RecordKey::new(RecordKind::DisputedShape, caller.principal(), shape)
+fn shape_key(scope: ShapeScope, shape: RecordName) -> RecordKey {
+    let name = digest_of([&scope.server[..], &shape]);
+    RecordKey::new(RecordKind::DisputedShape, scope.caller.principal(), name)
 }

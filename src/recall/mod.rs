@@ -40,12 +40,12 @@ use crate::{
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
-pub use disputed_shapes::ShapeVerdict;
+pub use disputed_shapes::{ShapeScope, ShapeVerdict};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
 pub use pinned_answers::UnstoredPins;
 pub use pinned_row::PinnedRow;
-pub use provider_fact::{NamedFact, ProviderFact};
+pub use provider_fact::{NamedFact, ProviderFact, ServerHash};
 pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
 
@@ -164,29 +164,34 @@ impl AnswerStore {
         self.0.fact_owners.may_have_any(RecordKind::ProviderFact)
     }
 
-    /// Stores facts that providers have taught, in the background. Unverified callers are never stored.
-    pub fn store_facts(&self, caller: Caller, facts: &[NamedFact]) {
-        provider_fact::store_facts(&self.0, caller, facts);
+    /// Stores facts that a server has taught, in the background. Unverified callers are never stored.
+    pub fn store_facts(&self, caller: Caller, server: ServerHash, facts: &[NamedFact]) {
+        provider_fact::store_facts(&self.0, caller, server, facts);
     }
 
-    /// Reads the facts that providers have taught about a caller: the latest, the oldest first.
-    pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<NamedFact>, Unread> {
-        provider_fact::read_facts(&self.0, caller, deadline).await
+    /// Reads the facts that these servers have taught about a caller: the latest, the oldest first.
+    pub async fn read_facts(
+        &self,
+        caller: Caller,
+        servers: &[ServerHash],
+        deadline: Instant,
+    ) -> Result<Vec<NamedFact>, Unread> {
+        provider_fact::read_facts(&self.0, caller, servers, deadline).await
     }
 
     /// Stores the verdict of a provider about a conversation in a shape that some servers refuse. Does not wait.
-    pub fn store_shape_verdict(&self, caller: Caller, shape: RecordName, verdict: ShapeVerdict) {
-        disputed_shapes::store_verdict(&self.0, caller, shape, verdict);
+    pub fn store_shape_verdict(&self, scope: ShapeScope, shape: RecordName, verdict: ShapeVerdict) {
+        disputed_shapes::store_verdict(&self.0, scope, shape, verdict);
     }
 
     /// Returns the verdicts of providers about these shapes, in their order.
     pub async fn read_shape_verdicts(
         &self,
-        caller: Caller,
+        scope: ShapeScope,
         shapes: &[RecordName],
         deadline: Instant,
     ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
-        disputed_shapes::read_verdicts(&self.0, caller, shapes, deadline).await
+        disputed_shapes::read_verdicts(&self.0, scope, shapes, deadline).await
     }
 
     /// Returns access to what answers carried and providers want back.

@@ -46,6 +46,12 @@ pub enum ProviderFact {
 /// A fact with its name.
 pub type NamedFact = (RecordName, ProviderFact);
 
+/// The hash of the server that has taught a fact. The facts of another server of the same name do not hold.
+pub type ServerHash = [u8; 32];
+
+/// The server of a fact that holds for every one.
+pub(super) const ANY_SERVER: ServerHash = [0; 32];
+
 impl ProviderFact {
     /// Returns the number of its kind in records.
     const fn number(&self) -> u8 {
@@ -63,9 +69,10 @@ impl ProviderFact {
     }
 
     /// Returns the bytes of a record. `None` if an id is longer than 255 bytes.
-    fn encode(&self, name: RecordName) -> Option<Bytes> {
+    fn encode(&self, server: ServerHash, name: RecordName) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
         bytes.put_slice(&[VERSION, self.number()]);
+        bytes.put_slice(&server);
         bytes.put_slice(&name);
         match self {
             Self::Rules(rules) => bytes.put_slice(&rules.to_bytes()),
@@ -88,8 +95,9 @@ impl ProviderFact {
     }
 
     /// Decodes a record. `None` if this version does not know the encoding, which costs one more send.
-    fn decode(bytes: &[u8]) -> Option<NamedFact> {
+    fn decode(bytes: &[u8]) -> Option<(ServerHash, NamedFact)> {
         let (&[version, number], rest) = bytes.split_first_chunk()?;
+        let (server, rest) = rest.split_first_chunk()?;
         let (name, content) = rest.split_first_chunk()?;
         let fact = match (version, number) {
             (VERSION, 1) => Self::Rules(LearnedRules::from_bytes(content.try_into().ok()?)?),
@@ -104,7 +112,7 @@ impl ProviderFact {
             (VERSION, 9) => Self::ContinuesById,
             _ => return None,
         };
-        Some((*name, fact))
+        Some((*server, (*name, fact)))
     }
 }
 
@@ -118,14 +126,14 @@ fn decode_ids(mut content: &[u8]) -> Option<Vec<String>> {
     Some(ids)
 }
 
-/// Stores facts of a caller in the background. Unverified callers are never stored.
-pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[NamedFact]) {
+/// Stores facts that a server has taught about a caller, in the background. Unverified callers are never stored.
+pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, server: ServerHash, facts: &[NamedFact]) {
     if facts.is_empty() || !store.callers.is_verified_in_memory(caller) {
         return;
     }
     let expires_at = store.expires_at();
     let insert = |(name, fact): &NamedFact| {
-        let value = fact.encode(*name)?;
+        let value = fact.encode(server, *name)?;
         // Named by its content: a record never changes, and of two facts with one name the later counts.
         let key = RecordKey::new(RecordKind::ProviderFact, caller.principal(), digest_of([&value[..]]));
         Some(CommitStep::insert_record(key, value, expires_at))
@@ -136,10 +144,13 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[Nam
         .queue_writes(facts.iter().filter_map(insert).collect());
 }
 
-/// Reads the latest facts of a caller, the oldest first. Returns none for a caller that is not verified.
+/// Reads the latest facts that these servers have taught about a caller, the oldest first.
+///
+/// Returns none for a caller that is not verified.
 pub(super) async fn read_facts(
     store: &AnswerStoreState,
     caller: Caller,
+    servers: &[ServerHash],
     deadline: Instant,
 ) -> Result<Vec<NamedFact>, Unread> {
     let read = async {
@@ -153,9 +164,11 @@ pub(super) async fn read_facts(
             .list_records(RecordKind::ProviderFact, principal, FACTS_MAX, clock::unix_time());
         let records = tokio::time::timeout_at(deadline, list).await;
         let records = records.map_err(|_| Unread)?.map_err(|_| Unread)?;
-        Ok(records
-            .iter()
-            .filter_map(|record| ProviderFact::decode(&record.value))
+        let holds = |server: &ServerHash| *server == ANY_SERVER || servers.contains(server);
+        let facts = records.iter().filter_map(|record| ProviderFact::decode(&record.value));
+        Ok(facts
+            .filter(|(server, _)| holds(server))
+            .map(|(_, fact)| fact)
             .collect())
     };
     store.count_unread(read.await)
@@ -184,13 +197,13 @@ mod tests {
             ProviderFact::DeadResponse,
             ProviderFact::ContinuesById,
         ] {
-            let bytes = fact.encode([1; 32]).unwrap();
-            assert_eq!(ProviderFact::decode(&bytes), Some(([1; 32], fact)));
+            let bytes = fact.encode([2; 32], [1; 32]).unwrap();
+            assert_eq!(ProviderFact::decode(&bytes), Some(([2; 32], ([1; 32], fact))));
         }
         let too_long = ProviderFact::DueCalls(vec!["i".repeat(256)]);
-        assert_eq!(too_long.encode([1; 32]), None);
+        assert_eq!(too_long.encode(ANY_SERVER, [1; 32]), None);
         // A later version, a kind of a later version, and damage.
-        for bytes in [&b""[..], &[VERSION], &[2; 40], &[VERSION, 99, 1], &[VERSION, 1]] {
+        for bytes in [&b""[..], &[VERSION], &[2; 80], &[VERSION; 40], &[VERSION, 1]] {
             assert_eq!(ProviderFact::decode(bytes), None);
         }
     }

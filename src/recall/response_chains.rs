@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     AnswerStoreState, FIRST_VERSION,
-    provider_fact::{ProviderFact, store_facts},
+    provider_fact::{ANY_SERVER, ProviderFact, store_facts},
 };
 use crate::{
     auth::Caller,
@@ -172,7 +172,7 @@ impl ChainStore<'_> {
         if !self.is_continuing(caller) {
             self.adopt_continuing(caller);
             let name = keyed_digest_of(caller.principal_bytes(), [&b"continues"[..]]);
-            store_facts(self.0, caller, &[(name, ProviderFact::ContinuesById)]);
+            store_facts(self.0, caller, ANY_SERVER, &[(name, ProviderFact::ContinuesById)]);
         }
     }
 

@@ -22,7 +22,8 @@ use crate::{
     auth::Caller,
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
-    recall::ShapeVerdict,
+    provider::Upstream,
+    recall::{ShapeScope, ShapeVerdict},
     repair::{
         BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
         RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
@@ -148,17 +149,20 @@ impl RejectionRecovery {
     }
 
     /// Notes the shapes of a conversation whose request was accepted. Call it after a success.
-    pub(super) fn note_accepted_shapes(&self, path: &DataPath, caller: Caller) {
+    pub(super) fn note_accepted_shapes(&self, path: &DataPath, upstream: &Upstream, caller: Caller) {
+        let store = |shape, verdict| {
+            let server = upstream.server_hash();
+            path.recall
+                .store_shape_verdict(ShapeScope { caller, server }, shape, verdict);
+        };
         for (shape, conversation) in &self.shapes {
             // With a rule against it the body was sent in another shape, and this one was refused.
             if self.base.learned.forbids(*shape) {
                 if path.facts.note_unaccepted_shape(*conversation) {
-                    path.recall
-                        .store_shape_verdict(caller, *conversation, ShapeVerdict::Refused);
+                    store(*conversation, ShapeVerdict::Refused);
                 }
             } else if path.facts.note_accepted_shape(*conversation) {
-                path.recall
-                    .store_shape_verdict(caller, *conversation, ShapeVerdict::Accepted);
+                store(*conversation, ShapeVerdict::Accepted);
             }
         }
     }

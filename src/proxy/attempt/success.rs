@@ -108,9 +108,10 @@ fn store_learned_facts(attempts: &mut Attempts<'_>) {
     let learned = std::mem::take(&mut attempts.learned_facts);
     let learned: Vec<NamedFact> = learned.into_iter().flat_map(|fact| fact.into_facts(scope)).collect();
     path.facts.learn_facts(caller, &learned);
-    path.recall.store_facts(caller, &learned);
+    let server = attempts.route.upstream.server_hash();
+    path.recall.store_facts(caller, server, &learned);
     if let Some(recovery) = &attempts.recovery {
-        recovery.note_accepted_shapes(path, caller);
+        recovery.note_accepted_shapes(path, attempts.route.upstream, caller);
         recovery.settle_thinking(path);
     }
 }

@@ -56,7 +56,8 @@ impl BodyReader<'_> {
         ledger_budget: &mut LedgerBudget,
     ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
         let (asker, read) = self.read_body(caller, plain)?;
-        if load_shapes(self.path, asker, &read.forbidden_shapes, ledger_budget).await {
+        let upstream = self.route.upstream;
+        if load_shapes(self.path, upstream, asker, &read.forbidden_shapes, ledger_budget).await {
             return self.read_body(caller, plain);
         }
         Ok((asker, read))

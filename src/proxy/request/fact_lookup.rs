@@ -6,8 +6,9 @@ use crate::{
     auth::Caller,
     clock,
     ledger::OwnedRecords,
+    provider::Upstream,
     proxy::{data_path::DataPath, provider_facts::FactKey},
-    recall::{LedgerBudget, ProviderFact, ShapeVerdict},
+    recall::{LedgerBudget, ProviderFact, ServerHash, ShapeScope, ShapeVerdict},
 };
 
 /// Loads the facts of a caller into memory, if the ledger may have new ones.
@@ -19,7 +20,8 @@ pub(super) async fn load_facts(path: &DataPath, caller: Caller, ledger_budget: &
         return;
     }
     // Boxed, because it is rare, and the future of every exchange would be larger otherwise.
-    let read = ledger_budget.spend(|deadline| Box::pin(recall.read_facts(caller, deadline)));
+    let servers: Vec<ServerHash> = path.routes.upstreams().iter().map(Upstream::server_hash).collect();
+    let read = ledger_budget.spend(|deadline| Box::pin(recall.read_facts(caller, &servers, deadline)));
     let read = read.await;
     let stamp = match records {
         OwnedRecords::Some(stamp) if read.is_ok() => Some(stamp),
@@ -38,6 +40,7 @@ pub(super) async fn load_facts(path: &DataPath, caller: Caller, ledger_budget: &
 /// `shapes` is what memory knows. Returns `true` if the ledger knows better: then the body must be read again.
 pub(super) async fn load_shapes(
     path: &DataPath,
+    upstream: &Upstream,
     caller: Caller,
     shapes: &[(FactKey, Option<bool>)],
     ledger_budget: &mut LedgerBudget,
@@ -50,7 +53,9 @@ pub(super) async fn load_shapes(
         return false;
     }
     let names: Vec<FactKey> = open.iter().map(|(shape, _)| *shape).collect();
-    let read = |deadline| Box::pin(path.recall.read_shape_verdicts(caller, &names, deadline));
+    let server = upstream.server_hash();
+    let scope = ShapeScope { caller, server };
+    let read = |deadline| Box::pin(path.recall.read_shape_verdicts(scope, &names, deadline));
     let Ok(verdicts) = ledger_budget.spend(read).await else {
         return false;
     };

@@ -150,6 +150,18 @@ async fn a_rule_learned_by_one_replica_is_known_to_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rule_does_not_hold_for_another_server_of_the_same_name() {
+    for lesson in lessons().into_iter().filter(|lesson| lesson.refuses.is_some()) {
+        let mut replicas = lesson.stage(Replicas::durable);
+        let taught = lesson.teach(&replicas, 0).await;
+        replicas.restart_before_another_server();
+        let next = replicas.send(0, lesson.path, &lesson.bodies[1]).await;
+        // It has to teach the rule itself.
+        assert_eq!(next.notes(), (200, "2", lesson.repair), "{}: {taught:#?}", lesson.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_learned_rule_outlives_a_restart() {
     let mut forgotten = Vec::new();
     for lesson in lessons() {

@@ -131,6 +131,16 @@ impl Replicas {
         self.worlds[0] = self.another(Arc::<SwitchableLedger>::clone(&self.ledgers[0]));
     }
 
+    /// Restarts the only process with another URL under the name of its upstream.
+    pub(super) fn restart_before_another_server(&mut self) {
+        let change = std::mem::replace(&mut self.change, Box::new(|_| {}));
+        self.change = Box::new(move |builder| {
+            change(builder);
+            builder.upstreams[0].base_path = "/moved".to_owned();
+        });
+        self.restart();
+    }
+
     /// Queues the model's next answer.
     pub(super) fn reply(&self, reply: Reply) {
         self.provider.reply(reply);
