@@ -171,7 +171,9 @@ impl ChainNote {
         let chains = self.recall.response_chains();
         match self.begun {
             BegunChain::Joined(mut chain) => {
-                items.into_iter().for_each(|item| chain.push_item(item));
+                for item in items {
+                    chain.push_item(item);
+                }
                 chains.note_chain(self.caller, id, chain);
             }
             BegunChain::Unjoined { parent, request } => chains.join_later(UnjoinedChain {

@@ -49,11 +49,41 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The most reads of a parent.
 const TRIES_MAX: u32 = 3;
 
+/// What is known of the items behind an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KnownChain {
+    One(ItemChain),
+    /// Two different responses of a caller had the id.
+    Ambiguous,
+}
+
+impl KnownChain {
+    fn encode(self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(CHAIN_BYTES.saturating_add(2));
+        match self {
+            Self::One(chain) => {
+                bytes.put_slice(&[VERSION, CHAIN]);
+                bytes.put_slice(&chain.to_bytes());
+            }
+            Self::Ambiguous => bytes.put_slice(&[VERSION, AMBIGUOUS]),
+        }
+        bytes.freeze()
+    }
+
+    /// Decodes a record. `None` if this version does not know the encoding.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.split_first_chunk()? {
+            (&[VERSION, AMBIGUOUS], []) => Some(Self::Ambiguous),
+            (&[VERSION, CHAIN], chain) => Some(Self::One(ItemChain::from_bytes(chain.try_into().ok()?)?)),
+            _ => None,
+        }
+    }
+}
+
 /// The chains of this process.
 #[derive(Debug)]
 pub(super) struct KnownChains {
-    /// The chain of each response. `None` if two different responses of a caller had its id.
-    chains: Cache<RecordName, Option<ItemChain>>,
+    chains: Cache<RecordName, KnownChain>,
     /// Callers that have sent the id of a response.
     continuing: Cache<Caller, ()>,
     /// The queue of chains that wait for that of their parent.
@@ -111,17 +141,18 @@ impl ChainStore<'_> {
             .entry(name)
             .and_compute_with(|known| match known.map(moka::Entry::into_value) {
                 None => {
-                    step = Some(CommitStep::insert_record(key, encode_chain(Some(chain)), expires_at));
-                    Op::Put(Some(chain))
+                    let known = KnownChain::One(chain);
+                    step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
+                    Op::Put(known)
                 }
-                Some(Some(other)) if other != chain => {
+                Some(KnownChain::One(other)) if other != chain => {
                     step = Some(CommitStep::Replace {
                         key,
                         version: FIRST_VERSION,
-                        value: encode_chain(None),
+                        value: KnownChain::Ambiguous.encode(),
                         expires_at,
                     });
-                    Op::Put(None)
+                    Op::Put(KnownChain::Ambiguous)
                 }
                 Some(_) => Op::Nop,
             });
@@ -132,7 +163,10 @@ impl ChainStore<'_> {
 
     /// Returns the chain of a response from memory. `None` if it is not known for certain.
     pub fn find_chain(self, caller: Caller, id: &str) -> Option<ItemChain> {
-        self.0.response_chains.chains.get(&chain_name(caller, id)).flatten()
+        match self.0.response_chains.chains.get(&chain_name(caller, id))? {
+            KnownChain::One(chain) => Some(chain),
+            KnownChain::Ambiguous => None,
+        }
     }
 
     /// Reads the chain of a response into memory, unless it is there.
@@ -152,7 +186,7 @@ impl ChainStore<'_> {
         if let Some(chain) = records
             .into_iter()
             .flatten()
-            .find_map(|record| decode_chain(&record.value))
+            .find_map(|record| KnownChain::decode(&record.value))
         {
             // The response may have been noted meanwhile.
             self.0.response_chains.chains.entry(name).or_insert(chain);
@@ -237,33 +271,14 @@ fn chain_name(caller: Caller, id: &str) -> RecordName {
     keyed_digest_of(caller.principal_bytes(), [b"response".as_slice(), id.as_bytes()])
 }
 
-/// Returns the bytes of a record. `None` stands for an id that two different responses have.
-fn encode_chain(chain: Option<ItemChain>) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(CHAIN_BYTES.saturating_add(2));
-    bytes.put_slice(&[VERSION, if chain.is_some() { CHAIN } else { AMBIGUOUS }]);
-    if let Some(chain) = chain {
-        bytes.put_slice(&chain.to_bytes());
-    }
-    bytes.freeze()
-}
-
-/// Decodes a record. `None` if this version does not know the encoding.
-fn decode_chain(bytes: &[u8]) -> Option<Option<ItemChain>> {
-    match bytes.split_first_chunk()? {
-        (&[VERSION, AMBIGUOUS], []) => Some(None),
-        (&[VERSION, CHAIN], chain) => Some(Some(ItemChain::from_bytes(chain.try_into().ok()?)?)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        for chain in [None, Some(ItemChain::default())] {
-            assert_eq!(decode_chain(&encode_chain(chain)), Some(chain));
+        for known in [KnownChain::Ambiguous, KnownChain::One(ItemChain::default())] {
+            assert_eq!(KnownChain::decode(&known.encode()), Some(known));
         }
         for bytes in [
             &b""[..],
@@ -273,7 +288,7 @@ mod tests {
             &[VERSION, CHAIN, 0],
             &[VERSION, AMBIGUOUS, 0],
         ] {
-            assert_eq!(decode_chain(bytes), None);
+            assert_eq!(KnownChain::decode(bytes), None);
         }
     }
 }

@@ -136,7 +136,7 @@ impl Replicas {
         let change = std::mem::replace(&mut self.change, Box::new(|_| {}));
         self.change = Box::new(move |builder| {
             change(builder);
-            builder.upstreams[0].base_path = "/moved".to_owned();
+            builder.upstreams[0].base_path.replace_range(.., "/moved");
         });
         self.restart();
     }
