@@ -88,7 +88,7 @@
 //! * Why does a call have this answer? `repair/answers.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
 //!   result appended there? `proxy/late_delivery.rs` (where) and `proxy/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.
-//! * Why was a call answered that no body contains? `repair/remote_calls.rs`, `proxy/provider_facts.rs`. Why did a
+//! * Why was a call answered that no body contains? `repair/remote_calls.rs`, `proxy/fact_memory.rs`. Why did a
 //!   placeholder replace a result? `repair/bound_thinking.rs`.
 //! * Why was a pin rolled back? `proxy/request/pending_pins.rs`. How long may a request wait for the ledger?
 //!   `recall/ledger_budget.rs`.

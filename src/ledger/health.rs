@@ -33,8 +33,8 @@ pub enum LedgerFault {
     Unreachable,
     /// The clock of the database and that of this machine differ by more than 2 seconds.
     ClockSkew,
-    /// The database contains another ledger than the one that was opened: it was restored, or filled by a copy.
-    Replaced,
+    /// The database contains no ledger any more, or another than the one that was opened: it was restored, or filled by a copy.
+    OtherLedger,
 }
 
 impl fmt::Display for LedgerFault {
@@ -53,7 +53,7 @@ impl fmt::Display for LedgerFault {
             Self::ClockSkew => {
                 "the clocks of its database and of this machine differ by more than 2 s: synchronize them"
             }
-            Self::Replaced => "its database contains another ledger since the start: restart Antiphon",
+            Self::OtherLedger => "its database is no longer the ledger that was opened: restart Antiphon",
         })
     }
 }

@@ -49,7 +49,7 @@ pub use postgres::{
     DatabaseUrlFlaw, PostgresLedger, PostgresWorker, SchemaReport, inspect_database, migrate_database,
 };
 pub use record_kind::RecordKind;
-pub use record_owners::{OwnedRecords, OwnerStamp, RecordOwners};
+pub use record_owners::{RecordOwners, RecordState, RecordsStamp};
 pub use sqlite::{FileCopyTarget, LedgerInspector, SqliteLedger};
 pub use worker_queue::{Positions, QueueReceiver, QueueSender, worker_queue};
 pub use write_behind::{WriteBehind, WriteBehindWorker, write_behind};

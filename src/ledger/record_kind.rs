@@ -44,11 +44,11 @@ pub enum RecordKind {
     TaskLink = 19,
     /// The cooldown of a key that a provider's answer has begun or ended.
     KeyRest = 20,
-    /// A fact that a provider has taught by a refusal and the success after it.
-    ProviderFact = 21,
-    /// The latest word of a provider about a conversation in a shape that some servers refuse.
+    /// A fact that was learned about a caller, mostly from a refusal and the success after it.
+    LearnedFact = 21,
+    /// The shape in which a provider has accepted a conversation, of those that some servers refuse.
     DisputedShape = 22,
-    /// The items that a response stands for, as one hash.
+    /// The items that a response stands for: their number and a hash.
     ResponseChain = 23,
 }
 
@@ -75,7 +75,7 @@ impl RecordKind {
         Self::Reservation,
         Self::TaskLink,
         Self::KeyRest,
-        Self::ProviderFact,
+        Self::LearnedFact,
         Self::DisputedShape,
         Self::ResponseChain,
     ];
@@ -103,7 +103,7 @@ impl RecordKind {
             Self::Reservation => "reservation",
             Self::TaskLink => "task_link",
             Self::KeyRest => "key_rest",
-            Self::ProviderFact => "fact",
+            Self::LearnedFact => "fact",
             Self::DisputedShape => "shape",
             Self::ResponseChain => "chain",
         }

@@ -26,20 +26,20 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct RecordOwners(Arc<RwLock<KnownOwners>>);
 
-/// The state of a principal's records of one kind: other processes have changed none of them while it stays the same.
+/// A mark that changes whenever another process changes a principal's records of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnerStamp {
+pub struct RecordsStamp {
     epoch: u64,
     changes: u64,
 }
 
 /// The records of a principal of one kind, as far as this process has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnedRecords {
+pub enum RecordState {
     /// There are none.
-    Nothing,
+    Absent,
     /// There are some, or there were.
-    Some(OwnerStamp),
+    Present(RecordsStamp),
     /// The ledger must be asked.
     Unknown,
 }
@@ -81,15 +81,15 @@ impl RecordOwners {
     }
 
     /// Returns what is known of the principal's records of this kind. Take it before these records are read.
-    pub fn records_of(&self, kind: RecordKind, principal: Principal) -> OwnedRecords {
+    pub fn state_of(&self, kind: RecordKind, principal: Principal) -> RecordState {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(epoch) = known.complete_in.filter(|_| known.is_complete()) else {
-            return OwnedRecords::Unknown;
+            return RecordState::Unknown;
         };
         let changes = known.principals.get(&(kind, *principal.as_bytes()));
-        changes.map_or(OwnedRecords::Nothing, |changes| {
+        changes.map_or(RecordState::Absent, |changes| {
             let changes = *changes;
-            OwnedRecords::Some(OwnerStamp { epoch, changes })
+            RecordState::Present(RecordsStamp { epoch, changes })
         })
     }
 

@@ -22,11 +22,11 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 const LOSS_ORDER: [RecordKind; RecordKind::ALL.len()] = [
     // A response that its provider loses later is not left out, and its client gets the refusal.
     RecordKind::ResponseChain,
-    // The prefix of a conversation changes once, if its provider has refused its shape in another one.
+    // The beginning of a conversation changes once, if its server has refused its shape in another one.
     RecordKind::DisputedShape,
     // The provider refuses the block or the body once more, and the request is sent again.
     RecordKind::Thinking,
-    RecordKind::ProviderFact,
+    RecordKind::LearnedFact,
     // A later process may send a request about the object with another key.
     RecordKind::ObjectOwner,
     // A later process writes a placeholder, if the client has dropped its result since.

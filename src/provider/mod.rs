@@ -29,6 +29,9 @@ pub use template::ModelOperation;
 /// First path segments with a meaning of their own. No upstream may have one of them as its name.
 pub const RESERVED_NAMES: &[&str] = &["api", "ledger", "model", "upload", "v1", "v1beta"];
 
+/// The hash of an upstream's name and URL. What one server has taught does not hold for another of the same name.
+pub type ServerHash = [u8; 32];
+
 /// One configured provider endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
@@ -47,12 +50,10 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Returns a hash of name, API and URL. What one server has taught does not hold for another one of the same name.
-    pub fn server_hash(&self) -> [u8; 32] {
-        let kind = format!("{:?}", self.kind);
+    /// Returns the hash of its server. Ledgers contain keys that are made with it: never change it.
+    fn server_hash(&self) -> ServerHash {
         let parts = [
             &*self.name,
-            &*kind,
             self.scheme.as_str(),
             self.authority.as_str(),
             &*self.base_path,
@@ -85,12 +86,17 @@ pub enum RouteError {
 #[derive(Clone, Debug)]
 pub struct Routes {
     upstreams: Vec<Upstream>,
+    /// The server of each upstream.
+    servers: Vec<ServerHash>,
 }
 
 impl Routes {
     /// Creates the routes to `upstreams`. Of two with the same name, the first is used.
-    pub const fn new(upstreams: Vec<Upstream>) -> Self {
-        Self { upstreams }
+    pub fn new(upstreams: Vec<Upstream>) -> Self {
+        Self {
+            servers: upstreams.iter().map(Upstream::server_hash).collect(),
+            upstreams,
+        }
     }
 
     /// Returns the upstreams in the order of the configuration.
@@ -111,7 +117,7 @@ impl Routes {
         if !is_unambiguous(path) {
             return Err(RouteError::BadPath);
         }
-        let (upstream, rest) = match self.by_prefix(path) {
+        let ((upstream, server), rest) = match self.by_prefix(path) {
             Some(found) => found,
             None => (self.by_shape(path, headers).ok_or(RouteError::UnknownPath)?, path),
         };
@@ -135,6 +141,7 @@ impl Routes {
         let target = upstream.join_target(rest, target.query()).ok_or(RouteError::BadPath)?;
         Ok(Route {
             upstream,
+            server,
             target,
             wire,
             asks_model: effects.is_some_and(|effects| effects.asks_model),
@@ -162,12 +169,13 @@ impl Routes {
         self.upstreams.iter().map(base).collect()
     }
 
-    fn find_upstream(&self, name: &str) -> Option<&Upstream> {
-        self.upstreams.iter().find(|upstream| upstream.name == name)
+    fn find_upstream(&self, name: &str) -> Option<(&Upstream, ServerHash)> {
+        let mut all = self.upstreams.iter().zip(self.servers.iter().copied());
+        all.find(|(upstream, _)| upstream.name == name)
     }
 
     /// Returns the upstream that the first segment names, and the rest of the path.
-    fn by_prefix<'p>(&self, path: &'p str) -> Option<(&Upstream, &'p str)> {
+    fn by_prefix<'p>(&self, path: &'p str) -> Option<((&Upstream, ServerHash), &'p str)> {
         let inner = path.strip_prefix('/')?;
         let end = inner.find('/').unwrap_or(inner.len());
         let (name, rest) = inner.split_at_checked(end)?;
@@ -175,7 +183,7 @@ impl Routes {
     }
 
     /// Returns the upstream of a path without prefix, for clients whose base URL is only the host.
-    fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<&Upstream> {
+    fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<(&Upstream, ServerHash)> {
         // The header of the credential reveals the provider that the client means.
         let sent = |kind: ProviderKind| headers.contains_key(kind.credential_header());
         let v1 = path.starts_with("/v1/");

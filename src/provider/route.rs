@@ -2,7 +2,7 @@
 
 use http::uri::PathAndQuery;
 
-use super::{ModelOperation, ProviderKind, Upstream, endpoint, template};
+use super::{ModelOperation, ProviderKind, ServerHash, Upstream, endpoint, template};
 use crate::wire::{Format, Wire};
 
 /// The target of one request.
@@ -10,6 +10,8 @@ use crate::wire::{Format, Wire};
 pub struct Route<'a> {
     /// The upstream.
     pub upstream: &'a Upstream,
+    /// The hash of the upstream's server.
+    pub server: ServerHash,
     /// Path and query of the request to the provider.
     pub target: PathAndQuery,
     /// The format and dialect of the history; `None` for a path without one.

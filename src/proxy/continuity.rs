@@ -9,13 +9,13 @@ use super::{
     answer_note::{AnswerNote, ContinuityOwner},
     catch_core_panic::catch_core_panic,
     data_path::DataPath,
-    provider_facts::{FactKey, FactScope},
+    fact_scope::FactScope,
 };
 use crate::{
     auth::{Caller, rotation::ProfileId},
     conversation::Finding,
-    provider::{ProviderKind, Route},
-    recall::{CarriedValue, ValueName, ValueState},
+    provider::{ProviderKind, Route, ServerHash},
+    recall::{CarriedValue, FactKey, ValueName, ValueState},
     repair::{
         Action, ContinuityGap, ContinuityKind, ContinuityRules, Paired, PairingContext, RepairPolicy, RepairReport,
         continuity_gaps, fill_gaps, last_message_hash, parse,
@@ -71,6 +71,7 @@ pub(super) struct ContinuityContext<'r> {
 /// Its pins are rolled back on drop, unless they were committed.
 pub(super) struct RequestContinuity {
     owner: ContinuityOwner,
+    server: ServerHash,
     telemetry: Telemetry,
     rules: ContinuityRules,
     /// The organisation that will serve the request. `None` if it is not certain yet.
@@ -127,6 +128,7 @@ impl RequestContinuity {
                 model: model.to_owned(),
                 lane: context.lane,
             },
+            server: route.server,
             telemetry: path.telemetry.clone(),
             rules,
             presumed: presumed_organisation(path, &route.upstream.name, context.pinned_profile),
@@ -342,7 +344,7 @@ impl RequestContinuity {
     /// Returns the name of the fact that this upstream wants a kind of value back for the model.
     pub(super) fn fact_key(&self, kind: ContinuityKind) -> FactKey {
         let scope = FactScope {
-            upstream: &self.owner.upstream,
+            server: self.server,
             caller: self.owner.caller,
         };
         scope.continuity_key(kind.label(), &self.owner.model)

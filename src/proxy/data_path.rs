@@ -9,7 +9,7 @@ use std::{
 
 use tokio_util::task::TaskTracker;
 
-use super::{client_places::ClientPlaces, exchange_log::RequestIds, provider_facts::ProviderFacts};
+use super::{client_places::ClientPlaces, exchange_log::RequestIds, fact_memory::FactMemory};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings, TokenHash},
     budget::Budgets,
@@ -100,7 +100,7 @@ pub(super) struct DataPath {
     pub(super) objects: ObjectOwners,
     pub(super) telemetry: Telemetry,
     pub(super) request_ids: Arc<RequestIds>,
-    pub(super) facts: Arc<ProviderFacts>,
+    pub(super) facts: Arc<FactMemory>,
     pub(super) late: LateStore,
     pub(super) ledger_api: LedgerApi,
     /// Hash of the token for commands of the proxy's own user.

@@ -51,12 +51,12 @@ pub(super) struct ChainRequest {
 pub(super) struct ChainNote {
     recall: AnswerStore,
     caller: Caller,
-    begun: BegunChain,
+    start: ChainStart,
 }
 
 /// The beginning of a chain.
 #[derive(Debug)]
-enum BegunChain {
+enum ChainStart {
     /// Every item up to the answer.
     Joined(ItemChain),
     /// The items after a response whose chain is not in memory. Another process may have stored it.
@@ -93,13 +93,13 @@ impl ChainRequest {
         }
     }
 
-    /// Hashes the items of a request that a provider has accepted. `None` if they are not all known.
+    /// Hashes the items of a request that a provider has accepted. `None` if its chain cannot be known.
     pub(super) fn begin_chain(self) -> Option<ChainNote> {
         let Self {
             recall, caller, body, ..
         } = self;
         let chains = recall.response_chains();
-        let begun = catch_core_panic(|| {
+        let start = catch_core_panic(|| {
             let read = ContinuedBody::read(&body)?;
             let previous = read.previous_id();
             if previous.is_some() {
@@ -107,17 +107,17 @@ impl ChainRequest {
             } else if !chains.is_continuing(caller) && (read.input_len() > FIRST_INPUT_MAX || read.has_answers()) {
                 return None;
             }
-            // Without the parent's chain nothing is known of the items before this request.
-            match previous.map(|id| (id, chains.find_chain(caller, id))) {
-                None => read.chain(None).map(BegunChain::Joined),
-                Some((_, Some(parent))) => read.chain(Some(parent)).map(BegunChain::Joined),
-                Some((id, None)) => Some(BegunChain::Unjoined {
+            let parent = previous.map(|id| (id, chains.find_chain(caller, id)));
+            // Without the parent's chain the items wait for it.
+            if let Some((id, None)) = parent {
+                return Some(ChainStart::Unjoined {
                     parent: id.to_owned(),
                     request: read.unjoined_items(UNJOINED_ITEMS_MAX)?,
-                }),
+                });
             }
+            read.chain(parent.and_then(|(_, chain)| chain)).map(ChainStart::Joined)
         })?;
-        Some(ChainNote { recall, caller, begun })
+        Some(ChainNote { recall, caller, start })
     }
 
     /// Returns `true` unless the request asks the provider not to store its answer.
@@ -160,7 +160,7 @@ impl ChainRequest {
 }
 
 impl ChainNote {
-    /// Stores the chain of a complete answer, under its id.
+    /// Stores the chain of a complete answer under its id, at once or when that of its parent is read.
     pub(super) fn store_chain(self, facts: &Facts) {
         let id = facts.answer_id.as_deref();
         // Of a longer id only the beginning is known, which another response may share.
@@ -169,14 +169,14 @@ impl ChainNote {
         };
         let Some(items) = facts.items.in_order() else { return };
         let chains = self.recall.response_chains();
-        match self.begun {
-            BegunChain::Joined(mut chain) => {
+        match self.start {
+            ChainStart::Joined(mut chain) => {
                 for item in items {
                     chain.push_item(item);
                 }
                 chains.note_chain(self.caller, id, chain);
             }
-            BegunChain::Unjoined { parent, request } => chains.join_later(UnjoinedChain {
+            ChainStart::Unjoined { parent, request } => chains.join_later(UnjoinedChain {
                 caller: self.caller,
                 parent,
                 id: id.to_owned(),

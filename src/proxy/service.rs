@@ -11,8 +11,8 @@ use hyper::service::Service;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    ProxySettings, client_places::ClientPlaces, data_path::DataPath, provider_facts::ProviderFacts,
-    response::AnswerBody, run_exchange,
+    ProxySettings, client_places::ClientPlaces, data_path::DataPath, fact_memory::FactMemory, response::AnswerBody,
+    run_exchange,
 };
 use crate::{
     auth::TokenHash,
@@ -96,7 +96,7 @@ impl Proxy {
     /// Creates the data path.
     pub fn new(routes: Routes, settings: ProxySettings, shared: ProxyServices, network: ProxyNetwork) -> Self {
         let bound = network.bound;
-        let facts = Arc::new(ProviderFacts::new());
+        let facts = Arc::new(FactMemory::new());
         let api = LedgerApi::new(
             shared.late.clone(),
             Arc::clone(&shared.sessions),
@@ -139,7 +139,7 @@ impl Proxy {
         let facts = if fresh.routes.upstreams() == old.routes.upstreams() {
             Arc::clone(&old.facts)
         } else {
-            Arc::new(ProviderFacts::new())
+            Arc::new(FactMemory::new())
         };
         let places = ClientPlaces::for_tokens(&fresh.settings.client_tokens, &old.client_places);
         // One atomic swap: no exchange ever sees a mix of two configurations.

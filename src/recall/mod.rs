@@ -1,5 +1,5 @@
-//! The store of answers: the pinned answers of calls, results that clients brought, appended late-result texts, and
-//! what answers carried.
+//! The store of answers: the pinned answers of calls, results that clients brought, appended late-result texts, what
+//! answers carried, and what refusals have taught.
 //!
 //! A memory cache is in front of the ledger. An exchange waits for the ledger until the deadline of its `LedgerBudget`. A
 //! record that was not read in time is unknown, and nothing is concluded from it. A record that was not written in time
@@ -9,11 +9,11 @@ mod appended_texts;
 mod client_results;
 mod continuity;
 mod disputed_shapes;
+mod learned_fact;
 mod ledger_budget;
 mod object_owners;
 mod pinned_answers;
 mod pinned_row;
-mod provider_fact;
 mod response_chains;
 mod thinking_facts;
 
@@ -30,7 +30,7 @@ use crate::{
     callers::Callers,
     clock,
     ledger::{
-        CommitStep, Ledger, LedgerChanges, Moment, OwnedRecords, RecordKey, RecordKind, RecordName, RecordOwners,
+        CommitStep, Ledger, LedgerChanges, Moment, RecordKey, RecordKind, RecordName, RecordOwners, RecordState,
         Unread, WriteBehind, read_by,
     },
     repair::{Anchor, CallKey, ClientResult, PinnedAnswer, RealResult, names_call},
@@ -40,12 +40,12 @@ use crate::{
 pub use appended_texts::{APPENDED_CALLS_MAX, AppendedText};
 pub use client_results::{AnswerScope, ClientResultQuery};
 pub use continuity::{CarriedValue, ContinuityScope, ContinuityStore, KnownValue, ValueName, ValueState};
-pub use disputed_shapes::{ShapeScope, ShapeVerdict};
+pub use disputed_shapes::ShapeVerdict;
+pub use learned_fact::{FactKey, KeyedFact, LearnedFact};
 pub use ledger_budget::LedgerBudget;
 pub use object_owners::{ObjectOwners, ObjectScope};
 pub use pinned_answers::UnstoredPins;
 pub use pinned_row::PinnedRow;
-pub use provider_fact::{NamedFact, ProviderFact, ServerHash};
 pub use response_chains::{ChainStore, UnjoinedChain};
 pub use thinking_facts::ThinkingFact;
 
@@ -53,7 +53,7 @@ use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
 use pinned_answers::PinnedAnswers;
-use response_chains::KnownChains;
+use response_chains::ChainMemory;
 
 /// Bytes that a row counts in addition to its text.
 const ROW_BYTES: usize = 192;
@@ -62,8 +62,8 @@ const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
-/// The kinds of records with facts that are read only for callers which have some.
-const FACT_KINDS: &[RecordKind] = &[RecordKind::ProviderFact, RecordKind::Thinking];
+/// The kinds of facts. Nothing is read for a caller without any.
+const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking];
 
 /// A call and its answer.
 pub type AssignedAnswer = (CallKey, PinnedAnswer);
@@ -93,7 +93,7 @@ struct AnswerStoreState {
     client_results: ClientResultCache,
     appended_texts: AppendedTexts,
     carried: CarriedValues,
-    response_chains: KnownChains,
+    response_chains: ChainMemory,
     /// The callers with pinned answers, and those with appended texts.
     owners: RecordOwners,
     /// The callers with facts that providers have taught.
@@ -108,6 +108,11 @@ impl AnswerStoreState {
             self.telemetry.record_ledger_timeout("read");
         }
         read
+    }
+
+    /// Returns `true` if a record of this caller may be written, which another process or a later one reads.
+    fn may_write(&self, caller: Caller) -> bool {
+        self.ledger.survives_restart() && self.callers.is_verified_in_memory(caller)
     }
 
     /// Returns the end of the lifetime of a record that is written now.
@@ -133,7 +138,7 @@ impl AnswerStore {
             client_results: ClientResultCache::new(),
             appended_texts: AppendedTexts::new(settings.record_ttl),
             carried: CarriedValues::new(),
-            response_chains: KnownChains::new(),
+            response_chains: ChainMemory::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
             fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
             changes: ledger.changes(),
@@ -142,7 +147,7 @@ impl AnswerStore {
         }))
     }
 
-    /// Returns the items that watched responses stand for.
+    /// Returns access to the items that watched responses stand for.
     pub fn response_chains(&self) -> ChainStore<'_> {
         ChainStore(&self.0)
     }
@@ -152,46 +157,40 @@ impl AnswerStore {
         response_chains::join_chains(self.0).await;
     }
 
-    /// Returns what is known of the facts that providers have taught about a caller. Does not wait.
-    pub fn known_facts(&self, caller: Caller) -> OwnedRecords {
-        self.0
-            .fact_owners
-            .records_of(RecordKind::ProviderFact, caller.principal())
+    /// Returns the state of a caller's learned facts in the ledger. Does not wait.
+    pub fn fact_state(&self, caller: Caller) -> RecordState {
+        self.0.fact_owners.state_of(RecordKind::LearnedFact, caller.principal())
     }
 
-    /// Returns `true` if providers may have taught facts about any caller. Does not wait.
+    /// Returns `true` if the ledger may have learned facts of any caller. Does not wait.
     pub fn may_have_facts(&self) -> bool {
-        self.0.fact_owners.may_have_any(RecordKind::ProviderFact)
+        self.0.fact_owners.may_have_any(RecordKind::LearnedFact)
     }
 
-    /// Stores facts that a server has taught, in the background. Unverified callers are never stored.
-    pub fn store_facts(&self, caller: Caller, server: ServerHash, facts: &[NamedFact]) {
-        provider_fact::store_facts(&self.0, caller, server, facts);
+    /// Stores learned facts in the background, if a record of the caller may be written.
+    pub fn store_facts(&self, caller: Caller, facts: &[KeyedFact]) {
+        learned_fact::store_facts(&self.0, caller, facts);
     }
 
-    /// Reads the facts that these servers have taught about a caller: the latest, the oldest first.
-    pub async fn read_facts(
-        &self,
-        caller: Caller,
-        servers: &[ServerHash],
-        deadline: Instant,
-    ) -> Result<Vec<NamedFact>, Unread> {
-        provider_fact::read_facts(&self.0, caller, servers, deadline).await
+    /// Reads the latest 1,024 learned facts of a caller, in the order of their inserts.
+    pub async fn read_facts(&self, caller: Caller, deadline: Instant) -> Result<Vec<KeyedFact>, Unread> {
+        learned_fact::read_facts(&self.0, caller, deadline).await
     }
 
-    /// Stores the verdict of a provider about a conversation in a shape that some servers refuse. Does not wait.
-    pub fn store_shape_verdict(&self, scope: ShapeScope, shape: RecordName, verdict: ShapeVerdict) {
-        disputed_shapes::store_verdict(&self.0, scope, shape, verdict);
+    /// Stores the shape in which a provider has accepted a conversation, if a record of the caller may be written. Does not
+    /// wait.
+    pub fn store_shape_verdict(&self, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
+        disputed_shapes::store_verdict(&self.0, caller, shape, verdict);
     }
 
-    /// Returns the verdicts of providers about these shapes, in their order.
+    /// Returns the shapes in which providers have accepted these conversations, in their order.
     pub async fn read_shape_verdicts(
         &self,
-        scope: ShapeScope,
-        shapes: &[RecordName],
+        caller: Caller,
+        shapes: &[FactKey],
         deadline: Instant,
     ) -> Result<Vec<Option<ShapeVerdict>>, Unread> {
-        disputed_shapes::read_verdicts(&self.0, scope, shapes, deadline).await
+        disputed_shapes::read_verdicts(&self.0, caller, shapes, deadline).await
     }
 
     /// Returns access to what answers carried and providers want back.
@@ -333,14 +332,14 @@ impl AnswerStore {
         pinned_answers::roll_back_answers(&self.0, scope, given);
     }
 
-    /// Stores facts about thinking in the background. Unverified callers are never stored, but they have some from now on.
+    /// Stores facts about thinking in the background, if a record of the caller may be written.
     pub fn store_thinking_facts(&self, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
         thinking_facts::store_facts(&self.0, caller, facts);
     }
 
-    /// Returns what is known of the facts about a caller's thinking. Does not wait.
-    pub fn known_thinking_facts(&self, caller: Caller) -> OwnedRecords {
-        self.0.fact_owners.records_of(RecordKind::Thinking, caller.principal())
+    /// Returns the state of the facts about a caller's thinking in the ledger. Does not wait.
+    pub fn thinking_state(&self, caller: Caller) -> RecordState {
+        self.0.fact_owners.state_of(RecordKind::Thinking, caller.principal())
     }
 
     /// Returns `true` if a caller is known to have facts about its thinking. Does not wait.

@@ -41,8 +41,8 @@ const RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 const WRITES_MAX: u32 = 5_000;
 /// The most callers whose writes are counted.
 const COUNTED_MAX: u64 = 20_000;
-/// The time in which another process writes an object that its answer has named.
-const WRITE_TIME: Duration = Duration::from_millis(50);
+/// The pause before an unknown object is read again. Another process may be writing it, since its answer has named it.
+const REREAD_PAUSE: Duration = Duration::from_millis(50);
 /// The longest id of an object, in bytes.
 const ID_BYTES_MAX: usize = 256;
 /// The longest name of a profile in a record, in bytes.
@@ -135,7 +135,7 @@ impl ObjectOwners {
         holders.follow(ledger).await;
     }
 
-    /// Returns `true` if the caller may have objects. Does not wait.
+    /// Returns `true` if the caller may have objects: on a shared ledger, always. Does not wait.
     pub fn may_have(&self, caller: Caller) -> bool {
         // Another process may have noted the first object a moment ago.
         !self.0.ledger.is_exclusive() || self.0.holders.may_have(RecordKind::ObjectOwner, caller.principal())
@@ -173,13 +173,12 @@ impl ObjectOwners {
 
     /// Returns the owners of these objects, in their order. `None` for an object whose owner is not known in time.
     ///
-    /// Waits only for objects that memory does not know.
+    /// Waits only for objects that memory does not know, and on a shared ledger looks twice, 50 ms apart.
     pub async fn find_owners(&self, caller: Caller, names: &[RecordName], deadline: Instant) -> Vec<Option<Arc<str>>> {
         if caller.is_authenticated() && self.may_have(caller) {
             self.load_unknown(caller, names, deadline).await;
-            if !self.0.ledger.is_exclusive() && !self.unknown_of(names).is_empty() {
-                // Another process may be writing the object that its answer has just named.
-                sleep_until(deadline.min(clock::now() + WRITE_TIME)).await;
+            if !self.0.ledger.is_exclusive() && !self.unknown_names(names).is_empty() {
+                sleep_until(deadline.min(clock::now() + REREAD_PAUSE)).await;
                 self.load_unknown(caller, names, deadline).await;
             }
         }
@@ -188,14 +187,14 @@ impl ObjectOwners {
     }
 
     /// Returns the objects that memory does not know.
-    fn unknown_of(&self, names: &[RecordName]) -> Vec<RecordName> {
+    fn unknown_names(&self, names: &[RecordName]) -> Vec<RecordName> {
         let is_unknown = |name: &RecordName| self.0.rows.get(name).is_none();
         names.iter().copied().filter(is_unknown).collect()
     }
 
     /// Reads the objects that memory does not know.
     async fn load_unknown(&self, caller: Caller, names: &[RecordName], deadline: Instant) {
-        let unknown = self.unknown_of(names);
+        let unknown = self.unknown_names(names);
         if unknown.is_empty() {
             return;
         }

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     AnswerStoreState, FIRST_VERSION,
-    provider_fact::{ANY_SERVER, ProviderFact, store_facts},
+    learned_fact::{LearnedFact, store_facts},
 };
 use crate::{
     auth::Caller,
@@ -49,7 +49,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The most reads of a parent.
 const TRIES_MAX: u32 = 3;
 
-/// What is known of the items behind an id.
+/// The items behind an id, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KnownChain {
     One(ItemChain),
@@ -82,27 +82,27 @@ impl KnownChain {
 
 /// The chains of this process.
 #[derive(Debug)]
-pub(super) struct KnownChains {
+pub(super) struct ChainMemory {
     chains: Cache<RecordName, KnownChain>,
     /// Callers that have sent the id of a response.
     continuing: Cache<Caller, ()>,
     /// The queue of chains that wait for that of their parent.
-    waiting: Sender<UnjoinedChain>,
+    unjoined_sender: Sender<UnjoinedChain>,
     /// The end of the queue, until a worker takes it.
-    woken: Mutex<Option<Receiver<UnjoinedChain>>>,
+    unjoined_receiver: Mutex<Option<Receiver<UnjoinedChain>>>,
 }
 
-impl KnownChains {
+impl ChainMemory {
     pub(super) fn new() -> Self {
-        let (waiting, woken) = mpsc::channel(WAITING_MAX);
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
         Self {
             chains: Cache::builder().max_capacity(CHAINS_MAX).time_to_idle(IDLE_MAX).build(),
             continuing: Cache::builder()
                 .max_capacity(CALLERS_MAX)
                 .time_to_idle(IDLE_MAX)
                 .build(),
-            waiting,
-            woken: Mutex::new(Some(woken)),
+            unjoined_sender: sender,
+            unjoined_receiver: Mutex::new(Some(receiver)),
         }
     }
 }
@@ -127,7 +127,8 @@ pub struct UnjoinedChain {
 pub struct ChainStore<'s>(pub(super) &'s AnswerStoreState);
 
 impl ChainStore<'_> {
-    /// Stores the chain of a response. An id that two different responses have belongs to neither.
+    /// Stores the chain of a response. An id that two different responses have belongs to neither, as far as this process
+    /// has seen both.
     pub fn note_chain(self, caller: Caller, id: &str, chain: ItemChain) {
         if !caller.is_authenticated() {
             return;
@@ -156,7 +157,7 @@ impl ChainStore<'_> {
                 }
                 Some(_) => Op::Nop,
             });
-        if self.0.ledger.survives_restart() && self.0.callers.is_verified_in_memory(caller) {
+        if self.0.may_write(caller) {
             self.0.write_behind.queue_writes(step.into_iter().collect());
         }
     }
@@ -167,6 +168,11 @@ impl ChainStore<'_> {
             KnownChain::One(chain) => Some(chain),
             KnownChain::Ambiguous => None,
         }
+    }
+
+    /// Returns `true` if memory has an answer for this id, also that two responses have it.
+    fn is_known(self, caller: Caller, id: &str) -> bool {
+        self.0.response_chains.chains.contains_key(&chain_name(caller, id))
     }
 
     /// Reads the chain of a response into memory, unless it is there.
@@ -197,7 +203,7 @@ impl ChainStore<'_> {
     /// Stores the chain of a response once its parent has been read. Does not wait: a full queue loses the chain.
     pub fn join_later(self, chain: UnjoinedChain) {
         if chain.caller.is_authenticated() && self.0.ledger.survives_restart() {
-            drop(self.0.response_chains.waiting.try_send(chain));
+            drop(self.0.response_chains.unjoined_sender.try_send(chain));
         }
     }
 
@@ -205,8 +211,8 @@ impl ChainStore<'_> {
     pub fn note_continuing(self, caller: Caller) {
         if !self.is_continuing(caller) {
             self.adopt_continuing(caller);
-            let name = keyed_digest_of(caller.principal_bytes(), [&b"continues"[..]]);
-            store_facts(self.0, caller, ANY_SERVER, &[(name, ProviderFact::ContinuesById)]);
+            let key = keyed_digest_of(caller.principal_bytes(), [&b"continues"[..]]);
+            store_facts(self.0, caller, &[(key, LearnedFact::ContinuesById)]);
         }
     }
 
@@ -224,18 +230,18 @@ impl ChainStore<'_> {
 /// Joins chains whose parents were not in memory, until all other handles of the store are dropped. A second worker ends
 /// at once.
 pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
-    let woken = &store.response_chains.woken;
-    let woken = woken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let receiver = &store.response_chains.unjoined_receiver;
+    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     // The task must not keep the store alive.
     let handle = Arc::downgrade(&store);
     drop(store);
-    let Some(mut woken) = woken else { return };
+    let Some(mut receiver) = receiver else { return };
     // Each with the time of its next try, and the tries so far. The first is due first.
     let mut retries: VecDeque<(Instant, u32, UnjoinedChain)> = VecDeque::new();
     loop {
         let due = retries.front().map_or_else(clock::now, |(due, ..)| *due);
         let (tries, chain) = tokio::select! {
-            chain = woken.recv() => match chain {
+            chain = receiver.recv() => match chain {
                 Some(chain) => (0, chain),
                 None => return,
             },
@@ -252,14 +258,15 @@ pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
     }
 }
 
-/// Stores the chain of a response after that of its parent. Returns `false` if the parent is not known.
+/// Stores the chain of a response after that of its parent. Returns `false` if the parent may be known later.
 async fn join_chain(chains: ChainStore<'_>, unjoined: &UnjoinedChain) -> bool {
     let UnjoinedChain { caller, parent, id, .. } = unjoined;
     let read = chains.load_chain(*caller, parent, clock::now() + READ_TIMEOUT).await;
-    let Some(parent) = chains.find_chain(*caller, parent).filter(|_| read.is_ok()) else {
-        return false;
+    let Some(parent) = chains.find_chain(*caller, parent) else {
+        // An id of two responses stays one.
+        return read.is_ok() && chains.is_known(*caller, parent);
     };
-    if let Some(mut chain) = unjoined.request.after(parent) {
+    if let Some(mut chain) = unjoined.request.join(parent) {
         unjoined.answer.iter().for_each(|item| chain.push_item(*item));
         chains.note_chain(*caller, id, chain);
     }
@@ -276,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn a_chain_is_read_as_it_was_written() {
         for known in [KnownChain::Ambiguous, KnownChain::One(ItemChain::default())] {
             assert_eq!(KnownChain::decode(&known.encode()), Some(known));
         }

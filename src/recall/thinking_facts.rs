@@ -45,13 +45,13 @@ impl ThinkingFact {
     }
 }
 
-/// Stores facts of a caller in the background. An earlier fact about a block stays.
+/// Stores facts of a caller in the background, if a record of it may be written. An earlier fact about a block stays.
 pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: Vec<(RecordName, ThinkingFact)>) {
-    store.fact_owners.note(RecordKind::Thinking, caller.principal());
-    if !store.callers.is_verified_in_memory(caller) {
+    if !store.may_write(caller) {
         return;
     }
-    let expires_at = clock::unix_time() + store.settings.record_ttl;
+    store.fact_owners.note(RecordKind::Thinking, caller.principal());
+    let expires_at = store.expires_at();
     let insert = |(name, fact): (RecordName, ThinkingFact)| {
         CommitStep::insert_record(fact_key(caller, name), fact.encode(), expires_at)
     };

@@ -41,7 +41,7 @@ impl DisputedShape {
     /// Every shape.
     pub const ALL: [Self; 2] = [Self::TextBesideCalls, Self::AssistantFirst];
 
-    /// Returns the name, which is part of the keys of facts in memory.
+    /// Returns the name. It is part of keys in ledgers: never change it.
     pub const fn label(self) -> &'static str {
         match self {
             Self::TextBesideCalls => "text_beside_calls",

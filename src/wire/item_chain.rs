@@ -68,14 +68,18 @@ impl ItemChain {
         bytes
     }
 
-    /// Returns the chain with these bytes.
+    /// Returns the chain with these bytes. `None` if no chain has them.
     pub fn from_bytes(bytes: &[u8; CHAIN_BYTES]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk()?;
         let (digest, reasoning) = rest.split_first_chunk()?;
         Some(Self {
             count: u64::from_be_bytes(*count),
             digest: *digest,
-            has_plain_reasoning: reasoning == [1],
+            has_plain_reasoning: match reasoning {
+                [0] => false,
+                [1] => true,
+                _ => return None,
+            },
         })
     }
 
@@ -244,7 +248,7 @@ impl<'a> ContinuedBody<'a> {
         if self.has_hidden_items || parent.is_some() != self.previous_id().is_some() {
             return None;
         }
-        let mut joined = JoinedChain::new(parent, self.is_stored);
+        let mut joined = ChainJoin::new(parent, self.is_stored);
         self.for_each_item(|item| joined.push_item(item))?;
         joined.finish()
     }
@@ -323,21 +327,21 @@ impl<'a> ContinuedBody<'a> {
 }
 
 /// A chain after that of a parent, item by item.
-struct JoinedChain {
+struct ChainJoin {
     parent: Option<ItemChain>,
-    after: Option<ItemChain>,
+    extended: Option<ItemChain>,
     own: ItemChain,
     /// `true` if the items so far began with those of the parent. Such a client sends the whole history with each request,
     /// and drops nothing if the id is gone.
     repeats_parent: bool,
 }
 
-impl JoinedChain {
+impl ChainJoin {
     fn new(parent: Option<ItemChain>, is_stored: bool) -> Self {
         let own = ItemChain::empty(is_stored);
         Self {
             parent,
-            after: parent,
+            extended: parent,
             own,
             repeats_parent: parent.is_some_and(|parent| parent == own),
         }
@@ -345,17 +349,17 @@ impl JoinedChain {
 
     fn push_item(&mut self, item: ChainItem) {
         self.own.push_item(item);
-        if let Some(after) = &mut self.after {
-            after.push_item(item);
+        if let Some(extended) = &mut self.extended {
+            extended.push_item(item);
         }
         self.repeats_parent |= self.parent == Some(self.own);
     }
 
     fn finish(self) -> Option<ItemChain> {
-        match self.after {
-            Some(after) if !self.repeats_parent => {
+        match self.extended {
+            Some(extended) if !self.repeats_parent => {
                 // Reasoning would count in one part of the chain, and not in the other.
-                (after.has_plain_reasoning == self.own.has_plain_reasoning).then_some(after)
+                (extended.has_plain_reasoning == self.own.has_plain_reasoning).then_some(extended)
             }
             _ => Some(self.own),
         }
@@ -371,8 +375,8 @@ pub struct UnjoinedItems {
 
 impl UnjoinedItems {
     /// Returns the chain of the request after `parent`. `None` if it cannot be known.
-    pub fn after(&self, parent: ItemChain) -> Option<ItemChain> {
-        let mut joined = JoinedChain::new(Some(parent), self.is_stored);
+    pub fn join(&self, parent: ItemChain) -> Option<ItemChain> {
+        let mut joined = ChainJoin::new(Some(parent), self.is_stored);
         self.items.iter().for_each(|item| joined.push_item(*item));
         joined.finish()
     }
@@ -449,7 +453,7 @@ mod tests {
         ] {
             let body = format!(r#"{{"previous_response_id":"r","input":{input}}}"#);
             let read = ContinuedBody::read(body.as_bytes()).unwrap();
-            let joined = read.unjoined_items(2).unwrap().after(parent);
+            let joined = read.unjoined_items(2).unwrap().join(parent);
             assert_eq!(joined, read.chain(Some(parent)), "{input}");
             assert!(joined.is_some(), "{input}");
         }

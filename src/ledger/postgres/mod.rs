@@ -450,8 +450,8 @@ impl Ledger for PostgresLedger {
                 return Ok(Some(LedgerFault::Unreachable));
             };
             // Callers are derived from the secret: with another one nobody would find its records.
-            if !tables.may_be_of(self.secret) {
-                return Ok(Some(LedgerFault::Replaced));
+            if !tables.may_belong_to(self.secret) {
+                return Ok(Some(LedgerFault::OtherLedger));
             }
             self.skew.store(skew, Ordering::Relaxed);
             if skew.abs() > SKEW_MAX {

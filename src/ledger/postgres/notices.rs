@@ -98,7 +98,7 @@ const fn is_announced(kind: RecordKind) -> bool {
             | RecordKind::Outgoing
             | RecordKind::KeyRest
             | RecordKind::Thinking
-            | RecordKind::ProviderFact
+            | RecordKind::LearnedFact
     )
 }
 

@@ -67,7 +67,7 @@ pub(super) enum Prepared {
 
 impl Prepared {
     /// Returns `false` if these are certainly not the tables of a ledger with this secret.
-    pub(super) fn may_be_of(&self, secret: [u8; 32]) -> bool {
+    pub(super) fn may_belong_to(&self, secret: [u8; 32]) -> bool {
         match self {
             Self::Ready(found) => *found == secret,
             Self::Old { found, .. } => *found > 0,

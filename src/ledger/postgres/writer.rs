@@ -10,7 +10,7 @@ use std::{
 
 use deadpool_postgres::Pool;
 use futures_util::future::try_join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::{Client, types::Type};
 
 use super::{
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     auth::PrincipalHash,
+    clock,
     ledger::{
         CommitResult, CommitStep, LedgerChanges, LedgerError, LedgerSettings, LedgerSize, RecordKey, TimedCommit, steps,
     },
@@ -34,8 +35,8 @@ use crate::{
 const TRIES_MAX: usize = 8;
 /// Timeout of a transaction, from its connection to its commit.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for which the database keeps the locks of a transaction that sends nothing more: that of a process which was
-/// suspended, or cut off. Others wait longer for a lock.
+/// The time after which the database ends a transaction that sends nothing more: that of a process which was suspended, or
+/// cut off. Shorter than `lock_timeout`, so that other writers outlast it. [`BEGIN`] contains the same number.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 /// Begins a transaction. These settings end with it, so they are right behind a pooler of connections, too.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL statement_timeout = '5s'; \
@@ -85,10 +86,6 @@ impl BatchWriter {
                 .unzip();
             let lengths: Vec<usize> = commits.iter().map(Vec::len).collect();
             let written = self.write(commits.into_iter().flatten().collect()).await;
-            if matches!(&written, Err(PostgresError::Silent)) {
-                // Its last packet may still be on the way. Until the database gives it up, nothing of these records follows.
-                sleep(SILENCE_MAX).await;
-            }
             // Before the answers: a caller may send the next commit of the same records at once.
             drop(batch);
             match written {
@@ -136,8 +133,7 @@ impl BatchWriter {
     async fn write_in_time(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
         let mut tries = 1;
         loop {
-            let written = timeout(BATCH_TIMEOUT, self.try_write(commits)).await;
-            let written = written.unwrap_or(Err(PostgresError::Silent));
+            let written = self.try_write(commits, clock::now() + BATCH_TIMEOUT).await;
             if matches!(&written, Err(error) if error.is_outage()) {
                 // It may have been committed, without this process taking note of it.
                 self.changes.note_unknown();
@@ -150,9 +146,22 @@ impl BatchWriter {
     }
 
     /// Writes commits in one transaction. Returns their results, and `true` if one needs the room of expired records.
-    async fn try_write(&self, commits: &[TimedCommit]) -> Result<(Vec<CommitResult>, bool), PostgresError> {
-        let mut connection = self.connect().await?;
-        let done = run_batch(connection.client()?, commits, self).await?;
+    async fn try_write(
+        &self,
+        commits: &[TimedCommit],
+        deadline: Instant,
+    ) -> Result<(Vec<CommitResult>, bool), PostgresError> {
+        let connected = timeout_at(deadline, self.connect()).await;
+        let mut connection = connected.map_err(|_| PostgresError::Silent)??;
+        let run = run_batch(connection.client()?, commits, self);
+        let Ok(done) = timeout_at(deadline, run).await else {
+            drop(connection);
+            // The COMMIT may still arrive. Until the database has ended the transaction, no later commit of these records
+            // may be sent.
+            sleep(SILENCE_MAX).await;
+            return Err(PostgresError::Silent);
+        };
+        let done = done?;
         connection.release();
         Ok(done)
     }

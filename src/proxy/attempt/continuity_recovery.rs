@@ -4,7 +4,7 @@ use super::{
     Attempts,
     large_body::{end_resend_plan, resend_passes, take_resend_memory},
     resend_base::RecoveryContext,
-    resend_plan::{LearnedFact, Resend},
+    resend_plan::Resend,
 };
 use crate::{
     clock,
@@ -13,6 +13,7 @@ use crate::{
         catch_core_panic::catch_core_panic, continuity::RequestContinuity, error::ProxyError,
         exchange_log::ExchangeLog, request,
     },
+    recall::LearnedFact,
     repair::ContinuityKind,
     splice::Segments,
     wire::RefusalKind,
@@ -69,7 +70,7 @@ pub(super) async fn next_resend(
     Some(Resend {
         // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
         facts: continuity
-            .map(|continuity| LearnedFact::WantsContinuity(continuity.fact_key(kind)))
+            .map(|continuity| (continuity.fact_key(kind), LearnedFact::WantedContinuity))
             .into_iter()
             .collect(),
         ..resend
@@ -95,7 +96,7 @@ pub(super) async fn take_values_out(attempts: &mut Attempts<'_>, log: &mut Excha
     // A fact about these values is proven only by a body that has them.
     attempts
         .learned_facts
-        .retain(|fact| !matches!(fact, LearnedFact::WantsContinuity(_)));
+        .retain(|(_, fact)| *fact != LearnedFact::WantedContinuity);
     let context = RecoveryContext {
         path,
         policy: &path.settings.policy,

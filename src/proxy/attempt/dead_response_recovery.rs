@@ -1,15 +1,12 @@
 //! Recovery from a refusal because the provider has lost the response that the request continues from.
 
-use super::{
-    Attempts,
-    resend_base::RecoveryContext,
-    resend_plan::{LearnedFact, Resend},
-};
+use super::{Attempts, resend_base::RecoveryContext, resend_plan::Resend};
 use crate::{
     clock,
     ledger::Unread,
     policy::retry::SENDS_MAX,
-    proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog, provider_facts::FactScope},
+    proxy::{catch_core_panic::catch_core_panic, exchange_log::ExchangeLog, fact_scope::FactScope},
+    recall::LearnedFact,
     repair::OnForeignThinking,
     wire::Refusal,
 };
@@ -64,13 +61,13 @@ pub(super) fn next_resend(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &
     let (mut resend, id) = resend.zip(removed_id)?;
     log.record_resend(resend.reason);
     let scope = FactScope {
-        upstream: &attempts.route.upstream.name,
+        server: attempts.route.server,
         caller: attempts.outgoing.body.context.caller,
     };
     // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
     resend
         .facts
-        .push(LearnedFact::DeadResponse(scope.dead_response_key(&id)));
+        .push((scope.dead_response_key(&id), LearnedFact::DeadResponse));
     if let Some(chain) = &mut attempts.outgoing.body.chain {
         chain.removed_id = Some(id);
     }

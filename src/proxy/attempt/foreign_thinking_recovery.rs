@@ -5,11 +5,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    proxy::{
-        data_path::DataPath,
-        provider_facts::{FactScope, ProviderFacts},
-        request::CallMemory,
-    },
+    proxy::{data_path::DataPath, fact_memory::FactMemory, fact_scope::FactScope, request::CallMemory},
     recall::ThinkingFact,
     repair::{Parsed, ThinkingBlock, ThinkingHash},
 };
@@ -66,7 +62,7 @@ impl ForeignThinkingRecovery {
     }
 
     /// Stores what a success has proved: the removed blocks are refused, and the thinking up to `last` is settled.
-    pub(super) fn settle_thinking(&self, path: &DataPath, scope: FactScope<'_>, last: Option<ThinkingHash>) {
+    pub(super) fn settle_thinking(&self, path: &DataPath, scope: FactScope, last: Option<ThinkingHash>) {
         let facts = &path.facts;
         let mut news = Vec::new();
         for block in self.removed.iter().map(|block| scope.thinking_key(*block)) {
@@ -93,8 +89,8 @@ impl ForeignThinkingRecovery {
 pub(super) fn choose_blocks(
     state: &ForeignThinkingRecovery,
     blocks: &[ThinkingBlock],
-    facts: &ProviderFacts,
-    scope: FactScope<'_>,
+    facts: &FactMemory,
+    scope: FactScope,
 ) -> Option<ChosenBlocks> {
     // The provider requires the thinking of an open tool loop. With an impossible signature in it nothing helps.
     if blocks.iter().any(|block| block.is_current && block.is_impossible) {

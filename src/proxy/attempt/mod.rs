@@ -31,11 +31,11 @@ use crate::{
     },
     profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
     provider::Route,
+    recall::KeyedFact,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendErrorKind},
 };
 use rejection_recovery::RejectionRecovery;
-use resend_plan::LearnedFact;
 use send::{HeadTimeout, to_proxy_error};
 
 /// Sends a request, and retries it until there is an answer for the client.
@@ -62,7 +62,7 @@ pub(super) async fn run_attempts(
         .body
         .sent_body
         .take()
-        .map(|sent| Box::new(RejectionRecovery::new(*sent, &route.upstream.name)));
+        .map(|sent| Box::new(RejectionRecovery::new(*sent, route.server)));
     let mut attempts = Attempts {
         path,
         route,
@@ -91,7 +91,7 @@ struct Attempts<'x> {
     /// Boxed, because most exchanges end without a refusal.
     recovery: Option<Box<RejectionRecovery>>,
     /// Facts that the provider proves if it accepts the present body.
-    learned_facts: Vec<LearnedFact>,
+    learned_facts: Vec<KeyedFact>,
     /// Value by which a profile is chosen: the same for all requests of a lane.
     lane_key: [u8; 32],
     /// `true` if the provider's prompt cache of the lane has expired.

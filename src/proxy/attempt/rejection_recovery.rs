@@ -9,21 +9,19 @@ use bytes::Bytes;
 use super::{
     foreign_thinking_recovery::choose_blocks,
     resend_base::{RecoveryContext, ResendBase},
-    resend_plan::{LearnedFact, Resend},
+    resend_plan::Resend,
     results_at_end::append_at_end,
 };
 use crate::proxy::{
     data_path::{DataPath, OnBindingError},
     late_delivery::LastText,
-    provider_facts::{AnsweredRemoteCalls, FactKey},
     request::{CallAnswers, SentBody},
 };
 use crate::{
-    auth::Caller,
     ledger::ROWS_MAX,
     policy::retry::SENDS_MAX,
-    provider::Upstream,
-    recall::{ShapeScope, ShapeVerdict},
+    provider::ServerHash,
+    recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
     repair::{
         BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
         RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
@@ -31,6 +29,9 @@ use crate::{
     splice::Segments,
     wire::{Refusal, RefusalKind},
 };
+
+/// Maximum open calls of one remote response that are remembered.
+const DUE_MAX: usize = 128;
 
 /// The recovery of one request: what is known of its body, and which repairs were tried.
 pub(super) struct RejectionRecovery {
@@ -81,8 +82,8 @@ struct ReplacedResults {
 }
 
 impl RejectionRecovery {
-    /// Creates the recovery of a request that was sent to `upstream`.
-    pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
+    /// Creates the recovery of a request that was sent to `server`.
+    pub(super) fn new(sent: SentBody, server: ServerHash) -> Self {
         Self {
             ends_with_late: sent.ends_with_late,
             may_override: true,
@@ -90,7 +91,7 @@ impl RejectionRecovery {
             shapes: sent.shapes.clone(),
             pairing_stage: PairingStage::Untouched,
             binding_stage: BindingStage::Untouched,
-            base: ResendBase::new(sent, upstream),
+            base: ResendBase::new(sent, server),
         }
     }
 
@@ -125,7 +126,7 @@ impl RejectionRecovery {
         }
         if !is_bound {
             let resend = self.repair_pairing(refusal, context);
-            let is_rule = |fact: &LearnedFact| matches!(fact, LearnedFact::Rules(..));
+            let is_rule = |(_, fact): &KeyedFact| matches!(fact, LearnedFact::Rules(_));
             let follows_rule = resend.as_ref().is_some_and(|resend| resend.facts.iter().any(is_rule));
             self.pairing_stage = match self.pairing_stage {
                 PairingStage::Untouched if follows_rule => PairingStage::RuleFollowed,
@@ -148,21 +149,18 @@ impl RejectionRecovery {
         None
     }
 
-    /// Notes the shapes of a conversation whose request was accepted. Call it after a success.
-    pub(super) fn note_accepted_shapes(&self, path: &DataPath, upstream: &Upstream, caller: Caller) {
-        let store = |shape, verdict| {
-            let server = upstream.server_hash();
-            path.recall
-                .store_shape_verdict(ShapeScope { caller, server }, shape, verdict);
-        };
-        for (shape, conversation) in &self.shapes {
-            // With a rule against it the body was sent in another shape, and this one was refused.
-            if self.base.learned.forbids(*shape) {
-                if path.facts.note_unaccepted_shape(*conversation) {
-                    store(*conversation, ShapeVerdict::Refused);
-                }
-            } else if path.facts.note_accepted_shape(*conversation) {
-                store(*conversation, ShapeVerdict::Accepted);
+    /// Stores the shape in which the provider has accepted the conversation. Call it after a success.
+    pub(super) fn settle_shapes(&self, path: &DataPath) {
+        for (shape, key) in &self.shapes {
+            // With a rule against it the body was sent in another shape.
+            let verdict = if self.base.learned.forbids(*shape) {
+                ShapeVerdict::Changed
+            } else {
+                ShapeVerdict::Accepted
+            };
+            if path.facts.note_shape(*key, verdict) {
+                path.recall
+                    .store_shape_verdict(self.base.fact_scope().caller, *key, verdict);
             }
         }
     }
@@ -272,7 +270,7 @@ impl RejectionRecovery {
         let (resend, reading) = self.plan_pairing(refusal, context)?;
         // A further refusal may be about something else, so that what this one demands stays in force.
         for fact in &resend.facts {
-            if let LearnedFact::Rules(learned, _) = fact {
+            if let (_, LearnedFact::Rules(learned)) = fact {
                 self.base.learned = *learned;
             }
         }
@@ -315,11 +313,11 @@ impl RejectionRecovery {
                 };
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
                 let proven = RefusalReading::proven_rules(refusal, base.wire, &plan.report.findings);
-                let remote_fact = self.remote_fact(&plan, body.is_original());
+                let remote_facts = self.remote_facts(&plan, body.is_original());
                 let learned = base.learned.union(proven);
                 let is_news = learned != base.learned && !body.is_original();
                 let rules_fact = is_news.then(|| base.rules_fact(learned));
-                let facts = remote_fact.into_iter().chain(rules_fact).collect();
+                let facts = remote_facts.into_iter().chain(rules_fact).collect();
                 return Some((Resend::new(body, plan.report, "pairing", answers, facts), Some(reading)));
             }
             // Checked before the second reading, which would repair calls that only the proxy's edits broke.
@@ -334,19 +332,25 @@ impl RejectionRecovery {
         None
     }
 
-    /// Returns the fact that the plan's placeholders answer remote calls, if the plan has any.
-    fn remote_fact(&self, plan: &Plan, is_original: bool) -> Option<LearnedFact> {
-        let remote = plan.remote_answers.last().filter(|_| !is_original)?;
-        let scope = self.base.fact_scope();
-        let name = |id: &String| {
-            // A weak id may name another call too: an answer recorded under it could be wrong.
-            let key = is_strong(id.as_bytes(), b"").then(|| scope.remote_call_key(id.as_bytes()));
-            (key, id.clone())
+    /// Returns the facts that the plan's placeholders answer remote calls, if the plan has any.
+    fn remote_facts(&self, plan: &Plan, is_original: bool) -> Vec<KeyedFact> {
+        let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
+            return Vec::new();
         };
-        Some(LearnedFact::RemoteCallsAnswered(AnsweredRemoteCalls {
-            origin: remote.origin.as_deref().map(|id| scope.origin_key(id)),
-            calls: remote.calls.iter().map(name).collect(),
-        }))
+        let scope = self.base.fact_scope();
+        let origin = remote.origin.as_deref().map(|id| scope.origin_key(id));
+        // A weak id may name another call too: an answer recorded under it could be wrong.
+        let strong = remote.calls.iter().filter(|id| is_strong(id.as_bytes(), b""));
+        let answered = |id: &String| {
+            let key = scope.remote_call_key(id.as_bytes());
+            (key, LearnedFact::AnsweredCall(origin))
+        };
+        let mut facts: Vec<KeyedFact> = strong.map(answered).collect();
+        // A longer list is not worth its memory: the next refusal names the calls again.
+        if let Some(origin) = origin.filter(|_| remote.calls.len() <= DUE_MAX) {
+            facts.push((origin, LearnedFact::DueCalls(remote.calls.clone())));
+        }
+        facts
     }
 
     /// Replaces results by placeholders if signed thinking after them was generated without them.
@@ -433,17 +437,19 @@ impl RejectionRecovery {
         }
         let overrides = !replaced.overridden.is_empty();
         let named = replaced.replaced.iter().chain(&replaced.overridden);
-        let calls = named.map(|(call, placeholder)| (self.base.fact_scope().call_key(*call), *placeholder));
-        let fact = LearnedFact::BoundPlaceholders {
-            calls: calls.collect(),
-            overrides,
-        };
+        let scope = self.base.fact_scope();
+        let bound = named.map(|(call, placeholder)| {
+            let fact = LearnedFact::BoundPlaceholder(*placeholder);
+            (scope.call_key(*call), fact)
+        });
+        let overrides = overrides.then(|| (scope.overrides_key(), LearnedFact::HasOverrides));
+        let facts = bound.chain(overrides).collect();
         Some(Resend::new(
             replaced.body,
             replaced.plan.report,
             "binding",
             replaced.answers,
-            vec![fact],
+            facts,
         ))
     }
 
@@ -485,7 +491,10 @@ impl RejectionRecovery {
             .first_thinking()
             .map(|thinking| base.fact_scope().conversation_key(thinking));
         let body = plan.splice(&paired, &base.body).ok()?;
-        let facts = key.map(LearnedFact::ThinkingMayBeDropped).into_iter().collect();
+        let facts = key
+            .map(|key| (key, LearnedFact::DroppableThinking))
+            .into_iter()
+            .collect();
         Some(Resend::new(body, plan.report, "binding", answers, facts))
     }
 }

@@ -5,7 +5,7 @@
 use super::{
     Attempts, continuity_recovery, dead_response_recovery, large_body, posted_result_recovery,
     resend_base::RecoveryContext,
-    resend_plan::{LearnedFact, Resend},
+    resend_plan::Resend,
     send::{self, to_proxy_error},
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, request,
         response::ProviderAnswer,
     },
+    recall::{KeyedFact, LearnedFact},
     repair::CallKey,
     upstream::SendError,
     wire::{Refusal, RefusalKind},
@@ -81,7 +82,7 @@ async fn resend_while_refused(
             // The body before all repairs proves nothing of what they assumed. It still lacks a dead id, and has the
             // values that were put back.
             let is_in_body =
-                |fact: &LearnedFact| matches!(fact, LearnedFact::DeadResponse(_) | LearnedFact::WantsContinuity(_));
+                |(_, fact): &KeyedFact| matches!(fact, LearnedFact::DeadResponse | LearnedFact::WantedContinuity);
             attempts.learned_facts.retain(is_in_body);
         }
         attempts.learned_facts.extend(resend.facts);

@@ -2,17 +2,16 @@
 
 use bytes::Bytes;
 
-use super::{
-    foreign_thinking_recovery::ForeignThinkingRecovery,
-    resend_plan::{LearnedFact, Resend},
-};
+use super::{foreign_thinking_recovery::ForeignThinkingRecovery, resend_plan::Resend};
 use crate::{
+    provider::ServerHash,
     proxy::{
         data_path::DataPath,
+        fact_scope::FactScope,
         late_results::LateResults,
-        provider_facts::FactScope,
         request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
     },
+    recall::{KeyedFact, LearnedFact},
     repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, parse},
     splice::Segments,
     wire::{Refusal, Unreadable, Wire},
@@ -36,7 +35,7 @@ pub(super) struct ResendBase {
     /// The body without the values that it got back. `None` if it got none.
     unfilled: Option<Bytes>,
     pub(super) wire: Wire,
-    upstream: String,
+    server: ServerHash,
     pub(super) late_results: LateResults,
     /// Answers that were known for the first send.
     pub(super) lookup: CallLookup,
@@ -64,15 +63,15 @@ impl PlannedBody {
 }
 
 impl ResendBase {
-    /// Creates the base of the resends of a request that was sent to `upstream`.
-    pub(super) fn new(sent: SentBody, upstream: &str) -> Self {
+    /// Creates the base of the resends of a request that was sent to `server`.
+    pub(super) fn new(sent: SentBody, server: ServerHash) -> Self {
         Self {
             original: sent.plain.clone(),
             body: sent.plain,
             unfilled: sent.unfilled,
             reading_bytes: sent.reading_bytes,
             wire: sent.wire,
-            upstream: upstream.to_owned(),
+            server,
             late_results: sent.late_results,
             lookup: sent.lookup,
             learned: sent.learned,
@@ -104,16 +103,17 @@ impl ResendBase {
     }
 
     /// Returns the owner of learned facts.
-    pub(super) fn fact_scope(&self) -> FactScope<'_> {
+    pub(super) fn fact_scope(&self) -> FactScope {
         FactScope {
-            upstream: &self.upstream,
+            server: self.server,
             caller: self.late_results.caller,
         }
     }
 
-    /// Returns the fact that the upstream demands these rules for the model.
-    pub(super) fn rules_fact(&self, learned: LearnedRules) -> LearnedFact {
-        LearnedFact::Rules(learned, self.model.clone())
+    /// Returns the fact that the server demands these rules for the model.
+    pub(super) fn rules_fact(&self, learned: LearnedRules) -> KeyedFact {
+        let key = self.fact_scope().rules_key(self.model.as_deref());
+        (key, LearnedFact::Rules(learned))
     }
 
     /// Returns what this process remembers for the caller at this upstream.

@@ -1,12 +1,9 @@
 //! The repaired request of a resend, and what the provider proves if it accepts it.
 
 use crate::{
-    proxy::{
-        provider_facts::{AnsweredRemoteCalls, FactKey, FactScope},
-        request::CallAnswers,
-    },
-    recall::{AppendedText, NamedFact, ProviderFact},
-    repair::{Action, Anchor, LearnedRules, Placeholder, RepairReport},
+    proxy::request::CallAnswers,
+    recall::{AppendedText, KeyedFact},
+    repair::{Action, Anchor, RepairReport},
     splice::Segments,
 };
 
@@ -24,7 +21,7 @@ pub(super) struct Resend {
     /// Text that the resend appends to a message, with its place. `None` if there is none.
     pub(super) late_text: Option<(Anchor, AppendedText)>,
     /// Facts to learn if the provider accepts the resend.
-    pub(super) facts: Vec<LearnedFact>,
+    pub(super) facts: Vec<KeyedFact>,
     /// `true` for the body before all repairs, which is sent because they may have caused the refusal.
     pub(super) is_fallback: bool,
 }
@@ -36,7 +33,7 @@ impl Resend {
         report: RepairReport,
         reason: &'static str,
         answers: CallAnswers,
-        facts: Vec<LearnedFact>,
+        facts: Vec<KeyedFact>,
     ) -> Self {
         Self {
             body,
@@ -56,45 +53,6 @@ impl Resend {
         Self {
             is_fallback: true,
             ..Self::new(original, report, "pairing", answers, Vec::new())
-        }
-    }
-}
-
-/// A fact that an accepted resend proves.
-#[derive(Debug)]
-pub(super) enum LearnedFact {
-    /// Thinking is bound to placeholders of these calls.
-    BoundPlaceholders {
-        calls: Vec<(FactKey, Placeholder)>,
-        /// `true` if some of them override results that the client has added in place since.
-        overrides: bool,
-    },
-    /// The bound thinking of this conversation may be dropped.
-    ThinkingMayBeDropped(FactKey),
-    /// Placeholders answer these remote calls.
-    RemoteCallsAnswered(AnsweredRemoteCalls),
-    /// The upstream demands more than its dialect, for this model.
-    Rules(LearnedRules, Option<String>),
-    /// The provider has lost this response.
-    DeadResponse(FactKey),
-    /// The upstream wants a kind of value back that the model's answers carry.
-    WantsContinuity(FactKey),
-}
-
-impl LearnedFact {
-    /// Returns the fact, with its name for this caller, as it is stored.
-    pub(super) fn into_facts(self, scope: FactScope<'_>) -> Vec<NamedFact> {
-        match self {
-            Self::BoundPlaceholders { calls, overrides } => {
-                let bound = |(call, placeholder)| (call, ProviderFact::BoundPlaceholder(placeholder));
-                let overrides = overrides.then(|| (scope.overrides_key(), ProviderFact::HasOverrides));
-                calls.into_iter().map(bound).chain(overrides).collect()
-            }
-            Self::ThinkingMayBeDropped(key) => vec![(key, ProviderFact::DroppableThinking)],
-            Self::RemoteCallsAnswered(calls) => calls.into_facts(),
-            Self::Rules(rules, model) => vec![(scope.rules_key(model.as_deref()), ProviderFact::Rules(rules))],
-            Self::DeadResponse(key) => vec![(key, ProviderFact::DeadResponse)],
-            Self::WantsContinuity(key) => vec![(key, ProviderFact::WantedContinuity)],
         }
     }
 }

@@ -8,11 +8,9 @@ use crate::{
         exchange_log::ExchangeLog,
         heavy_body::is_heavy_pass,
         owned_ids::ObjectNote,
-        provider_facts::FactScope,
         request::{HeadHold, PendingPins},
         response_chain::ChainRequest,
     },
-    recall::NamedFact,
     session,
     session_table::ProfilePin,
 };
@@ -102,16 +100,12 @@ fn note_objects(attempts: &Attempts<'_>, stores_answer: bool, log: &mut Exchange
 fn store_learned_facts(attempts: &mut Attempts<'_>) {
     let path = attempts.path;
     let caller = attempts.outgoing.body.context.caller;
-    let upstream = &attempts.route.upstream.name;
-    // The last body follows those of earlier resends too.
-    let scope = FactScope { upstream, caller };
+    // Those of all resends, since the last body keeps the repairs of the earlier ones.
     let learned = std::mem::take(&mut attempts.learned_facts);
-    let learned: Vec<NamedFact> = learned.into_iter().flat_map(|fact| fact.into_facts(scope)).collect();
     path.facts.learn_facts(caller, &learned);
-    let server = attempts.route.upstream.server_hash();
-    path.recall.store_facts(caller, server, &learned);
+    path.recall.store_facts(caller, &learned);
     if let Some(recovery) = &attempts.recovery {
-        recovery.note_accepted_shapes(path, attempts.route.upstream, caller);
+        recovery.settle_shapes(path);
         recovery.settle_thinking(path);
     }
 }

@@ -9,12 +9,10 @@ use crate::{
     conversation::Outline,
     provider::Route,
     proxy::{
-        catch_core_panic::catch_read,
-        continuity::RequestContinuity,
-        data_path::DataPath,
-        provider_facts::{FactKey, FactScope},
+        catch_core_panic::catch_read, continuity::RequestContinuity, data_path::DataPath, fact_memory::ForbiddenShape,
+        fact_scope::FactScope,
     },
-    recall::LedgerBudget,
+    recall::{FactKey, LedgerBudget},
     repair::{DisputedShape, LearnedRules, Paired, PairingContext, Parsed, RepairPolicy, parse},
     session::body_user,
     wire::{Unreadable, Wire},
@@ -38,29 +36,27 @@ pub(super) struct ReadBody<'b> {
     pub(super) outline: Outline,
     /// Rules that refusals have taught. Read once, so that they cannot change between two plans of one request.
     pub(super) learned: LearnedRules,
-    /// Disputed shapes of the conversation that no rule forbids.
+    /// Disputed shapes of the conversation, as the client wrote it.
     pub(super) shapes: Vec<(DisputedShape, FactKey)>,
-    /// The conversation in each shape that a rule forbids, with `true` if the provider has accepted it all the same. `None`
-    /// if that is not known.
-    pub(super) forbidden_shapes: Vec<(FactKey, Option<bool>)>,
+    /// The conversation in each shape that a rule forbids.
+    pub(super) forbidden_shapes: Vec<ForbiddenShape>,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
 
 impl BodyReader<'_> {
-    /// Reads a body like [`read_body`](Self::read_body), with what other processes know of its conversation.
-    pub(super) async fn read_known<'b>(
+    /// Reads a body like [`read_body`](Self::read_body), in the shape in which the provider has accepted its conversation.
+    pub(super) async fn read_with_shapes<'b>(
         &self,
         caller: Caller,
         plain: &'b Bytes,
         ledger_budget: &mut LedgerBudget,
     ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
-        let (asker, read) = self.read_body(caller, plain)?;
-        let upstream = self.route.upstream;
-        if load_shapes(self.path, upstream, asker, &read.forbidden_shapes, ledger_budget).await {
+        let (user, read) = self.read_body(caller, plain)?;
+        if load_shapes(self.path, user, &read.forbidden_shapes, ledger_budget).await {
             return self.read_body(caller, plain);
         }
-        Ok((asker, read))
+        Ok((user, read))
     }
 
     /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
@@ -85,10 +81,14 @@ impl BodyReader<'_> {
         let rules = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
         let (learned, forbidden_shapes) = (rules.learned, rules.forbidden_shapes);
         let paired = self.pair_body(caller, learned, parsed)?;
-        let stays = |shape: &DisputedShape| !learned.forbids(*shape) && paired.has_shape(*shape);
+        let has_shape = |shape: &DisputedShape| paired.has_shape(*shape);
         // Most bodies have no such shape, and then the first call is not searched.
         let key = |shape| Some((shape, scope.shape_key(model, paired.first_call_id()?, shape)));
-        let shapes = DisputedShape::ALL.into_iter().filter(stays).filter_map(key).collect();
+        let shapes = DisputedShape::ALL
+            .into_iter()
+            .filter(has_shape)
+            .filter_map(key)
+            .collect();
         let read = ReadBody {
             plain,
             paired,
@@ -146,7 +146,7 @@ impl BodyReader<'_> {
             facts: &self.path.facts,
             recall: &self.path.recall,
             scope: FactScope {
-                upstream: &self.route.upstream.name,
+                server: self.route.server,
                 caller,
             },
         }

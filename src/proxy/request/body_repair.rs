@@ -122,8 +122,8 @@ impl BodyRepair<'_> {
         let (_reading, decoded) = (decoded.reading, decoded.plain);
         // Without any fact of anybody the body need not be parsed for its user.
         if let Some(plain) = decoded.as_ref().ok().filter(|_| self.path.recall.may_have_facts()) {
-            let asker = self.dead_ids.narrowed_caller(caller, plain);
-            load_facts(self.path, asker, &mut ledger_budget).await;
+            let user = self.dead_ids.narrowed_caller(caller, plain);
+            load_facts(self.path, user, &mut ledger_budget).await;
         }
         let (dead, raw, decoded) = self
             .dead_ids
@@ -131,7 +131,7 @@ impl BodyRepair<'_> {
             .await;
         let mut is_heavy = decoded.as_ref().map_or(true, |plain| is_heavy_pass(plain.len()));
         let outgoing = match &decoded {
-            Ok(plain) => match self.reader().read_known(caller, plain, &mut ledger_budget).await {
+            Ok(plain) => match self.reader().read_with_shapes(caller, plain, &mut ledger_budget).await {
                 Ok((body_caller, read)) => {
                     yield_if_heavy().await;
                     if body_caller != caller {

@@ -6,10 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::time::Instant;
 
-use crate::proxy::{
-    late_results::LateResults,
-    provider_facts::{FactScope, ProviderFacts},
-};
+use crate::proxy::{fact_memory::FactMemory, fact_scope::FactScope, late_results::LateResults};
 use crate::{
     clock::rfc3339_date,
     late::{FoundCall, NamedCallRecord, ReadResult, mark_in_request},
@@ -52,9 +49,9 @@ pub(in crate::proxy) struct CallLookup {
 /// Sources of a look-up that never wait.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) struct CallMemory<'m> {
-    pub(in crate::proxy) facts: &'m ProviderFacts,
+    pub(in crate::proxy) facts: &'m FactMemory,
     pub(in crate::proxy) recall: &'m AnswerStore,
-    pub(in crate::proxy) scope: FactScope<'m>,
+    pub(in crate::proxy) scope: FactScope,
 }
 
 impl CallMemory<'_> {

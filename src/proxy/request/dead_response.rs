@@ -14,8 +14,8 @@ use crate::{
         data_path::DataPath,
         error::ProxyError,
         exchange_log::ExchangeLog,
+        fact_scope::FactScope,
         headers::is_signed,
-        provider_facts::FactScope,
         response_chain::{ChainRequest, WithoutDeadId},
     },
     recall::LedgerBudget,
@@ -78,8 +78,8 @@ impl DeadIdRemoval<'_> {
         }
         let caller = self.narrowed_caller(caller, plain);
         let request = self.chain_request(caller, plain, None);
-        let upstream = &self.route.upstream.name;
-        let scope = FactScope { upstream, caller };
+        let server = self.route.server;
+        let scope = FactScope { server, caller };
         // Comparing the items hashes all of them, so the id is looked up first.
         let is_dead = |id: &String| path.facts.is_dead_response(scope.dead_response_key(id));
         Some((caller, request.previous_id().filter(is_dead)?))

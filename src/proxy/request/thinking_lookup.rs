@@ -1,16 +1,17 @@
-//! Look-up of refused and accepted thinking in the ledger, after a restart.
+//! Look-up of refused and accepted thinking in the ledger, after a restart or a change by another replica.
 
 use tokio::time::Instant;
 
 use super::call_lookup::CallMemory;
 use crate::{
-    ledger::OwnedRecords,
-    proxy::{catch_core_panic::catch_core_panic, provider_facts::FactKey},
-    recall::ThinkingFact,
+    ledger::RecordState,
+    proxy::catch_core_panic::catch_core_panic,
+    recall::{FactKey, ThinkingFact},
     repair::{OnForeignThinking, Paired, RepairPolicy, last_thinking, thinking_blocks},
 };
 
-/// Loads what the ledger knows of this body's thinking into memory. Returns `true` if the provider refused some of it.
+/// Loads what the ledger knows of this body's thinking into memory. Returns `true` if a refused block is new to
+/// memory.
 pub(super) async fn load_thinking_facts(
     memory: CallMemory<'_>,
     policy: &RepairPolicy,
@@ -19,17 +20,17 @@ pub(super) async fn load_thinking_facts(
 ) -> bool {
     let (facts, scope) = (memory.facts, memory.scope);
     // Before the read: a change meanwhile needs another one.
-    let records = memory.recall.known_thinking_facts(scope.caller);
+    let state = memory.recall.thinking_state(scope.caller);
     // Most bodies have no thinking, and most callers no fact: both cost no wait.
     if policy.foreign_thinking != OnForeignThinking::Remove
-        || records == OwnedRecords::Nothing
+        || state == RecordState::Absent
         || catch_core_panic(|| last_thinking(paired)).is_none()
     {
         return false;
     }
-    let stamp = match records {
-        OwnedRecords::Some(stamp) => Some(stamp),
-        OwnedRecords::Nothing | OwnedRecords::Unknown => None,
+    let stamp = match state {
+        RecordState::Present(stamp) => Some(stamp),
+        RecordState::Absent | RecordState::Unknown => None,
     };
     let blocks = catch_core_panic(|| Some(thinking_blocks(paired))).unwrap_or_default();
     let mut unknown: Vec<FactKey> = blocks.iter().map(|block| scope.thinking_key(block.hash)).collect();

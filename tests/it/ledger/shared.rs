@@ -159,9 +159,9 @@ async fn a_database_with_another_ledger_is_a_fault() {
     for (change, fault) in [
         (
             "UPDATE antiphon_meta SET secret = decode(repeat('08', 32), 'hex')",
-            Some(LedgerFault::Replaced),
+            Some(LedgerFault::OtherLedger),
         ),
-        ("DROP TABLE antiphon_meta", Some(LedgerFault::Replaced)),
+        ("DROP TABLE antiphon_meta", Some(LedgerFault::OtherLedger)),
     ] {
         client.batch_execute(change).await.unwrap();
         assert_eq!(ledger.find_fault().await.unwrap(), fault, "{change}");

@@ -109,15 +109,16 @@ async fn a_replica_that_freezes_before_its_commit_stops_no_other() {
         expires_at: LATER,
     };
     let running = Arc::clone(&frozen);
-    let never = spawn(async move { running.commit(vec![replace(b"frozen")], NOW).await });
+    let frozen_commit = spawn(async move { running.commit(vec![replace(b"frozen")], NOW).await });
     relay.held.notified().await;
     let began = Instant::now();
     let done = other.commit(vec![replace(b"other")], NOW).await;
     assert_eq!(done.unwrap(), CommitOutcome::Done);
+    // Before the frozen replica itself gives up, after 10 s.
     assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
     // Its commit arrives after all, and counts no more.
     relay.released.notify_one();
-    assert!(never.await.unwrap().is_err());
+    assert!(frozen_commit.await.unwrap().is_err());
     let value = get(&*other, key(RecordKind::Call, 1, 1), NOW).await.unwrap();
     assert_eq!(&value.value[..], b"other");
 }

@@ -3,7 +3,7 @@
 use antiphon::{provider::ProviderKind, wire::Format};
 use serde_json::{Value, json};
 
-use super::pair::{Refuses, Replicas, Sent, only};
+use super::pair::{Refuses, Replicas, Sent, only_upstream};
 use crate::{
     proxy::{
         continuity::{KIMI, Server, VERTEX},
@@ -55,7 +55,7 @@ impl Lesson {
 
     /// Returns replicas before the server: two over a shared ledger, or one over a ledger that outlives it.
     fn stage(&self, start: Start) -> Replicas {
-        let replicas = start(self.settings.clone(), Box::new(only(self.kind)));
+        let replicas = start(self.settings.clone(), Box::new(only_upstream(self.kind)));
         if let Some(refuses) = self.refuses {
             replicas.judge_by(refuses);
         }
@@ -153,11 +153,11 @@ async fn a_rule_learned_by_one_replica_is_known_to_the_other() {
 async fn a_rule_does_not_hold_for_another_server_of_the_same_name() {
     for lesson in lessons().into_iter().filter(|lesson| lesson.refuses.is_some()) {
         let mut replicas = lesson.stage(Replicas::durable);
-        let taught = lesson.teach(&replicas, 0).await;
+        lesson.teach(&replicas, 0).await;
         replicas.restart_before_another_server();
         let next = replicas.send(0, lesson.path, &lesson.bodies[1]).await;
         // It has to teach the rule itself.
-        assert_eq!(next.notes(), (200, "2", lesson.repair), "{}: {taught:#?}", lesson.name);
+        assert_eq!(next.notes(), (200, "2", lesson.repair), "{}: {next:#?}", lesson.name);
     }
 }
 
@@ -237,7 +237,7 @@ async fn a_conversation_that_one_replica_had_accepted_keeps_its_shape_at_the_oth
     let (once, mut wrong) = ((200, "1", "none"), Vec::new());
     for dispute in DISPUTES {
         for (one, other) in [(0, 1), (1, 0)] {
-            let replicas = Replicas::new(Settings::default(), only(dispute.kind));
+            let replicas = Replicas::new(Settings::default(), only_upstream(dispute.kind));
             replicas.judge_by(|_| None);
             let (name, path) = (dispute.name, dispute.path);
             let accepted = replicas.send(one, path, (dispute.body)(OLDER, &[])).await;
@@ -250,7 +250,7 @@ async fn a_conversation_that_one_replica_had_accepted_keeps_its_shape_at_the_oth
                 let older = (dispute.body)(OLDER, &goes_on()).to_string();
                 let sent = replicas.send(at, path, &older).await;
                 assert_eq!((sent.status, &*sent.sends), (200, "1"), "{name}");
-                if sent.up != older {
+                if sent.last_body != older {
                     wrong.push((name, one, at, "the accepted conversation", sent.repair));
                 }
             }
@@ -266,7 +266,7 @@ async fn a_conversation_that_one_replica_had_accepted_keeps_its_shape_at_the_oth
             let refused = replicas.send(one, path, (dispute.body)(OLDER, &[])).await;
             assert_eq!(refused.status, 200, "{name}: {refused:#?}");
             let after = replicas.send(other, path, (dispute.body)(OLDER, &[])).await;
-            if after.notes() != (200, "1", dispute.repair) || after.up != refused.up {
+            if after.notes() != (200, "1", dispute.repair) || after.last_body != refused.last_body {
                 wrong.push((name, one, other, "the refused conversation", after.repair));
             }
         }
@@ -287,7 +287,7 @@ const CALLS: [&str; 3] = [
 fn carrying(server: Server) -> Replicas {
     let settings = ruled(&[server.wire.parse().unwrap()], server.rules);
     Replicas::new(settings, move |builder| {
-        only(server.kind)(builder);
+        only_upstream(server.kind)(builder);
         builder.keeps_seen = true;
     })
 }
@@ -322,7 +322,7 @@ async fn a_value_that_a_provider_wants_back_is_put_back_at_the_other_replica() {
             let sent = replicas.send(1, server.path, second).await;
             assert_eq!((sent.status, &*sent.repair), (200, "continued=1"), "{sent:#?}");
             assert_ne!(
-                server.values(&sent.up),
+                server.values(&sent.last_body),
                 server.neutral.map(str::to_owned).as_slice(),
                 "{sent:#?}"
             );
@@ -353,7 +353,7 @@ async fn a_value_that_one_replica_left_out_stays_out_at_the_other() {
         assert_eq!(taught.notes(), (200, "2", "continued=1"), "{taught:#?}");
         replicas.accept_next();
         let again = replicas.send(1, server.path, &first).await;
-        if again.notes() != (200, "1", "none") || again.up != without.up {
+        if again.notes() != (200, "1", "none") || again.last_body != without.last_body {
             put_back.push((knows_values, again.sends, again.repair));
         }
     }

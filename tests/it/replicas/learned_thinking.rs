@@ -46,10 +46,10 @@ async fn hurried(replicas: &Replicas, at: usize) -> Session {
 
 /// Returns the blocks of a body.
 fn blocks_of(sent: &Sent) -> Vec<(String, Value)> {
-    blocks(&serde_json::from_str(&sent.up).unwrap())
+    blocks(&serde_json::from_str(&sent.last_body).unwrap())
 }
 
-/// Sends two more turns of a session to the other replica, which needs one send for each and keeps the prefix.
+/// Sends three more turns of a session to both replicas, each of which needs one send and keeps the prefix.
 async fn assert_goes_on(session: &mut Session, replicas: &Replicas, mut before: Sent) {
     let repair = before.repair.clone();
     for (at, said) in [(1, "more"), (0, "and more"), (1, "even more")] {
@@ -124,7 +124,10 @@ async fn thinking_that_one_replica_found_foreign_is_left_out_at_the_other() {
     messages.extend(turn(2, OWN));
     let next = replicas.send(1, MESSAGES, foreign_thinking::body(&messages)).await;
     assert_eq!(next.notes(), (200, "1", "dropped=2"), "{next:#?}");
-    assert!(next.up.starts_with(prefix_of(&taught.up)), "earlier bytes stay");
+    assert!(
+        next.last_body.starts_with(prefix_of(&taught.last_body)),
+        "earlier bytes stay"
+    );
 }
 
 /// The provider has accepted its own thinking at one replica, and refuses what came later at the other.
@@ -146,5 +149,9 @@ async fn thinking_that_one_replica_had_accepted_stays_at_the_other() {
     messages.extend(turn(3, "EqQBthird"));
     let next = replicas.send(1, MESSAGES, foreign_thinking::body(&messages)).await;
     assert_eq!(next.notes(), (200, "2", "dropped=4"), "{next:#?}");
-    assert!(next.up.starts_with(prefix_of(&accepted.up)), "{}", next.up);
+    assert!(
+        next.last_body.starts_with(prefix_of(&accepted.last_body)),
+        "{}",
+        next.last_body
+    );
 }

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-const LEFT_OUT: (u16, &str, &str) = (200, "1", "dropped=1");
+const DROPPED_AT_ONCE: (u16, &str, &str) = (200, "1", "dropped=1");
 
 /// Returns a provider that knows which responses it can continue.
 fn remembering() -> Settings {
@@ -74,8 +74,8 @@ impl Chain {
         chain
     }
 
-    /// Returns the body with every item, as a client sends it that cannot rely on the provider any more.
-    fn whole(&mut self, words: &str) -> Value {
+    /// Adds a message, and returns the body with every item, as a client sends it that cannot rely on the provider any more.
+    fn push_message(&mut self, words: &str) -> Value {
         self.items.push(user(words));
         body(self.last.as_deref(), &self.items)
     }
@@ -90,7 +90,7 @@ async fn a_lost_response_is_left_out_at_either_replica() {
         let mut chain = Chain::play(&replicas, [0, 1, 0]).await;
         replicas.lose_responses();
         let dead = chain.last.clone();
-        let mended = replicas.send(at, PATH, chain.whole("more")).await;
+        let mended = replicas.send(at, PATH, chain.push_message("more")).await;
         if mended.notes() != DROPPED {
             wrong.push((at, mended.status, mended.sends, mended.repair));
             continue;
@@ -98,11 +98,14 @@ async fn a_lost_response_is_left_out_at_either_replica() {
         chain.note(&mended);
         // The client goes on with the dead id, at the other replica.
         chain.last = dead;
-        let next = replicas.send(1 - at, PATH, chain.whole("and now?")).await;
-        assert_eq!(next.notes(), LEFT_OUT, "at {at}: {next:#?}");
+        let next = replicas.send(1 - at, PATH, chain.push_message("and now?")).await;
+        assert_eq!(next.notes(), DROPPED_AT_ONCE, "at {at}: {next:#?}");
         next.assert_continues(&mended, "without the dead id");
     }
-    assert!(wrong.is_empty(), "handed on, wanted {DROPPED:?}: {wrong:?}");
+    assert!(
+        wrong.is_empty(),
+        "the client got the refusal, wanted {DROPPED:?}: {wrong:?}"
+    );
 }
 
 /// The conversation came through one replica, which has learned of its loss.
@@ -111,12 +114,12 @@ async fn a_response_that_one_replica_found_lost_is_left_out_at_the_other() {
     let replicas = replicas();
     let mut chain = Chain::play(&replicas, [0, 0, 0]).await;
     replicas.lose_responses();
-    let whole = chain.whole("more");
+    let whole = chain.push_message("more");
     let mended = replicas.send(0, PATH, &whole).await;
     assert_eq!(mended.notes(), DROPPED, "{mended:#?}");
     let again = replicas.send(1, PATH, &whole).await;
-    assert_eq!(again.notes(), LEFT_OUT, "{again:#?}");
-    assert_eq!(again.up, mended.up, "the same bytes");
+    assert_eq!(again.notes(), DROPPED_AT_ONCE, "{again:#?}");
+    assert_eq!(again.last_body, mended.last_body, "the same bytes");
     // Another caller's body is its own matter.
     let other = replicas.send_as("sk-two", 1, PATH, &whole).await;
     assert_eq!(other.notes(), (400, "1", "none"), "{other:#?}");
@@ -128,12 +131,12 @@ async fn a_response_after_a_loss_can_be_lost_too() {
     let replicas = replicas();
     let mut chain = Chain::play(&replicas, [0, 0, 0]).await;
     replicas.lose_responses();
-    let mended = replicas.send(0, PATH, chain.whole("more")).await;
+    let mended = replicas.send(0, PATH, chain.push_message("more")).await;
     assert_eq!(mended.notes(), DROPPED, "{mended:#?}");
     chain.note(&mended);
     chain.turn(&replicas, 1, user("on")).await;
     replicas.lose_responses();
-    let again = replicas.send(1, PATH, chain.whole("and now?")).await;
+    let again = replicas.send(1, PATH, chain.push_message("and now?")).await;
     assert_eq!(again.notes(), DROPPED, "{again:#?}");
 }
 
@@ -145,7 +148,7 @@ async fn a_caller_that_continues_by_ids_is_known_to_both_replicas() {
     let mut chain = Chain::default();
     chain.turn(&replicas, 1, user(&"long ".repeat(20_000))).await;
     replicas.lose_responses();
-    let mended = replicas.send(1, PATH, chain.whole("more")).await;
+    let mended = replicas.send(1, PATH, chain.push_message("more")).await;
     assert_eq!(mended.notes(), DROPPED, "{}", mended.answer);
 }
 
@@ -157,7 +160,7 @@ async fn the_items_of_a_response_outlive_a_restart() {
     process.restart();
     chain.turn(&process, 0, user("go on")).await;
     process.lose_responses();
-    let mended = process.send(0, PATH, chain.whole("more")).await;
+    let mended = process.send(0, PATH, chain.push_message("more")).await;
     assert_eq!(mended.notes(), DROPPED, "{mended:#?}");
 }
 
@@ -167,13 +170,13 @@ async fn a_lost_response_outlives_a_restart() {
     let mut process = Replicas::durable(remembering(), |_: &mut Builder| ());
     let mut chain = Chain::play(&process, [0, 0, 0]).await;
     process.lose_responses();
-    let whole = chain.whole("more");
+    let whole = chain.push_message("more");
     let mended = process.send(0, PATH, &whole).await;
     assert_eq!(mended.notes(), DROPPED, "{mended:#?}");
     process.restart();
     let again = process.send(0, PATH, &whole).await;
-    assert_eq!(again.notes(), LEFT_OUT, "{again:#?}");
-    assert_eq!(again.up, mended.up, "the same bytes");
+    assert_eq!(again.notes(), DROPPED_AT_ONCE, "{again:#?}");
+    assert_eq!(again.last_body, mended.last_body, "the same bytes");
 }
 
 /// An id that belongs to one conversation, unlike a counter.
@@ -191,14 +194,14 @@ async fn open_call(replicas: &Replicas) -> (Value, Sent) {
     (body, taught)
 }
 
-/// The client asks again, or branches from the response with the open call.
+/// The client continues once more from the response with the open call.
 #[tokio::test(start_paused = true)]
 async fn a_remote_call_with_a_placeholder_needs_no_refusal_at_the_other_replica() {
     let replicas = Replicas::new(Settings::default(), |_: &mut Builder| ());
     let (body, taught) = open_call(&replicas).await;
     let again = replicas.send(1, PATH, &body).await;
     assert_eq!(again.notes(), (200, "1", "placeholder=1"), "{again:#?}");
-    assert_eq!(again.up, taught.up, "the same bytes");
+    assert_eq!(again.last_body, taught.last_body, "the same bytes");
     // Another caller's request teaches itself.
     let other = replicas.send_as("sk-two", 1, PATH, &body).await;
     assert_eq!(other.notes(), (200, "2", "placeholder=1"), "{other:#?}");
@@ -214,9 +217,9 @@ async fn the_late_result_of_a_remote_call_is_told_at_the_other_replica() {
     let told = replicas.send(1, PATH, &body).await;
     assert_eq!(told.notes(), (200, "1", "quoted=1"), "{told:#?}");
     assert!(
-        told.up.contains("the result") && !told.up.contains("function_call_output"),
+        told.last_body.contains("the result") && !told.last_body.contains("function_call_output"),
         "{}",
-        told.up
+        told.last_body
     );
 }
 
@@ -234,7 +237,7 @@ async fn a_call_of_a_thread_with_a_placeholder_needs_no_refusal_at_the_other_rep
     assert_eq!(taught.notes(), (200, "2", "placeholder=1"), "{taught:#?}");
     let again = replicas.send(1, "/anthropic/v1/messages", &body).await;
     assert_eq!(again.notes(), (200, "1", "placeholder=1"), "{again:#?}");
-    assert_eq!(again.up, taught.up, "the same bytes");
+    assert_eq!(again.last_body, taught.last_body, "the same bytes");
 }
 
 /// A remote call is answered without a refusal after a restart, too.
@@ -245,5 +248,5 @@ async fn a_remote_call_with_a_placeholder_outlives_a_restart() {
     process.restart();
     let again = process.send(0, PATH, &body).await;
     assert_eq!(again.notes(), (200, "1", "placeholder=1"), "{again:#?}");
-    assert_eq!(again.up, taught.up, "the same bytes");
+    assert_eq!(again.last_body, taught.last_body, "the same bytes");
 }

@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// A process with a ledger of its own, as before the ledger was lost.
+/// The index of a process with a separate ledger, beside two replicas.
 pub(super) const STRANGER: usize = 2;
 
-/// Returns the words in which a provider refuses a body. `None` if it accepts the body.
+/// The words in which a provider refuses a body. `None` if it accepts the body.
 pub(super) type Refuses = fn(&Value) -> Option<&'static str>;
 
 /// The outcome of one request.
@@ -35,7 +35,7 @@ pub(super) struct Sent {
     /// The answer that the client got.
     pub(super) answer: String,
     /// The body of the last send.
-    pub(super) up: String,
+    pub(super) last_body: String,
 }
 
 impl Sent {
@@ -49,16 +49,16 @@ impl Sent {
         serde_json::from_str(&self.answer).unwrap()
     }
 
-    /// Asserts that this body begins with the bytes of an earlier one, up to the end of its last message.
+    /// Asserts that this body begins with the bytes of an earlier one, up to the brackets behind its last message.
     #[track_caller]
-    pub(super) fn assert_continues(&self, earlier: &Self, told: &str) {
-        let (old, new) = (earlier.up.as_bytes(), self.up.as_bytes());
+    pub(super) fn assert_continues(&self, earlier: &Self, label: &str) {
+        let (old, new) = (earlier.last_body.as_bytes(), self.last_body.as_bytes());
         let same = old.iter().zip(new).take_while(|(one, other)| one == other).count();
         let end = String::from_utf8_lossy(&old[same..]).into_owned();
         assert!(
             end.len() <= 2,
-            "{told}: {end:?} of the earlier body is not in {}",
-            self.up
+            "{label}: {end:?} of the earlier body is not in {}",
+            self.last_body
         );
     }
 }
@@ -72,7 +72,7 @@ pub(super) struct Replicas {
 }
 
 /// Returns a change to one upstream of this kind, under `/x`.
-pub(super) fn only(kind: ProviderKind) -> impl Fn(&mut Builder) {
+pub(super) fn only_upstream(kind: ProviderKind) -> impl Fn(&mut Builder) {
     move |builder| {
         builder.upstreams.truncate(1);
         builder.upstreams[0].name.replace_range(.., "x");
@@ -109,16 +109,16 @@ impl Replicas {
         };
         for ledger in &ledgers[1..] {
             let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
-            let world = replicas.another(ledger);
+            let world = replicas.start_process(ledger);
             replicas.worlds.push(world);
         }
         replicas.ledgers = ledgers;
-        let stranger = replicas.another(memory());
+        let stranger = replicas.start_process(memory());
         replicas.worlds.push(stranger);
         replicas
     }
 
-    fn another(&self, ledger: Arc<dyn Ledger>) -> World {
+    fn start_process(&self, ledger: Arc<dyn Ledger>) -> World {
         self.worlds[0].replica(|builder| {
             builder.ledger = ledger;
             (self.change)(builder);
@@ -128,7 +128,7 @@ impl Replicas {
     /// Kills the only process, and starts another over its ledger.
     pub(super) fn restart(&mut self) {
         self.ledgers[0] = self.ledgers[0].restart();
-        self.worlds[0] = self.another(Arc::<SwitchableLedger>::clone(&self.ledgers[0]));
+        self.worlds[0] = self.start_process(Arc::<SwitchableLedger>::clone(&self.ledgers[0]));
     }
 
     /// Restarts the only process with another URL under the name of its upstream.
@@ -146,17 +146,17 @@ impl Replicas {
         self.provider.reply(reply);
     }
 
-    /// Has the provider lose every response.
+    /// Makes the provider lose every response.
     pub(super) fn lose_responses(&self) {
         self.provider.remember(judge::ServerMemory::forget_responses);
     }
 
-    /// Has the provider accept the next body, whatever it is.
+    /// Makes the provider accept the next body, whatever it is.
     pub(super) fn accept_next(&self) {
         self.worlds[0].script(still::json(200, "{}"));
     }
 
-    /// Has the provider refuse the next body, whatever it is.
+    /// Makes the provider refuse the next body, whatever it is.
     pub(super) fn refuse_next(&self, words: &str) {
         self.worlds[0].script(refusal(words));
     }
@@ -189,6 +189,7 @@ impl Replicas {
             ("anthropic-beta", "interleaved-thinking-2025-05-14"),
         ];
         let answer = world.ask(post_with(path, &fields, body.to_string().as_bytes())).await;
+        // Background writes, and the news of them, take less.
         world.until(world.now() + secs(2)).await;
         let note = |name| answer.header(name).unwrap_or("-").to_owned();
         let last = world.requests().pop().unwrap();
@@ -197,7 +198,7 @@ impl Replicas {
             sends: note("x-antiphon-attempts"),
             repair: note("x-antiphon-repair"),
             answer: answer.text().to_owned(),
-            up: String::from_utf8(last.message.body).unwrap(),
+            last_body: String::from_utf8(last.message.body).unwrap(),
         }
     }
 }

@@ -17,39 +17,33 @@ use http::HeaderMap;
 use moka::sync::Cache;
 use tokio::time::Instant;
 
-use super::headers::CLIENT_TOKEN;
+use super::{fact_scope::FactScope, headers::CLIENT_TOKEN};
 use crate::{
     auth::{Caller, principal::is_short_lived},
-    digest::{DigestHashBuilder, digest_of},
-    ledger::{OwnedRecords, OwnerStamp},
-    recall::{NamedFact, ProviderFact},
-    repair::{CallKey, DisputedShape, LearnedRules, Placeholder, ThinkingHash},
+    digest::DigestHashBuilder,
+    ledger::{RecordState, RecordsStamp},
+    recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
+    repair::{CallKey, DisputedShape, LearnedRules, Placeholder},
 };
 
 /// Maximum entries of each cache, of 32 bytes and a little more each.
 const ENTRIES_MAX: u64 = 20_000;
-/// Maximum open calls of one remote response that are remembered.
-const DUE_MAX: usize = 128;
 /// Time after which an unused entry is forgotten: 24 hours.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time after which a caller's facts are read from the ledger again. Memory may have forgotten some.
-const LOADED_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+const READ_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// Time between two reads of a caller's facts while it is not known if there are new ones.
-const RELOAD_PAUSE: Duration = Duration::from_secs(1);
-
-/// BLAKE3 hash that names a fact without revealing it.
-pub(super) type FactKey = [u8; 32];
+const REREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Facts learned from providers' refusals.
 #[derive(Debug)]
-pub(super) struct ProviderFacts {
+pub(super) struct FactMemory {
     /// Rules that refusals have taught, by caller, upstream and model.
     rules: Cache<FactKey, LearnedRules, DigestHashBuilder>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
-    /// Conversations that a provider has accepted in a disputed shape. Their prefix must not change any more. `false` for
-    /// those that it has not accepted, or refuses now.
-    accepted_shapes: Cache<FactKey, bool, DigestHashBuilder>,
+    /// Conversations in a disputed shape that a provider has accepted. Their prefix must not change any more.
+    shape_verdicts: Cache<FactKey, ShapeVerdict, DigestHashBuilder>,
     /// Calls answered by a placeholder although their result is in the body: thinking is bound to the placeholder.
     bound_placeholders: Cache<FactKey, Placeholder, DigestHashBuilder>,
     /// Callers with such a call to which the client has added a result in place since.
@@ -77,20 +71,20 @@ pub(super) struct ProviderFacts {
     /// `true` once a response was lost.
     has_dead: AtomicBool,
     /// Blocks of thinking that were looked for in the ledger, each with the state of the caller's records then.
-    looked_up_thinking: Cache<FactKey, OwnerStamp, DigestHashBuilder>,
-    /// Callers whose facts were read from the ledger.
-    loaded: Cache<Caller, LoadedFacts, DigestHashBuilder>,
+    looked_up_thinking: Cache<FactKey, RecordsStamp, DigestHashBuilder>,
+    /// Last read of each caller's facts in the ledger.
+    last_reads: Cache<Caller, LastRead, DigestHashBuilder>,
     /// `true` once the warning about short-lived credentials was logged.
     has_warned: AtomicBool,
 }
 
-impl ProviderFacts {
+impl FactMemory {
     /// Creates an empty store.
     pub(super) fn new() -> Self {
         Self {
             rules: new_cache(),
             has_rules: AtomicBool::new(false),
-            accepted_shapes: new_cache(),
+            shape_verdicts: new_cache(),
             bound_placeholders: new_cache(),
             overrides: new_cache(),
             droppable_thinking: new_cache(),
@@ -105,9 +99,9 @@ impl ProviderFacts {
             dead_responses: new_cache(),
             has_dead: AtomicBool::new(false),
             looked_up_thinking: new_cache(),
-            loaded: Cache::builder()
+            last_reads: Cache::builder()
                 .max_capacity(ENTRIES_MAX)
-                .time_to_live(LOADED_MAX)
+                .time_to_live(READ_AGE_MAX)
                 .build_with_hasher(DigestHashBuilder::new()),
             has_warned: AtomicBool::new(false),
         }
@@ -127,78 +121,80 @@ impl ProviderFacts {
         }
     }
 
-    /// Returns `true` if the caller's facts must be read from the ledger, given what is known of its records there.
-    pub(super) fn must_load(&self, caller: Caller, records: OwnedRecords, now: Instant) -> bool {
-        let loaded = || self.loaded.get(&caller);
-        let is_recent = |loaded: LoadedFacts| loaded.stamp.is_none() && now < loaded.at + RELOAD_PAUSE;
-        match records {
-            OwnedRecords::Nothing => false,
-            OwnedRecords::Some(stamp) => !loaded().is_some_and(|at| at.stamp == Some(stamp) || is_recent(at)),
-            OwnedRecords::Unknown => !loaded().is_some_and(is_recent),
+    /// Returns `true` if the caller's facts must be read from the ledger, given the state of its records there.
+    pub(super) fn must_read(&self, caller: Caller, state: RecordState, now: Instant) -> bool {
+        let last = || self.last_reads.get(&caller);
+        let is_recent = |last: &LastRead| last.stamp.is_none() && now < last.at + REREAD_PAUSE;
+        match state {
+            RecordState::Absent => false,
+            RecordState::Present(stamp) => !last().is_some_and(|last| last.stamp == Some(stamp) || is_recent(&last)),
+            RecordState::Unknown => !last().is_some_and(|last| is_recent(&last)),
         }
     }
 
-    /// Stores that the caller's facts were read. `stamp` is their state before. `None` if it was not known, or if the ledger
-    /// did not answer.
-    pub(super) fn note_loaded(&self, caller: Caller, stamp: Option<OwnerStamp>, now: Instant) {
-        self.loaded.insert(caller, LoadedFacts { stamp, at: now });
+    /// Stores that the caller's facts were read. `stamp` is the state of its records before. `None` if that was not known,
+    /// or if the ledger did not answer.
+    pub(super) fn note_read(&self, caller: Caller, stamp: Option<RecordsStamp>, now: Instant) {
+        self.last_reads.insert(caller, LastRead { stamp, at: now });
     }
 
-    /// Stores facts that the provider has just taught. Of two with one name the later counts.
-    pub(super) fn learn_facts(&self, caller: Caller, facts: &[NamedFact]) {
-        for (name, fact) in facts {
-            self.apply_fact(caller, *name, fact, true);
+    /// Stores facts that the provider has just taught. They replace others with their keys.
+    pub(super) fn learn_facts(&self, caller: Caller, facts: &[KeyedFact]) {
+        for (key, fact) in facts {
+            self.apply_fact(caller, *key, fact, true);
         }
     }
 
-    /// Stores facts from the ledger, the oldest first, unless memory has a later one.
-    pub(super) fn adopt_facts(&self, caller: Caller, facts: &[NamedFact]) {
-        // The newest first, since the first of two with one name stays.
-        for (name, fact) in facts.iter().rev() {
-            self.apply_fact(caller, *name, fact, false);
+    /// Stores facts from the ledger, in the order of their inserts, unless memory has one with the same key.
+    ///
+    /// A fact of another replica that contradicts one in memory is therefore taught by the provider's next refusal.
+    pub(super) fn adopt_facts(&self, caller: Caller, facts: &[KeyedFact]) {
+        // The newest first, since the first of two with one key stays.
+        for (key, fact) in facts.iter().rev() {
+            self.apply_fact(caller, *key, fact, false);
         }
     }
 
-    /// Stores a fact. `is_latest` is `false` if what memory knows is later.
-    fn apply_fact(&self, caller: Caller, name: FactKey, fact: &ProviderFact, is_latest: bool) {
+    /// Stores a fact. `replaces` is `false` if one in memory stays.
+    fn apply_fact(&self, caller: Caller, key: FactKey, fact: &LearnedFact, replaces: bool) {
         match fact {
-            ProviderFact::Rules(rules) => {
+            LearnedFact::Rules(rules) => {
                 self.has_rules.store(true, Ordering::Relaxed);
                 // Atomic: of two successes at once none loses its rule.
-                let entry = self.rules.entry(name);
+                let entry = self.rules.entry(key);
                 entry.and_upsert_with(|known| {
                     let known = known.map(moka::Entry::into_value).unwrap_or_default();
-                    if is_latest {
+                    if replaces {
                         known.union(*rules)
                     } else {
                         rules.union(known)
                     }
                 });
             }
-            ProviderFact::BoundPlaceholder(placeholder) => {
+            LearnedFact::BoundPlaceholder(placeholder) => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                put(&self.bound_placeholders, name, *placeholder, is_latest);
+                put(&self.bound_placeholders, key, *placeholder, replaces);
             }
-            ProviderFact::HasOverrides => put(&self.overrides, caller, (), false),
-            ProviderFact::DroppableThinking => {
+            LearnedFact::HasOverrides => put(&self.overrides, caller, (), false),
+            LearnedFact::DroppableThinking => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                put(&self.droppable_thinking, name, (), false);
+                put(&self.droppable_thinking, key, (), false);
             }
-            ProviderFact::DueCalls(ids) => {
+            LearnedFact::DueCalls(ids) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                put(&self.due_calls, name, ids.as_slice().into(), is_latest);
+                put(&self.due_calls, key, ids.as_slice().into(), replaces);
             }
-            ProviderFact::AnsweredCall(origin) => {
+            LearnedFact::AnsweredCall(origin) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                put(&self.answered_calls, name, *origin, is_latest);
+                put(&self.answered_calls, key, *origin, replaces);
             }
-            ProviderFact::WantedContinuity => put(&self.wanted_continuity, name, (), false),
-            ProviderFact::DeadResponse => {
+            LearnedFact::WantedContinuity => put(&self.wanted_continuity, key, (), false),
+            LearnedFact::DeadResponse => {
                 self.has_dead.store(true, Ordering::Relaxed);
-                put(&self.dead_responses, name, (), false);
+                put(&self.dead_responses, key, (), false);
             }
-            // Response chains use this one.
-            ProviderFact::ContinuesById => {}
+            // `load_facts` passes it to the response chains.
+            LearnedFact::ContinuesById => {}
         }
     }
 
@@ -206,7 +202,7 @@ impl ProviderFacts {
     /// the conversation with this first call.
     pub(super) fn learned_rules<'c>(
         &self,
-        scope: FactScope<'_>,
+        scope: FactScope,
         model: Option<&str>,
         first_call: impl FnOnce() -> Option<&'c [u8]>,
     ) -> RulesOfConversation {
@@ -226,33 +222,25 @@ impl ProviderFacts {
         };
         for shape in forbidden {
             let key = scope.shape_key(model, first_call, shape);
-            let is_accepted = self.accepted_shapes.get(&key);
-            if is_accepted == Some(true) {
+            let verdict = self.shape_verdicts.get(&key);
+            if verdict == Some(ShapeVerdict::Accepted) {
                 // An edit would change a prefix that the provider has accepted, and may have cached.
                 rules.learned = rules.learned.without(shape);
             }
-            rules.forbidden_shapes.push((key, is_accepted));
+            rules.forbidden_shapes.push(ForbiddenShape { key, verdict });
         }
         rules
     }
 
-    /// Stores that the provider has accepted a conversation in a disputed shape, by its [`FactScope::shape_key`]. Returns
-    /// `true` if that is new.
-    pub(super) fn note_accepted_shape(&self, shape: FactKey) -> bool {
+    /// Stores the shape in which the provider has accepted a conversation, by its
+    /// [`FactScope::shape_key`]. Returns `true` if that is new.
+    pub(super) fn note_shape(&self, key: FactKey, verdict: ShapeVerdict) -> bool {
         // Mostly it is known, and a lookup costs a fifth of an insert.
-        let is_new = self.accepted_shapes.get(&shape) != Some(true);
+        let is_new = self.shape_verdicts.get(&key) != Some(verdict);
         if is_new {
-            self.accepted_shapes.insert(shape, true);
+            self.shape_verdicts.insert(key, verdict);
         }
         is_new
-    }
-
-    /// Stores that the provider has not accepted the conversation in this shape, or refuses it now. Returns `true` if it had
-    /// accepted it.
-    pub(super) fn note_unaccepted_shape(&self, shape: FactKey) -> bool {
-        let was_accepted = self.accepted_shapes.get(&shape) == Some(true);
-        self.accepted_shapes.insert(shape, false);
-        was_accepted
     }
 
     /// Returns `true` if the bound thinking of this conversation may be dropped. Calls `key` only if any entry exists.
@@ -262,7 +250,7 @@ impl ProviderFacts {
     }
 
     /// Returns the placeholder of a call to which thinking is bound. It replaces any later result.
-    pub(super) fn bound_placeholder(&self, scope: FactScope<'_>, call: CallKey) -> Option<Placeholder> {
+    pub(super) fn bound_placeholder(&self, scope: FactScope, call: CallKey) -> Option<Placeholder> {
         if !self.has_bound.load(Ordering::Relaxed) {
             return None;
         }
@@ -318,12 +306,12 @@ impl ProviderFacts {
 
     /// Returns `true` if the ledger was asked for this block in this state of the caller's records, or cannot know more than
     /// memory.
-    pub(super) fn is_looked_up(&self, block: FactKey, stamp: OwnerStamp) -> bool {
+    pub(super) fn is_looked_up(&self, block: FactKey, stamp: RecordsStamp) -> bool {
         self.looked_up_thinking.get(&block) == Some(stamp) || self.refused_thinking.get(&block).is_some()
     }
 
     /// Stores that the ledger was asked for this block in this state of the caller's records.
-    pub(super) fn note_looked_up(&self, block: FactKey, stamp: OwnerStamp) {
+    pub(super) fn note_looked_up(&self, block: FactKey, stamp: RecordsStamp) {
         self.looked_up_thinking.insert(block, stamp);
     }
 
@@ -346,13 +334,21 @@ impl ProviderFacts {
     }
 }
 
-/// Facts of a caller that were read from the ledger.
+/// Last read of a caller's facts in the ledger.
 #[derive(Clone, Copy, Debug)]
-struct LoadedFacts {
-    /// State of the caller's records before the read. `None` if it was not known, or if the ledger did not answer.
-    stamp: Option<OwnerStamp>,
-    /// Time of the read.
+struct LastRead {
+    /// State of the caller's records before it. `None` if that was not known, or if the ledger did not answer.
+    stamp: Option<RecordsStamp>,
     at: Instant,
+}
+
+/// A conversation in a shape that a rule forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ForbiddenShape {
+    /// Its key.
+    pub(super) key: FactKey,
+    /// The verdict in memory. `None` if there is none.
+    pub(super) verdict: Option<ShapeVerdict>,
 }
 
 /// Rules that hold for one conversation.
@@ -360,43 +356,18 @@ struct LoadedFacts {
 pub(super) struct RulesOfConversation {
     /// The rules.
     pub(super) learned: LearnedRules,
-    /// The conversation in each shape that a rule forbids, with `true` if the provider has accepted it all the same. `None`
-    /// if that is not known.
-    pub(super) forbidden_shapes: Vec<(FactKey, Option<bool>)>,
+    /// The conversation in each shape that a rule forbids.
+    pub(super) forbidden_shapes: Vec<ForbiddenShape>,
 }
 
-/// Stores a value, unless the cache has one and it is the later one.
-fn put<K, V>(cache: &Cache<K, V, DigestHashBuilder>, key: K, value: V, is_latest: bool)
+/// Stores a value. `replaces` is `false` if one in the cache stays.
+fn put<K, V>(cache: &Cache<K, V, DigestHashBuilder>, key: K, value: V, replaces: bool)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    if is_latest || !cache.contains_key(&key) {
+    if replaces || !cache.contains_key(&key) {
         cache.insert(key, value);
-    }
-}
-
-/// Remote calls that were answered with placeholders.
-#[derive(Clone, Debug)]
-pub(super) struct AnsweredRemoteCalls {
-    /// Response that left them open. `None` if the body names none.
-    pub(super) origin: Option<FactKey>,
-    /// Id of each call, with its key. The key is `None` if another call may have the same id.
-    pub(super) calls: Vec<(Option<FactKey>, String)>,
-}
-
-impl AnsweredRemoteCalls {
-    /// Returns the facts that their acceptance has proven.
-    pub(super) fn into_facts(self) -> Vec<NamedFact> {
-        let Self { origin, calls } = self;
-        let (names, ids): (Vec<Option<FactKey>>, Vec<String>) = calls.into_iter().unzip();
-        let answered = |name| (name, ProviderFact::AnsweredCall(origin));
-        let mut facts: Vec<NamedFact> = names.into_iter().flatten().map(answered).collect();
-        // A longer list is not worth its memory: the next refusal names the calls again.
-        if let Some(origin) = origin.filter(|_| ids.len() <= DUE_MAX) {
-            facts.push((origin, ProviderFact::DueCalls(ids)));
-        }
-        facts
     }
 }
 
@@ -410,71 +381,4 @@ where
         .max_capacity(ENTRIES_MAX)
         .time_to_idle(IDLE_MAX)
         .build_with_hasher(DigestHashBuilder::new())
-}
-
-/// Owner of a fact: one caller at one upstream.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FactScope<'r> {
-    pub(super) upstream: &'r str,
-    pub(super) caller: Caller,
-}
-
-impl FactScope<'_> {
-    fn fact_key(self, parts: &[&[u8]]) -> FactKey {
-        // Part of every key, so that no lookup can find a fact of another caller or upstream.
-        let principal = self.caller.principal();
-        let whose: [&[u8]; 2] = [self.upstream.as_bytes(), principal.as_bytes()];
-        digest_of(whose.into_iter().chain(parts.iter().copied()))
-    }
-
-    /// Returns the key of the rules for a model.
-    pub(super) fn rules_key(self, model: Option<&str>) -> FactKey {
-        self.fact_key(&[b"rules", model.unwrap_or_default().as_bytes()])
-    }
-
-    /// Returns the key of a conversation in a disputed shape: its first call and the model.
-    pub(super) fn shape_key(self, model: Option<&str>, first_call: &[u8], shape: DisputedShape) -> FactKey {
-        let (model, shape) = (model.unwrap_or_default().as_bytes(), shape.label().as_bytes());
-        self.fact_key(&[b"shape", model, first_call, shape])
-    }
-
-    /// Returns the key of the fact that placeholders override results of the caller.
-    pub(super) fn overrides_key(self) -> FactKey {
-        self.fact_key(&[b"overrides"])
-    }
-
-    /// Returns the key of a remote response.
-    pub(super) fn origin_key(self, id: &[u8]) -> FactKey {
-        self.fact_key(&[b"origin", id])
-    }
-
-    /// Returns the key of a response that the provider has lost.
-    pub(super) fn dead_response_key(self, id: &str) -> FactKey {
-        self.fact_key(&[b"dead_response", id.as_bytes()])
-    }
-
-    /// Returns the key of a remote call.
-    pub(super) fn remote_call_key(self, id: &[u8]) -> FactKey {
-        self.fact_key(&[b"held", id])
-    }
-
-    /// Returns the key of a call in a body.
-    pub(super) fn call_key(self, call: CallKey) -> FactKey {
-        self.fact_key(&[b"call", call.as_bytes()])
-    }
-
-    /// Returns the key of a kind of value that a model's answers carry.
-    pub(super) fn continuity_key(self, kind: &str, model: &str) -> FactKey {
-        self.fact_key(&[b"continuity", kind.as_bytes(), model.as_bytes()])
-    }
-
-    /// Returns the key of a block of thinking.
-    pub(super) fn thinking_key(self, block: ThinkingHash) -> FactKey {
-        self.fact_key(&[b"thinking", &block])
-    }
-
-    /// Returns the key of a conversation: its first block of thinking, which all of its requests contain.
-    pub(super) fn conversation_key(self, first_thinking: &[u8]) -> FactKey {
-        self.fact_key(&[b"conversation", first_thinking])
-    }
 }

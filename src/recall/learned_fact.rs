@@ -1,0 +1,210 @@
+//! Facts that were learned about one caller, as records of the ledger. Other processes apply them too, and later ones.
+//!
+//! The records contain hashes, rules, numbers of placeholders, and the ids of remote calls. A fact that is missing costs one
+//! more send.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::time::{Instant, timeout_at};
+
+use super::AnswerStoreState;
+use crate::{
+    auth::Caller,
+    clock,
+    digest::digest_of,
+    ledger::{CommitStep, ROWS_MAX, RecordKey, RecordKind, Unread},
+    repair::{LearnedRules, Placeholder},
+};
+
+/// The first byte of every record.
+const VERSION: u8 = 1;
+/// The most facts that are read for one caller: the latest.
+const FACTS_MAX: usize = ROWS_MAX;
+// The numbers of the kinds of facts in records. A number is never used for another kind.
+const RULES: u8 = 1;
+const BOUND_PLACEHOLDER: u8 = 2;
+const HAS_OVERRIDES: u8 = 3;
+const DROPPABLE_THINKING: u8 = 4;
+const DUE_CALLS: u8 = 5;
+const ANSWERED_CALL: u8 = 6;
+const WANTED_CONTINUITY: u8 = 7;
+const DEAD_RESPONSE: u8 = 8;
+const CONTINUES_BY_ID: u8 = 9;
+
+/// A hash that says what a fact is about, without revealing it. It contains the caller, and mostly the server.
+pub type FactKey = [u8; 32];
+
+/// A fact about one caller. An accepted resend has proven it, apart from the last kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LearnedFact {
+    /// Rules of a server for a model.
+    Rules(LearnedRules),
+    /// The placeholder to which thinking is bound, although the result of its call is in the body.
+    BoundPlaceholder(Placeholder),
+    /// Some placeholder of this caller replaces a result that the client has added in place since.
+    HasOverrides,
+    /// The bound thinking of a conversation may be dropped.
+    DroppableThinking,
+    /// The ids of the calls that a response left open: a request that continues from it answers them first.
+    DueCalls(Vec<String>),
+    /// An answered remote call, with the key of the response that left it open, if that is known.
+    AnsweredCall(Option<FactKey>),
+    /// A kind of value that a provider wants back.
+    WantedContinuity,
+    /// A response that a provider has lost.
+    DeadResponse,
+    /// The caller continues from responses by their ids.
+    ContinuesById,
+}
+
+/// A fact with its key.
+pub type KeyedFact = (FactKey, LearnedFact);
+
+impl LearnedFact {
+    /// Returns the number of its kind in records.
+    const fn number(&self) -> u8 {
+        match self {
+            Self::Rules(_) => RULES,
+            Self::BoundPlaceholder(_) => BOUND_PLACEHOLDER,
+            Self::HasOverrides => HAS_OVERRIDES,
+            Self::DroppableThinking => DROPPABLE_THINKING,
+            Self::DueCalls(_) => DUE_CALLS,
+            Self::AnsweredCall(_) => ANSWERED_CALL,
+            Self::WantedContinuity => WANTED_CONTINUITY,
+            Self::DeadResponse => DEAD_RESPONSE,
+            Self::ContinuesById => CONTINUES_BY_ID,
+        }
+    }
+
+    /// Returns the bytes of a record. `None` if an id is longer than 255 bytes.
+    fn encode(&self, key: FactKey) -> Option<Bytes> {
+        let mut bytes = BytesMut::new();
+        bytes.put_slice(&[VERSION, self.number()]);
+        bytes.put_slice(&key);
+        match self {
+            Self::Rules(rules) => bytes.put_slice(&rules.to_bytes()),
+            Self::BoundPlaceholder(placeholder) => bytes.put_u8(placeholder.number()),
+            Self::DueCalls(ids) => {
+                for id in ids {
+                    bytes.put_u8(u8::try_from(id.len()).ok()?);
+                    bytes.put_slice(id.as_bytes());
+                }
+            }
+            Self::AnsweredCall(Some(origin)) => bytes.put_slice(origin),
+            Self::AnsweredCall(None)
+            | Self::HasOverrides
+            | Self::DroppableThinking
+            | Self::WantedContinuity
+            | Self::DeadResponse
+            | Self::ContinuesById => {}
+        }
+        Some(bytes.freeze())
+    }
+
+    /// Decodes a record. `None` if this version does not know the encoding, which costs one more send.
+    fn decode(bytes: &[u8]) -> Option<KeyedFact> {
+        let (&[version, number], rest) = bytes.split_first_chunk()?;
+        let (key, content) = rest.split_first_chunk()?;
+        let fact = match (version, number) {
+            (VERSION, RULES) => Self::Rules(LearnedRules::from_bytes(content.try_into().ok()?)?),
+            (VERSION, BOUND_PLACEHOLDER) => Self::BoundPlaceholder(Placeholder::from_number(*content.first()?)?),
+            (VERSION, HAS_OVERRIDES) => Self::HasOverrides,
+            (VERSION, DROPPABLE_THINKING) => Self::DroppableThinking,
+            (VERSION, DUE_CALLS) => Self::DueCalls(decode_ids(content)?),
+            (VERSION, ANSWERED_CALL) if content.is_empty() => Self::AnsweredCall(None),
+            (VERSION, ANSWERED_CALL) => Self::AnsweredCall(Some(content.try_into().ok()?)),
+            (VERSION, WANTED_CONTINUITY) => Self::WantedContinuity,
+            (VERSION, DEAD_RESPONSE) => Self::DeadResponse,
+            (VERSION, CONTINUES_BY_ID) => Self::ContinuesById,
+            _ => return None,
+        };
+        Some((*key, fact))
+    }
+}
+
+fn decode_ids(mut content: &[u8]) -> Option<Vec<String>> {
+    let mut ids = Vec::new();
+    while let Some((&length, rest)) = content.split_first() {
+        let (id, rest) = rest.split_at_checked(usize::from(length))?;
+        ids.push(std::str::from_utf8(id).ok()?.to_owned());
+        content = rest;
+    }
+    Some(ids)
+}
+
+/// Stores facts of a caller in the background, if a record of it may be written.
+pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[KeyedFact]) {
+    if facts.is_empty() || !store.may_write(caller) {
+        return;
+    }
+    let expires_at = store.expires_at();
+    let insert = |(key, fact): &KeyedFact| {
+        let value = fact.encode(*key)?;
+        // Named by its content: a record never changes, and a fact that is learned again keeps its place among the others.
+        let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
+        Some(CommitStep::insert_record(key, value, expires_at))
+    };
+    store.fact_owners.note(RecordKind::LearnedFact, caller.principal());
+    store
+        .write_behind
+        .queue_writes(facts.iter().filter_map(insert).collect());
+}
+
+/// Reads the latest 1,024 facts of a caller, in the order of their inserts.
+///
+/// Returns none for a caller that is not verified.
+pub(super) async fn read_facts(
+    store: &AnswerStoreState,
+    caller: Caller,
+    deadline: Instant,
+) -> Result<Vec<KeyedFact>, Unread> {
+    let read = async {
+        // Only verified callers have records.
+        if !store.callers.verify(caller, deadline).await? {
+            return Ok(Vec::new());
+        }
+        let principal = *caller.principal().as_bytes();
+        let list = store
+            .ledger
+            .list_records(RecordKind::LearnedFact, principal, FACTS_MAX, clock::unix_time());
+        let records = timeout_at(deadline, list).await;
+        let records = records.map_err(|_| Unread)?.map_err(|_| Unread)?;
+        let facts = records.iter().filter_map(|record| LearnedFact::decode(&record.value));
+        Ok(facts.collect())
+    };
+    store.count_unread(read.await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_is_read_as_it_was_written() {
+        let rules = LearnedRules {
+            user_first: true,
+            ..LearnedRules::NONE
+        };
+        let ids = vec![String::new(), "call_1".to_owned(), "i".repeat(255)];
+        for fact in [
+            LearnedFact::Rules(rules),
+            LearnedFact::BoundPlaceholder(Placeholder::OutcomeUnknown),
+            LearnedFact::HasOverrides,
+            LearnedFact::DroppableThinking,
+            LearnedFact::DueCalls(ids),
+            LearnedFact::AnsweredCall(None),
+            LearnedFact::AnsweredCall(Some([7; 32])),
+            LearnedFact::WantedContinuity,
+            LearnedFact::DeadResponse,
+            LearnedFact::ContinuesById,
+        ] {
+            let bytes = fact.encode([1; 32]).unwrap();
+            assert_eq!(LearnedFact::decode(&bytes), Some(([1; 32], fact)));
+        }
+        let too_long = LearnedFact::DueCalls(vec!["i".repeat(256)]);
+        assert_eq!(too_long.encode([1; 32]), None);
+        // A later version, a kind of a later version, and damage.
+        for bytes in [&b""[..], &[VERSION], &[2; 80], &[VERSION; 40], &[VERSION, 1]] {
+            assert_eq!(LearnedFact::decode(bytes), None);
+        }
+    }
+}
