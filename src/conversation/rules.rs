@@ -69,7 +69,7 @@ pub enum IdRule {
 }
 
 /// The place of text and images among calls and results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WordsPlace {
     /// Anywhere but before required results.
     Anywhere,

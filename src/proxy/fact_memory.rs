@@ -5,6 +5,7 @@
 //! them for other processes, whose facts are adopted here.
 
 use std::{
+    collections::HashSet,
     hash::Hash,
     sync::{
         Arc,
@@ -32,6 +33,8 @@ const ENTRIES_MAX: u64 = 20_000;
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time after which a caller's facts are read from the ledger again. Memory may have forgotten some.
 const READ_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Time within which a fact is written to the ledger, unless the ledger fails.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time between two reads of a caller's facts while it is not known if there are new ones.
 const REREAD_PAUSE: Duration = Duration::from_secs(1);
 
@@ -72,6 +75,8 @@ pub(super) struct FactMemory {
     has_dead: AtomicBool,
     /// Blocks of thinking that were looked for in the ledger, each with the state of the caller's records then.
     looked_up_thinking: Cache<FactKey, RecordsStamp, DigestHashBuilder>,
+    /// Facts that this process has learned a moment ago. The ledger may lack them still.
+    just_learned: Cache<FactKey, LearnedFact, DigestHashBuilder>,
     /// Last read of each caller's facts in the ledger.
     last_reads: Cache<Caller, LastRead, DigestHashBuilder>,
     /// `true` once the warning about short-lived credentials was logged.
@@ -99,6 +104,10 @@ impl FactMemory {
             dead_responses: new_cache(),
             has_dead: AtomicBool::new(false),
             looked_up_thinking: new_cache(),
+            just_learned: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_live(WRITE_TIME_MAX)
+                .build_with_hasher(DigestHashBuilder::new()),
             last_reads: Cache::builder()
                 .max_capacity(ENTRIES_MAX)
                 .time_to_live(READ_AGE_MAX)
@@ -138,60 +147,56 @@ impl FactMemory {
         self.last_reads.insert(caller, LastRead { stamp, at: now });
     }
 
-    /// Stores facts that the provider has just taught. They replace others with their keys.
+    /// Stores facts that the provider has just taught.
     pub(super) fn learn_facts(&self, caller: Caller, facts: &[KeyedFact]) {
         for (key, fact) in facts {
-            self.apply_fact(caller, *key, fact, true);
+            self.just_learned.insert(*key, fact.clone());
+            self.apply_fact(caller, *key, fact);
         }
     }
 
-    /// Stores facts from the ledger, in the order of their inserts, unless memory has one with the same key.
-    ///
-    /// A fact of another replica that contradicts one in memory is therefore taught by the provider's next refusal.
+    /// Stores facts from the ledger, in the order of their inserts, which is the same for every process.
     pub(super) fn adopt_facts(&self, caller: Caller, facts: &[KeyedFact]) {
-        // The newest first, since the first of two with one key stays.
-        for (key, fact) in facts.iter().rev() {
-            self.apply_fact(caller, *key, fact, false);
+        let stored: HashSet<&KeyedFact> = facts.iter().collect();
+        for (key, fact) in facts {
+            // What this process has just learned is later, unless the ledger has it already.
+            let own = self.just_learned.get(key).map(|own| (*key, own));
+            if own.is_none_or(|own| stored.contains(&own)) {
+                self.apply_fact(caller, *key, fact);
+            }
         }
     }
 
-    /// Stores a fact. `replaces` is `false` if one in memory stays.
-    fn apply_fact(&self, caller: Caller, key: FactKey, fact: &LearnedFact, replaces: bool) {
+    /// Stores a fact. It replaces another one with its key.
+    fn apply_fact(&self, caller: Caller, key: FactKey, fact: &LearnedFact) {
         match fact {
             LearnedFact::Rules(rules) => {
                 self.has_rules.store(true, Ordering::Relaxed);
                 // Atomic: of two successes at once none loses its rule.
                 let entry = self.rules.entry(key);
-                entry.and_upsert_with(|known| {
-                    let known = known.map(moka::Entry::into_value).unwrap_or_default();
-                    if replaces {
-                        known.union(*rules)
-                    } else {
-                        rules.union(known)
-                    }
-                });
+                entry.and_upsert_with(|known| known.map_or(*rules, |known| known.into_value().union(*rules)));
             }
             LearnedFact::BoundPlaceholder(placeholder) => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                put(&self.bound_placeholders, key, *placeholder, replaces);
+                self.bound_placeholders.insert(key, *placeholder);
             }
-            LearnedFact::HasOverrides => put(&self.overrides, caller, (), false),
+            LearnedFact::HasOverrides => self.overrides.insert(caller, ()),
             LearnedFact::DroppableThinking => {
                 self.has_bound.store(true, Ordering::Relaxed);
-                put(&self.droppable_thinking, key, (), false);
+                self.droppable_thinking.insert(key, ());
             }
             LearnedFact::DueCalls(ids) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                put(&self.due_calls, key, ids.as_slice().into(), replaces);
+                self.due_calls.insert(key, ids.as_slice().into());
             }
             LearnedFact::AnsweredCall(origin) => {
                 self.has_remote.store(true, Ordering::Relaxed);
-                put(&self.answered_calls, key, *origin, replaces);
+                self.answered_calls.insert(key, *origin);
             }
-            LearnedFact::WantedContinuity => put(&self.wanted_continuity, key, (), false),
+            LearnedFact::WantedContinuity => self.wanted_continuity.insert(key, ()),
             LearnedFact::DeadResponse => {
                 self.has_dead.store(true, Ordering::Relaxed);
-                put(&self.dead_responses, key, (), false);
+                self.dead_responses.insert(key, ());
             }
             // `load_facts` passes it to the response chains.
             LearnedFact::ContinuesById => {}
@@ -358,17 +363,6 @@ pub(super) struct RulesOfConversation {
     pub(super) learned: LearnedRules,
     /// The conversation in each shape that a rule forbids.
     pub(super) forbidden_shapes: Vec<ForbiddenShape>,
-}
-
-/// Stores a value. `replaces` is `false` if one in the cache stays.
-fn put<K, V>(cache: &Cache<K, V, DigestHashBuilder>, key: K, value: V, replaces: bool)
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    if replaces || !cache.contains_key(&key) {
-        cache.insert(key, value);
-    }
 }
 
 /// Creates an empty cache with the limits of this module.

@@ -61,6 +61,8 @@ enum ChainStart {
     Joined(ItemChain),
     /// The items after a response whose chain is not in memory. Another process may have stored it.
     Unjoined { parent: String, request: UnjoinedItems },
+    /// The items after a response of which nobody knows the items.
+    Lost,
 }
 
 /// The body without the dead id that it continued from.
@@ -110,6 +112,9 @@ impl ChainRequest {
             let parent = previous.map(|id| (id, chains.find_chain(caller, id)));
             // Without the parent's chain the items wait for it.
             if let Some((id, None)) = parent {
+                if chains.is_known(caller, id) {
+                    return Some(ChainStart::Lost);
+                }
                 return Some(ChainStart::Unjoined {
                     parent: id.to_owned(),
                     request: read.unjoined_items(UNJOINED_ITEMS_MAX)?,
@@ -170,6 +175,7 @@ impl ChainNote {
         let Some(items) = facts.items.in_order() else { return };
         let chains = self.recall.response_chains();
         match self.start {
+            ChainStart::Lost => chains.note_lost(self.caller, id),
             ChainStart::Joined(mut chain) => {
                 for item in items {
                     chain.push_item(item);

@@ -23,7 +23,7 @@ use super::{AnswerStoreState, FIRST_VERSION, UNUSED_ROW_MAX};
 use crate::{
     auth::Caller,
     clock,
-    ledger::{CommitStep, Record, RecordKey, RecordName, read_all},
+    ledger::{CommitStep, Record, RecordKey, RecordKind, RecordName, RecordState, RecordsStamp, read_all},
     repair::{CallKey, ContinuityKind},
     wire::Format,
 };
@@ -83,6 +83,20 @@ struct NotedValue {
     is_left_out: bool,
     /// `false` if the ledger may have a text, but did not answer.
     is_read: bool,
+    /// The state of the caller's values in the ledger before the last read of this one. `None` if it was not read.
+    stamp: Option<RecordsStamp>,
+}
+
+impl NotedValue {
+    fn into_known(self) -> Option<KnownValue> {
+        let state = if self.is_left_out {
+            ValueState::LeftOut
+        } else {
+            ValueState::Noted
+        };
+        let value = CarriedValue::Text(self.text?);
+        Some(KnownValue { value, state })
+    }
 }
 
 impl fmt::Debug for NotedValue {
@@ -97,21 +111,10 @@ impl fmt::Debug for NotedValue {
 }
 
 /// The knowledge of memory about one value.
-enum CachedValue {
-    Known(KnownValue),
-    /// There is no value, in the ledger either.
-    Nothing,
-    /// The ledger must be read.
-    Unread,
-}
-
-impl CachedValue {
-    fn into_known(self) -> Option<KnownValue> {
-        match self {
-            Self::Known(known) => Some(known),
-            Self::Nothing | Self::Unread => None,
-        }
-    }
+struct CachedValue {
+    value: Option<KnownValue>,
+    /// `false` if the ledger may know more.
+    is_final: bool,
 }
 
 /// The carried values of this process.
@@ -164,9 +167,9 @@ impl ContinuityStore<'_> {
 
     /// Returns `true` if a body may have been sent with a value of this scope, in this process or an earlier one.
     pub async fn may_have_pins(self, scope: ContinuityScope<'_>, deadline: Instant) -> bool {
-        // Another process may pin the first value at any time. The body is searched for gaps, and only they cost a read.
+        // Another process may pin a value at any time. The body of a caller with values is searched for gaps.
         if !self.0.ledger.is_exclusive() {
-            return true;
+            return self.state(scope.caller) != RecordState::Absent;
         }
         let record = scope_name(scope);
         if let Some(known) = self.0.carried.scopes.get(&record) {
@@ -230,8 +233,9 @@ impl ContinuityStore<'_> {
         }
         let noted = NotedValue {
             text: text.clone(),
-            is_left_out: known.is_some_and(|known| known.is_left_out),
+            is_left_out: known.as_ref().is_some_and(|known| known.is_left_out),
             is_read: true,
+            stamp: known.and_then(|known| known.stamp),
         };
         self.0.carried.noted.insert(record, noted);
         let Some(text) = text else { return };
@@ -257,20 +261,17 @@ impl ContinuityStore<'_> {
         if !scope.caller.is_authenticated() {
             return vec![None; names.len()];
         }
+        // Before the read: a change meanwhile needs another one.
+        let state = self.state(scope.caller);
         let records: Vec<RecordName> = names.iter().map(|name| record_name(scope, *name)).collect();
         let mut found: Vec<Option<KnownValue>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
         for (index, record) in records.iter().enumerate() {
-            let cached = self.cached_value(record);
-            let is_final = match &cached {
-                CachedValue::Known(known) => known.state == ValueState::Pinned || self.0.ledger.is_exclusive(),
-                CachedValue::Nothing => self.0.ledger.is_exclusive(),
-                CachedValue::Unread => false,
-            };
-            if !is_final {
+            let cached = self.cached_value(record, state);
+            if !cached.is_final {
                 unknown.push((index, *record));
             }
-            found.push(cached.into_known());
+            found.push(cached.value);
         }
         if unknown.is_empty() {
             return found;
@@ -289,11 +290,15 @@ impl ContinuityStore<'_> {
         };
         // Not cached: the ledger may have the values all the same.
         let Some(rows) = rows else { return found };
+        let stamp = match state {
+            RecordState::Present(stamp) => Some(stamp),
+            RecordState::Absent | RecordState::Unknown => None,
+        };
         let (rows, marks) = rows.split_at(rows.len().min(unknown.len()));
         for (((index, record), row), mark) in unknown.into_iter().zip(rows).zip(marks) {
             let row = row.as_ref().and_then(|row| ValueRow::decode(&row.value));
             if let Some(slot) = found.get_mut(index) {
-                *slot = self.adopt_row(scope.caller, record, row, mark.is_some());
+                *slot = self.adopt_row(scope.caller, record, (row, mark.is_some()), stamp);
             }
         }
         found
@@ -369,6 +374,7 @@ impl ContinuityStore<'_> {
             }
             let noted = NotedValue {
                 is_read: known.as_ref().is_some_and(|known| known.is_read),
+                stamp: known.as_ref().and_then(|known| known.stamp),
                 text: known.and_then(|known| known.text),
                 is_left_out: true,
             };
@@ -388,73 +394,73 @@ impl ContinuityStore<'_> {
         self.0.write_behind.queue_writes(marks);
     }
 
-    /// Returns the value in memory.
-    fn cached_value(self, record: &RecordName) -> CachedValue {
+    /// Returns the state of a caller's values in the ledger.
+    fn state(self, caller: Caller) -> RecordState {
+        self.0.fact_owners.state_of(RecordKind::Continuity, caller.principal())
+    }
+
+    /// Returns the value in memory. `state` is the present state of the caller's values in the ledger.
+    fn cached_value(self, record: &RecordName, state: RecordState) -> CachedValue {
         if let Some(value) = self.0.carried.pins().find_value(record, clock::now()) {
             let state = ValueState::Pinned;
-            return CachedValue::Known(KnownValue { value, state });
+            return CachedValue {
+                value: Some(KnownValue { value, state }),
+                is_final: true,
+            };
         }
-        let Some(noted) = self.0.carried.noted.get(record).filter(|noted| noted.is_read) else {
-            return CachedValue::Unread;
+        let noted = self.0.carried.noted.get(record);
+        let is_read = match (self.0.ledger.is_exclusive(), state) {
+            (true, _) => noted.as_ref().is_some_and(|noted| noted.is_read),
+            (false, RecordState::Absent) => true,
+            (false, RecordState::Present(stamp)) => noted.as_ref().is_some_and(|noted| noted.stamp == Some(stamp)),
+            (false, RecordState::Unknown) => false,
         };
-        let state = if noted.is_left_out {
-            ValueState::LeftOut
-        } else {
-            ValueState::Noted
-        };
-        noted.text.map_or(CachedValue::Nothing, |text| {
-            let value = CarriedValue::Text(text);
-            CachedValue::Known(KnownValue { value, state })
-        })
+        CachedValue {
+            value: noted.and_then(NotedValue::into_known),
+            is_final: is_read,
+        }
     }
 
     /// Caches what the ledger has, and returns it.
     ///
-    /// `is_marked` is `true` if the ledger says that the value was left out.
+    /// `is_marked` is `true` if the ledger says that the value was left out. `stamp` is the state before the read.
     fn adopt_row(
         self,
         caller: Caller,
         record: RecordName,
-        row: Option<ValueRow>,
-        is_marked: bool,
+        (row, is_marked): (Option<ValueRow>, bool),
+        stamp: Option<RecordsStamp>,
     ) -> Option<KnownValue> {
-        // A request may have been accepted without the value while the ledger did not answer.
         let known = self.0.carried.noted.get(&record);
+        // A request may have been accepted without the value while the ledger did not answer.
         let is_left_out = is_marked || known.as_ref().is_some_and(|noted| noted.is_left_out);
-        let noted = |text| NotedValue {
+        let text = match row {
+            Some(ValueRow { value, is_pinned: true }) => {
+                // Even without room in the table the value must be sent: earlier requests contained it.
+                self.0
+                    .carried
+                    .pins()
+                    .commit_value(record, caller, value.clone(), clock::now());
+                return Some(KnownValue {
+                    value,
+                    state: ValueState::Pinned,
+                });
+            }
+            Some(ValueRow {
+                value: CarriedValue::Text(text),
+                ..
+            }) => Some(text),
+            // Not every value may be stored: this process may have noted one that the ledger lacks.
+            _ => known.and_then(|noted| noted.text),
+        };
+        let noted = NotedValue {
             text,
             is_left_out,
             is_read: true,
+            stamp,
         };
-        let Some(ValueRow { value, is_pinned }) = row else {
-            // Not every value may be stored: this process may have noted one that the ledger lacks.
-            let text = known.and_then(|noted| noted.text);
-            self.0.carried.noted.insert(record, noted(text.clone()));
-            let state = if is_left_out {
-                ValueState::LeftOut
-            } else {
-                ValueState::Noted
-            };
-            return text.map(|text| KnownValue {
-                value: CarriedValue::Text(text),
-                state,
-            });
-        };
-        if is_pinned {
-            // Even without room in the table the value must be sent: earlier requests contained it.
-            self.0
-                .carried
-                .pins()
-                .commit_value(record, caller, value.clone(), clock::now());
-        } else if let CarriedValue::Text(text) = &value {
-            self.0.carried.noted.insert(record, noted(Some(Arc::clone(text))));
-        }
-        let state = match (is_pinned, is_left_out) {
-            (true, _) => ValueState::Pinned,
-            (false, true) => ValueState::LeftOut,
-            (false, false) => ValueState::Noted,
-        };
-        Some(KnownValue { value, state })
+        self.0.carried.noted.insert(record, noted.clone());
+        noted.into_known()
     }
 
     /// Returns `true` if a value may be written to the ledger.
@@ -465,7 +471,9 @@ impl ContinuityStore<'_> {
     }
 
     fn insert_step(self, scope: ContinuityScope<'_>, record: RecordName, row: &ValueRow) -> CommitStep {
-        let expires_at = clock::unix_time() + self.0.settings.record_ttl;
-        CommitStep::insert_record(record_key(scope, record), row.encode(), expires_at)
+        self.0
+            .fact_owners
+            .note(RecordKind::Continuity, scope.caller.principal());
+        CommitStep::insert_record(record_key(scope, record), row.encode(), self.0.expires_at())
     }
 }

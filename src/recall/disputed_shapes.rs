@@ -3,17 +3,22 @@
 //! Once a server teaches a rule against a shape, a conversation that it had accepted stays as it is, whichever process sends
 //! it, and one that it has accepted by the rule keeps to the rule.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{AnswerStoreState, FIRST_VERSION, learned_fact::FactKey};
 use crate::{
     auth::Caller,
+    clock,
     ledger::{CommitStep, Record, RecordKey, RecordKind, Unread, read_by},
 };
 
 /// The first byte of every record.
 const VERSION: u8 = 1;
+/// The lifetime of a record: 30 days. Longer than that of a rule, which would change the conversation otherwise.
+const RECORD_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const ACCEPTED: u8 = b'a';
 const CHANGED: u8 = b'c';
 
@@ -49,7 +54,7 @@ pub(super) fn store_verdict(store: &AnswerStoreState, caller: Caller, shape: Fac
     if !store.may_write(caller) {
         return;
     }
-    let (key, expires_at) = (shape_key(caller, shape), store.expires_at());
+    let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);
     let insert = CommitStep::insert_record(key, verdict.encode(), expires_at);
     let replace = (verdict == ShapeVerdict::Changed).then(|| CommitStep::Replace {
         key,

@@ -3,10 +3,12 @@
 //! The records contain hashes, rules, numbers of placeholders, and the ids of remote calls. A fact that is missing costs one
 //! more send.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, timeout_at};
 
-use super::AnswerStoreState;
+use super::{AnswerStoreState, FIRST_VERSION};
 use crate::{
     auth::Caller,
     clock,
@@ -19,6 +21,10 @@ use crate::{
 const VERSION: u8 = 1;
 /// The most facts that are read for one caller: the latest.
 const FACTS_MAX: usize = ROWS_MAX;
+/// The longest record, in bytes: a caller's facts are read together.
+const RECORD_BYTES_MAX: usize = 2_048;
+/// The lifetime of a rule since it was last learned. A process that uses it knows it for longer.
+const RULE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 // The numbers of the kinds of facts in records. A number is never used for another kind.
 const RULES: u8 = 1;
 const BOUND_PLACEHOLDER: u8 = 2;
@@ -34,7 +40,7 @@ const CONTINUES_BY_ID: u8 = 9;
 pub type FactKey = [u8; 32];
 
 /// A fact about one caller. An accepted resend has proven it, apart from the last kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnedFact {
     /// Rules of a server for a model.
     Rules(LearnedRules),
@@ -75,7 +81,16 @@ impl LearnedFact {
         }
     }
 
-    /// Returns the bytes of a record. `None` if an id is longer than 255 bytes.
+    /// Returns the lifetime of a record that is shorter than `ledger.ttl`. `None` for all others.
+    const fn lifetime(&self) -> Option<Duration> {
+        match self {
+            // A server that was updated may refuse what its former version has demanded.
+            Self::Rules(_) | Self::WantedContinuity => Some(RULE_TTL),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes of a record. `None` if an id is longer than 255 bytes, or if the ids are too long together.
     fn encode(&self, key: FactKey) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
         bytes.put_slice(&[VERSION, self.number()]);
@@ -97,7 +112,7 @@ impl LearnedFact {
             | Self::DeadResponse
             | Self::ContinuesById => {}
         }
-        Some(bytes.freeze())
+        (bytes.len() <= RECORD_BYTES_MAX).then(|| bytes.freeze())
     }
 
     /// Decodes a record. `None` if this version does not know the encoding, which costs one more send.
@@ -136,17 +151,21 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[Key
     if facts.is_empty() || !store.may_write(caller) {
         return;
     }
-    let expires_at = store.expires_at();
-    let insert = |(key, fact): &KeyedFact| {
+    let now = clock::unix_time();
+    let write = |(key, fact): &KeyedFact| {
         let value = fact.encode(*key)?;
-        // Named by its content: a record never changes, and a fact that is learned again keeps its place among the others.
+        let expires_at = now + fact.lifetime().unwrap_or(store.settings.record_ttl);
+        // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.
         let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
-        Some(CommitStep::insert_record(key, value, expires_at))
+        let remove = CommitStep::Remove {
+            key,
+            version: FIRST_VERSION,
+        };
+        Some([remove, CommitStep::insert_record(key, value, expires_at)])
     };
     store.fact_owners.note(RecordKind::LearnedFact, caller.principal());
-    store
-        .write_behind
-        .queue_writes(facts.iter().filter_map(insert).collect());
+    let steps = facts.iter().filter_map(write).flatten();
+    store.write_behind.queue_writes(steps.collect());
 }
 
 /// Reads the latest 1,024 facts of a caller, in the order of their inserts.
@@ -200,8 +219,9 @@ mod tests {
             let bytes = fact.encode([1; 32]).unwrap();
             assert_eq!(LearnedFact::decode(&bytes), Some(([1; 32], fact)));
         }
-        let too_long = LearnedFact::DueCalls(vec!["i".repeat(256)]);
-        assert_eq!(too_long.encode([1; 32]), None);
+        for too_long in [vec!["i".repeat(256)], vec!["i".repeat(255); 8]] {
+            assert_eq!(LearnedFact::DueCalls(too_long).encode([1; 32]), None);
+        }
         // A later version, a kind of a later version, and damage.
         for bytes in [&b""[..], &[VERSION], &[2; 80], &[VERSION; 40], &[VERSION, 1]] {
             assert_eq!(LearnedFact::decode(bytes), None);

@@ -8,6 +8,7 @@
 mod appended_texts;
 mod client_results;
 mod continuity;
+mod daily_writes;
 mod disputed_shapes;
 mod learned_fact;
 mod ledger_budget;
@@ -62,8 +63,8 @@ const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
-/// The kinds of facts. Nothing is read for a caller without any.
-const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking];
+/// The kinds of facts and carried values. Nothing is read for a caller without any.
+const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking, RecordKind::Continuity];
 
 /// A call and its answer.
 pub type AssignedAnswer = (CallKey, PinnedAnswer);
@@ -96,7 +97,7 @@ struct AnswerStoreState {
     response_chains: ChainMemory,
     /// The callers with pinned answers, and those with appended texts.
     owners: RecordOwners,
-    /// The callers with facts that providers have taught.
+    /// The callers with facts that providers have taught, and with carried values.
     fact_owners: RecordOwners,
     settings: AnswerStoreSettings,
 }

@@ -3,20 +3,15 @@
 //! Memory is in front of the ledger, so that a new process finds the owners too. A record contains a hash of the id, and
 //! the name of the profile.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::{Instant, sleep_until};
 
+use super::daily_writes::DailyWrites;
 use crate::{
-    auth::{Caller, Principal},
+    auth::Caller,
     callers::Callers,
     clock,
     digest::keyed_digest_of,
@@ -37,12 +32,10 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const RECORD_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The time after which a use renews the record.
 const RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most records that are written for one caller in a day. Further objects are in memory only.
-const WRITES_MAX: u32 = 5_000;
-/// The most callers whose writes are counted.
-const COUNTED_MAX: u64 = 20_000;
 /// The pause before an unknown object is read again. Another process may be writing it, since its answer has named it.
 const REREAD_PAUSE: Duration = Duration::from_millis(50);
+/// The time for which an object that stayed unknown is not waited for again.
+const AWAITED_TIME: Duration = Duration::from_secs(60);
 /// The longest id of an object, in bytes.
 const ID_BYTES_MAX: usize = 256;
 /// The longest name of a profile in a record, in bytes.
@@ -60,8 +53,10 @@ struct ObjectOwnersState {
     telemetry: Telemetry,
     /// The owner of each object. `None` if the ledger has no record of it.
     rows: Cache<RecordName, Option<OwnerRow>>,
-    /// The number of records that were written for each caller since a day ago.
-    writes: Cache<Principal, Arc<AtomicU32>>,
+    /// The records of each caller that were written since a day ago.
+    writes: DailyWrites,
+    /// Unknown objects that were waited for a moment ago.
+    awaited: Cache<RecordName, ()>,
     /// The callers with objects.
     holders: RecordOwners,
 }
@@ -122,7 +117,11 @@ impl ObjectOwners {
                 .max_capacity(OBJECTS_MAX)
                 .time_to_idle(IDLE_MAX)
                 .build(),
-            writes: Cache::builder().max_capacity(COUNTED_MAX).time_to_live(RENEWAL).build(),
+            writes: DailyWrites::new(),
+            awaited: Cache::builder()
+                .max_capacity(OBJECTS_MAX)
+                .time_to_live(AWAITED_TIME)
+                .build(),
             holders: RecordOwners::new(&[RecordKind::ObjectOwner], changes),
         }))
     }
@@ -177,7 +176,13 @@ impl ObjectOwners {
     pub async fn find_owners(&self, caller: Caller, names: &[RecordName], deadline: Instant) -> Vec<Option<Arc<str>>> {
         if caller.is_authenticated() && self.may_have(caller) {
             self.load_unknown(caller, names, deadline).await;
-            if !self.0.ledger.is_exclusive() && !self.unknown_names(names).is_empty() {
+            let mut unknown = self.unknown_names(names);
+            unknown.retain(|name| !self.0.awaited.contains_key(name));
+            // Only verified callers have records.
+            if !self.0.ledger.is_exclusive() && !unknown.is_empty() && self.0.callers.is_verified_in_memory(caller) {
+                for name in unknown {
+                    self.0.awaited.insert(name, ());
+                }
                 sleep_until(deadline.min(clock::now() + REREAD_PAUSE)).await;
                 self.load_unknown(caller, names, deadline).await;
             }
@@ -236,8 +241,7 @@ impl ObjectOwners {
         if !caller.is_authenticated() || !self.0.callers.is_verified_in_memory(caller) {
             return false;
         }
-        let written = self.0.writes.get_with(caller.principal(), Arc::default);
-        written.fetch_add(1, Ordering::Relaxed) < WRITES_MAX
+        self.0.writes.count_one(caller)
     }
 }
 

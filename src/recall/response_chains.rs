@@ -18,6 +18,7 @@ use tokio::{
 
 use super::{
     AnswerStoreState, FIRST_VERSION,
+    daily_writes::DailyWrites,
     learned_fact::{LearnedFact, store_facts},
 };
 use crate::{
@@ -55,6 +56,8 @@ enum KnownChain {
     One(ItemChain),
     /// Two different responses of a caller had the id.
     Ambiguous,
+    /// No process knows the items before it. This is never stored.
+    Lost,
 }
 
 impl KnownChain {
@@ -65,7 +68,7 @@ impl KnownChain {
                 bytes.put_slice(&[VERSION, CHAIN]);
                 bytes.put_slice(&chain.to_bytes());
             }
-            Self::Ambiguous => bytes.put_slice(&[VERSION, AMBIGUOUS]),
+            Self::Ambiguous | Self::Lost => bytes.put_slice(&[VERSION, AMBIGUOUS]),
         }
         bytes.freeze()
     }
@@ -86,6 +89,8 @@ pub(super) struct ChainMemory {
     chains: Cache<RecordName, KnownChain>,
     /// Callers that have sent the id of a response.
     continuing: Cache<Caller, ()>,
+    /// The records of each caller that were written since a day ago.
+    writes: DailyWrites,
     /// The queue of chains that wait for that of their parent.
     unjoined_sender: Sender<UnjoinedChain>,
     /// The end of the queue, until a worker takes it.
@@ -101,6 +106,7 @@ impl ChainMemory {
                 .max_capacity(CALLERS_MAX)
                 .time_to_idle(IDLE_MAX)
                 .build(),
+            writes: DailyWrites::new(),
             unjoined_sender: sender,
             unjoined_receiver: Mutex::new(Some(receiver)),
         }
@@ -146,6 +152,7 @@ impl ChainStore<'_> {
                     step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
                     Op::Put(known)
                 }
+                Some(KnownChain::Lost) => Op::Put(KnownChain::One(chain)),
                 Some(KnownChain::One(other)) if other != chain => {
                     step = Some(CommitStep::Replace {
                         key,
@@ -157,8 +164,11 @@ impl ChainStore<'_> {
                 }
                 Some(_) => Op::Nop,
             });
-        if self.0.may_write(caller) {
-            self.0.write_behind.queue_writes(step.into_iter().collect());
+        if let Some(step) = step
+            && self.0.may_write(caller)
+            && self.0.response_chains.writes.count_one(caller)
+        {
+            self.0.write_behind.queue_write(step);
         }
     }
 
@@ -166,12 +176,18 @@ impl ChainStore<'_> {
     pub fn find_chain(self, caller: Caller, id: &str) -> Option<ItemChain> {
         match self.0.response_chains.chains.get(&chain_name(caller, id))? {
             KnownChain::One(chain) => Some(chain),
-            KnownChain::Ambiguous => None,
+            KnownChain::Ambiguous | KnownChain::Lost => None,
         }
     }
 
-    /// Returns `true` if memory has an answer for this id, also that two responses have it.
-    fn is_known(self, caller: Caller, id: &str) -> bool {
+    /// Notes that nothing is known of the items before a response, so that nobody looks for those of what continues from it.
+    pub fn note_lost(self, caller: Caller, id: &str) {
+        let name = chain_name(caller, id);
+        self.0.response_chains.chains.entry(name).or_insert(KnownChain::Lost);
+    }
+
+    /// Returns `true` if memory has a chain for this id, or knows that there is none.
+    pub fn is_known(self, caller: Caller, id: &str) -> bool {
         self.0.response_chains.chains.contains_key(&chain_name(caller, id))
     }
 
@@ -252,8 +268,15 @@ pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
         };
         let Some(store) = handle.upgrade() else { return };
         let tries = tries.saturating_add(1);
-        if !join_chain(ChainStore(&store), &chain).await && tries < TRIES_MAX && retries.len() < WAITING_MAX {
+        let chains = ChainStore(&store);
+        if join_chain(chains, &chain).await {
+            continue;
+        }
+        // Only another process may still write the parent.
+        if !store.ledger.is_exclusive() && tries < TRIES_MAX && retries.len() < WAITING_MAX {
             retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
+        } else {
+            chains.note_lost(chain.caller, &chain.id);
         }
     }
 }

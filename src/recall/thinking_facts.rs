@@ -72,7 +72,12 @@ pub(super) async fn read_facts(
         return None;
     };
     let decode = |record: Option<crate::ledger::Record>| ThinkingFact::decode(&record?.value);
-    Some(records.into_iter().map(decode).collect())
+    let facts: Vec<Option<ThinkingFact>> = records.into_iter().map(decode).collect();
+    if facts.iter().any(Option::is_some) {
+        // The ledger may not tell who has some.
+        store.fact_owners.note(RecordKind::Thinking, caller.principal());
+    }
+    Some(facts)
 }
 
 fn fact_key(caller: Caller, name: RecordName) -> RecordKey {

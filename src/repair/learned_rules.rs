@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Rules that one upstream has taught for one caller and model. Each was proven by an accepted resend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LearnedRules {
     /// `true` if call ids must be unique in the whole body.
     pub unique_ids: bool,

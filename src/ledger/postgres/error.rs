@@ -30,7 +30,13 @@ impl PostgresError {
         match self {
             Self::Raced => true,
             Self::Failed { state: Some(state), .. } => {
-                *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
+                let rolled_back = [
+                    SqlState::T_R_SERIALIZATION_FAILURE,
+                    SqlState::T_R_DEADLOCK_DETECTED,
+                    // This process was suspended in its transaction.
+                    SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                ];
+                rolled_back.contains(state)
             }
             Self::Failed { state: None, .. } | Self::Silent | Self::Unheard => false,
         }

@@ -77,7 +77,10 @@ impl ReplicaId {
             return Notice::Unused;
         }
         let changes: Option<Vec<_>> = rest.as_bytes().chunks(CHANGE_DIGITS).map(read_change).collect();
-        changes.map_or(Notice::Unknown, Notice::Changes)
+        // No cache of this version depends on records of a kind that only a later version knows.
+        changes.map_or(Notice::Unknown, |changes| {
+            Notice::Changes(changes.into_iter().flatten().collect())
+        })
     }
 }
 
@@ -97,20 +100,20 @@ const fn is_announced(kind: RecordKind) -> bool {
             | RecordKind::ObjectOwner
             | RecordKind::Outgoing
             | RecordKind::KeyRest
+            | RecordKind::Continuity
             | RecordKind::Thinking
             | RecordKind::LearnedFact
     )
 }
 
-fn read_change(digits: &[u8]) -> Option<RecordChange> {
+/// Reads a change. `None` if it is damaged, and `Some(None)` for a kind that this version does not know.
+#[expect(clippy::option_option, reason = "both are results of one parse")]
+fn read_change(digits: &[u8]) -> Option<Option<RecordChange>> {
     let digits = std::str::from_utf8(digits).ok()?;
     let kind = u8::from_str_radix(digits.get(..2)?, 16).ok()?;
     let hash = |from: usize| Some(*blake3::Hash::from_hex(digits.get(from..from + 64)?).ok()?.as_bytes());
-    Some(RecordChange {
-        kind: kind_from_number(u64::from(kind))?,
-        principal: hash(2)?,
-        name: hash(66)?,
-    })
+    let (principal, name) = (hash(2)?, hash(66)?);
+    Some(kind_from_number(u64::from(kind)).map(|kind| RecordChange { kind, principal, name }))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{call_lookup::CallMemory, context::named_model, fact_lookup::load_shapes};
+use super::{
+    call_lookup::CallMemory,
+    context::named_model,
+    fact_lookup::{ShapeLookup, load_shapes},
+};
 use crate::{
     auth::Caller,
     budget::BudgetClient,
@@ -40,6 +44,8 @@ pub(super) struct ReadBody<'b> {
     pub(super) shapes: Vec<(DisputedShape, FactKey)>,
     /// The conversation in each shape that a rule forbids.
     pub(super) forbidden_shapes: Vec<ForbiddenShape>,
+    /// `true` if the ledger did not tell whether the provider has accepted the conversation in one of them.
+    pub(super) is_unread: bool,
     /// Continuity of the request. `None` if no values are stored for it.
     pub(super) continuity: Option<RequestContinuity>,
 }
@@ -52,15 +58,28 @@ impl BodyReader<'_> {
         plain: &'b Bytes,
         ledger_budget: &mut LedgerBudget,
     ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
-        let (user, read) = self.read_body(caller, plain)?;
-        if load_shapes(self.path, user, &read.forbidden_shapes, ledger_budget).await {
-            return self.read_body(caller, plain);
+        let (user, read) = self.read_body(caller, plain, true)?;
+        match load_shapes(self.path, user, &read.forbidden_shapes, ledger_budget).await {
+            ShapeLookup::Known => Ok((user, read)),
+            ShapeLookup::News => self.read_body(caller, plain, true),
+            ShapeLookup::Unread => {
+                // An edit could change an accepted prefix. Without one the provider refuses the body at worst.
+                let (user, mut read) = self.read_body(caller, plain, false)?;
+                read.is_unread = true;
+                Ok((user, read))
+            }
         }
-        Ok((user, read))
     }
 
-    /// Reads a body. Re-scopes the caller to the user that the body names if `trust_body_user` is set.
-    fn read_body<'b>(&self, caller: Caller, plain: &'b Bytes) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
+    /// Reads a body. `follows_rules` is `false` if no learned rule about a disputed shape holds.
+    ///
+    /// Re-scopes the caller to the user that the body names if `trust_body_user` is set.
+    fn read_body<'b>(
+        &self,
+        caller: Caller,
+        plain: &'b Bytes,
+        follows_rules: bool,
+    ) -> Result<(Caller, Box<ReadBody<'b>>), Unreadable> {
         // One parse serves both: the outline names the user, and the user decides what is known for the pairing.
         let (parsed, outline) = catch_read(|| {
             let parsed = parse(plain, self.wire)?;
@@ -79,7 +98,10 @@ impl BodyReader<'_> {
         let scope = self.call_memory(caller).scope;
         let model = model.as_deref();
         let rules = self.path.facts.learned_rules(scope, model, || parsed.first_call_id());
-        let (learned, forbidden_shapes) = (rules.learned, rules.forbidden_shapes);
+        let (mut learned, forbidden_shapes) = (rules.learned, rules.forbidden_shapes);
+        if !follows_rules {
+            learned = DisputedShape::ALL.into_iter().fold(learned, LearnedRules::without);
+        }
         let paired = self.pair_body(caller, learned, parsed)?;
         let has_shape = |shape: &DisputedShape| paired.has_shape(*shape);
         // Most bodies have no such shape, and then the first call is not searched.
@@ -96,6 +118,7 @@ impl BodyReader<'_> {
             learned,
             shapes,
             forbidden_shapes,
+            is_unread: false,
             // Its owner is known only once the lane is.
             continuity: None,
         };

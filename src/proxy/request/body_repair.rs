@@ -345,10 +345,12 @@ impl BodyRepair<'_> {
         log: &mut ExchangeLog,
     ) -> Result<Box<OutgoingBody>, ProxyError> {
         let (before, results) = (read.plain.clone(), context.late_results(self.path, self.wire.format));
+        let is_shape_unread = read.is_unread;
         match self.prepare_body(read, &context, &results, &mut ledger_budget).await {
             Ok(prepared) => {
                 let refuses = self.path.settings.on_outage == OnOutage::Refuse;
-                if refuses && prepared.is_unread && ledger_budget.is_patient() {
+                let is_unread = prepared.is_unread || is_shape_unread;
+                if refuses && is_unread && ledger_budget.is_patient() {
                     return Err(ProxyError::LedgerAway);
                 }
                 Ok(self.finish_repair(received, before, prepared, context, ledger_budget, log))

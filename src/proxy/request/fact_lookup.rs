@@ -7,7 +7,10 @@ use crate::{
     auth::Caller,
     clock,
     ledger::RecordState,
-    proxy::{data_path::DataPath, fact_memory::ForbiddenShape},
+    proxy::{
+        data_path::{DataPath, OnOutage},
+        fact_memory::ForbiddenShape,
+    },
     recall::{FactKey, LearnedFact, LedgerBudget, ShapeVerdict},
 };
 
@@ -26,23 +29,34 @@ pub(super) async fn load_facts(path: &DataPath, caller: Caller, ledger_budget: &
         RecordState::Present(stamp) if read.is_ok() => Some(stamp),
         _ => None,
     };
-    facts.note_read(caller, stamp, clock::now());
     let found = read.unwrap_or_default();
     facts.adopt_facts(caller, &found);
+    facts.note_read(caller, stamp, clock::now());
     if found.iter().any(|(_, fact)| *fact == LearnedFact::ContinuesById) {
         recall.response_chains().adopt_continuing(caller);
     }
 }
 
+/// The result of a look-up of shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShapeLookup {
+    /// The body was read with the right verdicts.
+    Known,
+    /// Memory has other verdicts now, so the body must be read again.
+    News,
+    /// The ledger did not answer. The conversation may have been accepted in a shape that a rule forbids.
+    Unread,
+}
+
 /// Looks up the shapes in which the provider has accepted a conversation, of those that a rule forbids.
 ///
-/// Returns `true` if a verdict is new: then the body must be read again.
+/// `shapes` has the verdicts with which the body was read.
 pub(super) async fn load_shapes(
     path: &DataPath,
     caller: Caller,
     shapes: &[ForbiddenShape],
     ledger_budget: &mut LedgerBudget,
-) -> bool {
+) -> ShapeLookup {
     let is_shared = !path.recall.is_exclusive();
     // A conversation that keeps to the rule never returns to its old shape. Another process may have changed one that does not.
     let is_open = |shape: &&ForbiddenShape| match shape.verdict {
@@ -50,15 +64,34 @@ pub(super) async fn load_shapes(
         Some(ShapeVerdict::Accepted) => is_shared,
         Some(ShapeVerdict::Changed) => false,
     };
-    let keys: Vec<FactKey> = shapes.iter().filter(is_open).map(|shape| shape.key).collect();
-    if keys.is_empty() {
-        return false;
+    let open: Vec<&ForbiddenShape> = shapes.iter().filter(is_open).collect();
+    if open.is_empty() || !path.recall.survives_restart() {
+        return ShapeLookup::Known;
     }
+    if path.settings.on_outage != OnOutage::Degrade {
+        ledger_budget.make_patient();
+    }
+    let keys: Vec<FactKey> = open.iter().map(|shape| shape.key).collect();
     let read = |deadline| Box::pin(path.recall.read_shape_verdicts(caller, &keys, deadline));
-    let verdicts = ledger_budget.spend(read).await.unwrap_or_default();
-    let mut has_news = false;
-    for (key, verdict) in keys.into_iter().zip(verdicts) {
-        has_news |= verdict.is_some_and(|verdict| path.facts.note_shape(key, verdict));
+    let Ok(verdicts) = ledger_budget.spend(read).await else {
+        return ShapeLookup::Unread;
+    };
+    let mut lookup = ShapeLookup::Known;
+    for (shape, verdict) in open.into_iter().zip(verdicts) {
+        match verdict {
+            Some(verdict) => {
+                path.facts.note_shape(shape.key, verdict);
+                if shape.verdict != Some(verdict) {
+                    lookup = ShapeLookup::News;
+                }
+            }
+            // Its record has expired, or was lost.
+            None => {
+                if let Some(verdict) = shape.verdict {
+                    path.recall.store_shape_verdict(caller, shape.key, verdict);
+                }
+            }
+        }
     }
-    has_news
+    lookup
 }

@@ -145,3 +145,19 @@ async fn the_records_of_a_caller_are_bounded() {
     let holders = ledger.list_principals(RecordKind::ObjectOwner, None, 9).await.unwrap();
     assert_eq!(holders.len(), 1);
 }
+
+/// An object that nobody has noted is waited for once, and never for a caller without records.
+#[tokio::test(start_paused = true)]
+async fn an_object_of_nobody_delays_only_the_first_request() {
+    let ledger = SwitchableLedger::shared(true);
+    let process = Process::over(&(Arc::<SwitchableLedger>::clone(&ledger) as Arc<dyn Ledger>));
+    process.callers.mark_verified(who("ann"));
+    process.writes.flush().await;
+    let mut waits = Vec::new();
+    for name in ["ann", "ann", "ann", "ben", "ben"] {
+        let began = Instant::now();
+        assert_eq!(process.owner(who(name), "openai", "resp-of-before").await, None);
+        waits.push((name, began.elapsed().as_millis()));
+    }
+    assert!(waits[1..].iter().all(|(_, wait)| *wait == 0), "{waits:?}");
+}

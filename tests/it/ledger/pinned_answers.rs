@@ -241,6 +241,8 @@ pub(crate) struct SwitchableLedger {
     pub(crate) commits: Arc<AtomicU64>,
     /// Number of questions that came.
     pub(crate) questions: Arc<AtomicU64>,
+    /// Number of keys that were read.
+    pub(crate) keys: Arc<AtomicU64>,
     /// `true` if other processes write to the store too.
     is_shared: Arc<AtomicBool>,
     /// The changes that each process is told of, if it is told of any.
@@ -265,6 +267,7 @@ impl SwitchableLedger {
             damaged: Arc::default(),
             commits: Arc::default(),
             questions: Arc::default(),
+            keys: Arc::default(),
             is_shared: Arc::default(),
             told: Arc::default(),
             changes: LedgerChanges::none(),
@@ -305,6 +308,7 @@ impl SwitchableLedger {
             damaged: Arc::clone(&self.damaged),
             commits: Arc::clone(&self.commits),
             questions: Arc::clone(&self.questions),
+            keys: Arc::clone(&self.keys),
             is_shared: Arc::clone(&self.is_shared),
             is_killed: AtomicBool::new(false),
         })
@@ -457,6 +461,7 @@ impl Ledger for SwitchableLedger {
     }
 
     fn read(&self, keys: Vec<RecordKey>, now: Moment) -> LedgerReply<'_, Vec<Option<Record>>> {
+        self.keys.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.through(self.inner.read(keys, now))
     }
 

@@ -27,6 +27,8 @@ use crate::support::{database::DatabaseServer, wire::spawn};
 struct Relay {
     port: u16,
     holds_next: Arc<AtomicBool>,
+    /// `true` if a connection with a commit that is held back gets nothing from the database either.
+    is_deaf: Arc<AtomicBool>,
     held: Arc<Notify>,
     released: Arc<Notify>,
 }
@@ -37,11 +39,13 @@ impl Relay {
         let relay = Self {
             port: listener.local_addr().unwrap().port(),
             holds_next: Arc::default(),
+            is_deaf: Arc::default(),
             held: Arc::default(),
             released: Arc::default(),
         };
         let parts = (
             Arc::clone(&relay.holds_next),
+            Arc::clone(&relay.is_deaf),
             Arc::clone(&relay.held),
             Arc::clone(&relay.released),
         );
@@ -54,24 +58,29 @@ impl Relay {
         relay
     }
 
-    /// Holds back the next commit.
-    fn hold_next(&self) {
+    /// Holds back the next commit. Its process gets nothing from the database either, if `is_deaf` is `true`.
+    fn hold_next(&self, is_deaf: bool) {
+        self.is_deaf.store(is_deaf, Ordering::SeqCst);
         self.holds_next.store(true, Ordering::SeqCst);
     }
 }
 
-type Parts = (Arc<AtomicBool>, Arc<Notify>, Arc<Notify>);
+type Parts = (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Notify>, Arc<Notify>);
 
-async fn relay_connection(client: TcpStream, server: TcpStream, (holds_next, held, released): Parts) {
+async fn relay_connection(client: TcpStream, server: TcpStream, (holds_next, is_deaf, held, released): Parts) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    drop(spawn(async move {
+    let answers = spawn(async move {
         drop(tokio::io::copy(&mut from_server, &mut to_client).await);
-    }));
+        to_client
+    });
     let mut chunk = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from_client.read(&mut chunk).await {
         let is_commit = chunk[..length].windows(7).any(|word| word == b"COMMIT\0");
         if is_commit && holds_next.swap(false, Ordering::SeqCst) {
+            if is_deaf.load(Ordering::SeqCst) {
+                answers.abort();
+            }
             held.notify_one();
             released.notified().await;
         }
@@ -101,7 +110,7 @@ async fn a_replica_that_freezes_before_its_commit_stops_no_other() {
     .await;
     let other = replica(&url, SECRET).await;
     assert_eq!(frozen.commit(vec![insert(1)], NOW).await.unwrap(), CommitOutcome::Done);
-    relay.hold_next();
+    relay.hold_next(true);
     let replace = |value: &'static [u8]| CommitStep::Replace {
         key: key(RecordKind::Call, 1, 1),
         version: 1,
@@ -123,6 +132,25 @@ async fn a_replica_that_freezes_before_its_commit_stops_no_other() {
     assert_eq!(&value.value[..], b"other");
 }
 
+/// It learns that its transaction was ended, and sends it once more.
+#[tokio::test]
+async fn a_replica_that_was_suspended_before_its_commit_commits_after_all() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let relay = Relay::start(server.port()).await;
+    let ledger = replica(
+        &url.replace(&server.port().to_string(), &relay.port.to_string()),
+        SECRET,
+    )
+    .await;
+    relay.hold_next(false);
+    assert_eq!(ledger.commit(vec![insert(1)], NOW).await.unwrap(), CommitOutcome::Done);
+    assert!(get(&*ledger, key(RecordKind::Call, 1, 1), NOW).await.is_some());
+}
+
 /// The caller has got an error, and removes the record.
 #[tokio::test]
 async fn a_commit_that_failed_is_not_carried_out_after_a_removal() {
@@ -137,7 +165,7 @@ async fn a_commit_that_failed_is_not_carried_out_after_a_removal() {
         SECRET,
     )
     .await;
-    relay.hold_next();
+    relay.hold_next(true);
     let inserted = timeout(Duration::from_secs(20), ledger.commit(vec![insert(2)], NOW)).await;
     assert!(inserted.unwrap().is_err(), "the commit is held back");
     let remove = CommitStep::Remove {
@@ -157,4 +185,68 @@ async fn a_commit_that_failed_is_not_carried_out_after_a_removal() {
         );
     }
     assert_eq!(get(&*ledger, key(RecordKind::Call, 1, 2), NOW).await, None);
+}
+
+/// Nothing was sent to a database that could not be reached, so the writers need no pause once it is back.
+#[tokio::test]
+async fn writers_do_not_pause_after_a_database_that_could_not_be_reached() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    let is_open = Arc::new(AtomicBool::new(true));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, database, opened) = (
+        listener.local_addr().unwrap().port(),
+        server.port(),
+        Arc::clone(&is_open),
+    );
+    drop(spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let opened = Arc::clone(&opened);
+            drop(spawn(async move {
+                if !opened.load(Ordering::SeqCst) {
+                    return;
+                }
+                let mut server = TcpStream::connect(("127.0.0.1", database)).await.unwrap();
+                let until_closed = async {
+                    while opened.load(Ordering::SeqCst) {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                };
+                tokio::select! {
+                    done = tokio::io::copy_bidirectional(&mut client, &mut server) => drop(done),
+                    () = until_closed => {}
+                }
+            }));
+        }
+    }));
+    let ledger = replica(&url.replace(&server.port().to_string(), &port.to_string()), SECRET).await;
+    assert_eq!(ledger.commit(vec![insert(1)], NOW).await.unwrap(), CommitOutcome::Done);
+    is_open.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    let mut failing = Vec::new();
+    for name in 2..4 {
+        let ledger = Arc::clone(&ledger);
+        failing.push(spawn(async move { ledger.commit(vec![insert(name)], NOW).await }));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    tokio::time::sleep_until(began + Duration::from_millis(10_500)).await;
+    is_open.store(true, Ordering::SeqCst);
+    let back = Instant::now();
+    let done = ledger.commit(vec![insert(9)], NOW).await;
+    let waited = back.elapsed();
+    for one in failing {
+        println!(
+            "{:?} after {:?}",
+            one.await.unwrap().map_err(|error| error.to_string()),
+            began.elapsed()
+        );
+    }
+    assert!(
+        waited < Duration::from_secs(1),
+        "{done:?} {waited:?} after the database is back"
+    );
 }

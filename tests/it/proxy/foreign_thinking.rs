@@ -9,6 +9,7 @@ use antiphon::{
 use serde_json::{Value, json};
 
 use crate::support::{
+    kept::durable,
     late::memory as ledger,
     still::{Answer, Step, World, json as reply},
     wire::Message,
@@ -367,7 +368,7 @@ async fn observe_strict_and_off_send_the_clients_bytes() {
 /// After a restart the removed thinking stays away, and what the provider has accepted meanwhile stays.
 #[tokio::test(start_paused = true)]
 async fn a_restart_changes_no_bytes() {
-    let kept = ledger();
+    let kept = durable();
     let world = strict_world_over(&kept);
     let mut messages = history([turn(1, "EqQBother")]);
     assert_eq!(notes(&ask(&world, &messages).await), (200, "2", "dropped=2"));

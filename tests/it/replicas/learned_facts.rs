@@ -180,17 +180,17 @@ async fn a_learned_rule_outlives_a_restart() {
 }
 
 /// A shape that most servers accept, and the rule against it.
-struct Dispute {
-    name: &'static str,
-    kind: ProviderKind,
-    path: &'static str,
+pub(super) struct Dispute {
+    pub(super) name: &'static str,
+    pub(super) kind: ProviderKind,
+    pub(super) path: &'static str,
     /// Returns a conversation whose first call has this id, and the messages `more` at its end.
-    body: fn(&str, &[Value]) -> Value,
-    refusal: &'static str,
-    repair: &'static str,
+    pub(super) body: fn(&str, &[Value]) -> Value,
+    pub(super) refusal: &'static str,
+    pub(super) repair: &'static str,
 }
 
-const DISPUTES: [Dispute; 3] = [
+pub(super) const DISPUTES: [Dispute; 3] = [
     Dispute {
         name: "text behind a call",
         kind: ProviderKind::Anthropic,

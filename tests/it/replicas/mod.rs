@@ -8,6 +8,7 @@ mod encryption;
 mod failover;
 mod fleet;
 mod key_rests;
+mod learned_edges;
 mod learned_facts;
 mod learned_thinking;
 mod lost_responses;

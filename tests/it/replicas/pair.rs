@@ -88,6 +88,13 @@ impl Replicas {
         Self::over(vec![first, second], settings, change)
     }
 
+    /// Starts two replicas over one ledger that get no notifications.
+    pub(super) fn untold(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
+        let first = SwitchableLedger::shared(false);
+        let second = first.replica();
+        Self::over(vec![first, second], settings, change)
+    }
+
     /// Starts one process over a ledger that outlives it.
     pub(super) fn durable(settings: Settings, change: impl Fn(&mut Builder) + 'static) -> Self {
         Self::over(vec![SwitchableLedger::new()], settings, change)
@@ -139,6 +146,16 @@ impl Replicas {
             builder.upstreams[0].base_path.replace_range(.., "/moved");
         });
         self.restart();
+    }
+
+    /// Returns a process.
+    pub(super) fn world(&self, at: usize) -> &World {
+        &self.worlds[at]
+    }
+
+    /// Returns the ledger, as a process reaches it.
+    pub(super) fn ledger(&self, at: usize) -> &SwitchableLedger {
+        &self.ledgers[at]
     }
 
     /// Queues the model's next answer.
