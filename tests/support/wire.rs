@@ -26,6 +26,23 @@ async fn soon<T>(patience: Duration, what: &str, future: impl Future<Output = T>
         .unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
 
+/// Starts a relay in front of a port of this machine: `relay` gets both ends of each connection, the client's first.
+/// Returns the port of the relay.
+pub async fn start_relay<F>(to: u16, mut relay: impl FnMut(TcpStream, TcpStream) -> F + Send + 'static) -> u16
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", to)).await.unwrap();
+            drop(spawn(relay(client, server)));
+        }
+    }));
+    port
+}
+
 /// A request or answer from the wire, with chunked coding removed.
 #[derive(Clone, Debug, Default)]
 pub struct Message {

@@ -1,4 +1,4 @@
-//! `antiphon store ls | verify | gc` through the built binary: output and exit codes.
+//! `antiphon store ls | verify | gc | copy` through the built binary: output and exit codes.
 
 use std::{
     fs,
@@ -23,6 +23,18 @@ fn store(action: &str, path: &Path, rest: &[&str]) -> Output {
         .args(["store", action, "--path"])
         .arg(path)
         .args(rest)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Runs `antiphon store copy` from one file into another.
+fn copy(from: &Path, to: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_antiphon"))
+        .args(["store", "copy", "--from"])
+        .arg(from)
+        .arg("--to")
+        .arg(to)
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -257,6 +269,59 @@ async fn damaged_records_are_named_and_removed_by_gc() {
     assert!(code == Some(0) && out.contains("\ndamaged "), "{out}");
     assert_eq!(text(&store("gc", &path, &[])).1, "cleared 2 records, 1 record left\n");
     assert_eq!(store("verify", &path, &[]).status.code(), Some(0));
+}
+
+/// SQLite would replay the log of an earlier file into the copy.
+#[tokio::test]
+async fn a_copy_is_refused_beside_a_log_that_another_file_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    drop(filled(&at("ledger.db")).await);
+    // Its log is only complete while the file is open.
+    let earlier = with_results(&at("earlier.db")).await;
+    fs::copy(at("earlier.db-wal"), at("copy.db-wal")).unwrap();
+    drop(earlier);
+    let log = fs::read(at("copy.db-wal")).unwrap();
+    assert!(!log.is_empty());
+    let (code, out, err) = text(&copy(&at("ledger.db"), &at("copy.db")));
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    assert!(
+        err.contains("there is ") && err.contains("copy.db-wal without it"),
+        "{err}"
+    );
+    assert_eq!(fs::read(at("copy.db-wal")).unwrap(), log);
+    assert!(!at("copy.db").exists() && !at("copy.db.copy").exists());
+    fs::remove_file(at("copy.db-wal")).unwrap();
+    let (code, out, err) = text(&copy(&at("ledger.db"), &at("copy.db")));
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert_eq!(
+        text(&store("verify", &at("copy.db"), &[])).1,
+        "3 records: all of them sound\n"
+    );
+}
+
+/// The index of a log says nothing without the log, and an empty log has nothing to replay.
+#[tokio::test]
+async fn a_copy_beside_an_empty_log_and_an_old_index_is_the_original() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    drop(filled(&at("ledger.db")).await);
+    let earlier = with_results(&at("earlier.db")).await;
+    fs::copy(at("earlier.db-shm"), at("copy.db-shm")).unwrap();
+    drop(earlier);
+    fs::write(at("copy.db-wal"), "").unwrap();
+    let (code, _, err) = text(&copy(&at("ledger.db"), &at("copy.db")));
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for name in ["ledger.db", "copy.db"] {
+        assert_eq!(
+            text(&store("verify", &at(name), &[])).1,
+            "3 records: all of them sound\n"
+        );
+        assert_eq!(
+            text(&store("gc", &at(name), &[])).1,
+            "cleared 1 record, 2 records left\n"
+        );
+    }
 }
 
 #[test]

@@ -155,3 +155,31 @@ async fn strict_mode_asks_again_later_if_the_ledger_is_away() {
         assert_eq!(send(&world, &log).await.status(), wanted, "{on_outage:?}");
     }
 }
+
+/// The result was read, but is not marked as sent: another replica may let its service withdraw it. It is no finding.
+#[tokio::test(start_paused = true)]
+async fn strict_mode_asks_again_later_if_the_ledger_cannot_mark_a_result_as_sent() {
+    for (on_outage, wanted) in [(OnOutage::Wait, 503), (OnOutage::Refuse, 503), (OnOutage::Degrade, 400)] {
+        let ledger = SwitchableLedger::shared(true);
+        let kept: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
+        let world = world_over(&kept, |builder| builder.proxy.on_outage = on_outage);
+        ask(&world, "s0", &[says("hello")]).await;
+        emits(&world, FIRST, &[says("go")]).await;
+        assert_eq!(post(&world, FIRST, &json!(FILM)).await.json()["state"], "settled");
+        let log = [says("go"), calls(FIRST), says("is it done?")];
+        let sends = world.requests().len();
+        ledger.fails_commits.store(true, Ordering::Relaxed);
+        let refused = send(&world, &log).await;
+        assert_eq!(refused.status(), wanted, "{on_outage:?}: {}", refused.text());
+        let is_rejected = refused.header("x-antiphon-repair") == Some("rejected");
+        assert_eq!(is_rejected, wanted == 400, "{on_outage:?}: a refusal names no finding");
+        assert_eq!(world.requests().len(), sends, "{on_outage:?}: nothing is sent");
+        ledger.fails_commits.store(false, Ordering::Relaxed);
+        let filled = send(&world, &log).await;
+        assert_eq!(
+            (filled.status(), filled.header("x-antiphon-repair")),
+            (200, Some("restored=1")),
+            "{on_outage:?}"
+        );
+    }
+}

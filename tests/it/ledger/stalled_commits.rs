@@ -12,7 +12,7 @@ use antiphon::ledger::{CommitOutcome, CommitStep, RecordKind};
 use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::Notify,
     time::{Instant, timeout},
 };
@@ -21,7 +21,10 @@ use super::{
     conformance::{LATER, NOW, SECRET, get, key},
     shared::replica,
 };
-use crate::support::{database::DatabaseServer, wire::spawn};
+use crate::support::{
+    database::DatabaseServer,
+    wire::{spawn, start_relay},
+};
 
 /// A relay in front of a database, which can hold back the next commit.
 struct Relay {
@@ -35,27 +38,24 @@ struct Relay {
 
 impl Relay {
     async fn start(database: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let relay = Self {
-            port: listener.local_addr().unwrap().port(),
-            holds_next: Arc::default(),
-            is_deaf: Arc::default(),
-            held: Arc::default(),
-            released: Arc::default(),
-        };
+        let (holds_next, is_deaf, held, released) = Parts::default();
         let parts = (
-            Arc::clone(&relay.holds_next),
-            Arc::clone(&relay.is_deaf),
-            Arc::clone(&relay.held),
-            Arc::clone(&relay.released),
+            Arc::clone(&holds_next),
+            Arc::clone(&is_deaf),
+            Arc::clone(&held),
+            Arc::clone(&released),
         );
-        drop(spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(("127.0.0.1", database)).await.unwrap();
-                drop(spawn(relay_connection(client, server, parts.clone())));
-            }
-        }));
-        relay
+        let port = start_relay(database, move |client, server| {
+            relay_connection(client, server, parts.clone())
+        })
+        .await;
+        Self {
+            port,
+            holds_next,
+            is_deaf,
+            held,
+            released,
+        }
     }
 
     /// Holds back the next commit. Its process gets nothing from the database either, if `is_deaf` is `true`.
@@ -70,16 +70,20 @@ type Parts = (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Notify>, Arc<Notify>);
 async fn relay_connection(client: TcpStream, server: TcpStream, (holds_next, is_deaf, held, released): Parts) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    let answers = spawn(async move {
-        drop(tokio::io::copy(&mut from_server, &mut to_client).await);
-        to_client
-    });
+    let stops = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stops);
+    drop(spawn(async move {
+        tokio::select! {
+            done = tokio::io::copy(&mut from_server, &mut to_client) => drop(done),
+            () = stopped.notified() => std::future::pending().await,
+        }
+    }));
     let mut chunk = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from_client.read(&mut chunk).await {
         let is_commit = chunk[..length].windows(7).any(|word| word == b"COMMIT\0");
         if is_commit && holds_next.swap(false, Ordering::SeqCst) {
             if is_deaf.load(Ordering::SeqCst) {
-                answers.abort();
+                stops.notify_one();
             }
             held.notify_one();
             released.notified().await;
@@ -196,32 +200,22 @@ async fn writers_do_not_pause_after_a_database_that_could_not_be_reached() {
     };
     let url = server.new_database().await;
     let is_open = Arc::new(AtomicBool::new(true));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (port, database, opened) = (
-        listener.local_addr().unwrap().port(),
-        server.port(),
-        Arc::clone(&is_open),
-    );
-    drop(spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let opened = Arc::clone(&opened);
-            drop(spawn(async move {
-                if !opened.load(Ordering::SeqCst) {
-                    return;
+    let opened = Arc::clone(&is_open);
+    let port = start_relay(server.port(), move |mut client, mut server| {
+        let opened = Arc::clone(&opened);
+        async move {
+            let until_closed = async {
+                while opened.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                let mut server = TcpStream::connect(("127.0.0.1", database)).await.unwrap();
-                let until_closed = async {
-                    while opened.load(Ordering::SeqCst) {
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
-                };
-                tokio::select! {
-                    done = tokio::io::copy_bidirectional(&mut client, &mut server) => drop(done),
-                    () = until_closed => {}
-                }
-            }));
+            };
+            tokio::select! {
+                done = tokio::io::copy_bidirectional(&mut client, &mut server) => drop(done),
+                () = until_closed => {}
+            }
         }
-    }));
+    })
+    .await;
     let ledger = replica(&url.replace(&server.port().to_string(), &port.to_string()), SECRET).await;
     assert_eq!(ledger.commit(vec![insert(1)], NOW).await.unwrap(), CommitOutcome::Done);
     is_open.store(false, Ordering::SeqCst);

@@ -1,19 +1,36 @@
 //! A key that a provider rests at one replica rests at all: by its credential, whatever a replica calls its profile.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
+use antiphon::{
+    ledger::Ledger,
+    policy::RotationSettings,
+    profiles::{KeyRests, Profiles},
+    telemetry::Telemetry,
+};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
 use super::fleet::Fleet;
-use crate::support::{
-    app::post_with,
-    database::{DatabaseServer, new_database},
-    provider::{Provider, Reply},
-    wire::spawn,
+use crate::{
+    ledger::pinned_answers::SwitchableLedger,
+    support::{
+        app::{get_with, post_with},
+        database::{DatabaseServer, new_database},
+        pool::{UNKNOWN, ask, does, pooled, profile, reached, strangers},
+        provider::{Provider, Reply},
+        still::{self, World},
+        wire::spawn,
+    },
 };
 
 pub(super) const KEYS: [&str; 2] = ["sk-canary-key-one", "sk-canary-key-two"];
+/// A key of some tests besides.
+const THIRD: &str = "sk-canary-key-three";
 /// The time within which a cooldown reaches the other replicas.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,10 +39,14 @@ async fn replica(provider: &Provider, url: &str, keys: [&str; 2]) -> Fleet {
     Fleet::start(provider, url, 1, &profiles_of(keys)).await
 }
 
-/// Returns the configuration of two profiles with these keys.
-pub(super) fn profiles_of(keys: [&str; 2]) -> String {
+/// Returns the configuration of profiles with these keys.
+pub(super) fn profiles_of<const COUNT: usize>(keys: [&str; COUNT]) -> String {
     let profile = |(name, key)| format!("[[upstreams.anthropic.profiles]]\nname = \"{name}\"\napi_key = \"{key}\"\n");
-    ["first", "second"].into_iter().zip(keys).map(profile).collect()
+    ["first", "second", "third"]
+        .into_iter()
+        .zip(keys)
+        .map(profile)
+        .collect()
 }
 
 async fn asks(fleet: &Fleet, at: usize, session: &str) -> u16 {
@@ -68,6 +89,31 @@ pub(super) fn all_but(key: &str) -> BTreeSet<String> {
         .filter(|other| *other != key)
         .map(str::to_owned)
         .collect()
+}
+
+/// Waits until this many profiles of a replica are not ready.
+async fn wait_for_resting(fleet: &Fleet, count: usize) {
+    let resting = async || {
+        let page = fleet.replicas[0].ask_admin(get_with("/admin/v1/profiles", &[])).await;
+        let page = page.json();
+        let profiles = page["profiles"].as_array().unwrap().iter();
+        profiles.filter(|profile| profile["state"] != "ready").count()
+    };
+    for _ in 0..600 {
+        if resting().await == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} profiles rest, not {count}", resting().await);
+}
+
+/// Returns the number of cooldowns in the ledger.
+async fn stored_rests(url: &str) -> i64 {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    drop(spawn(async move { drop(connection.await) }));
+    let count = "SELECT count(*) FROM antiphon_records WHERE kind = 20";
+    client.query_one(count, &[]).await.unwrap().get(0)
 }
 
 #[tokio::test]
@@ -134,11 +180,7 @@ async fn a_failed_network_rests_no_key() {
     drop(provider);
     assert!(asks(&fleet, 0, "one").await >= 500);
     tokio::time::sleep(SECOND).await;
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    drop(spawn(async move { drop(connection.await) }));
-    let count = "SELECT count(*) FROM antiphon_records WHERE kind = 20";
-    let rows = client.query_one(count, &[]).await.unwrap();
-    assert_eq!(rows.get::<_, i64>(0), 0);
+    assert_eq!(stored_rests(&url).await, 0);
 }
 
 /// A new conversation gets the same key, and so the same prompt cache, whichever replica serves it.
@@ -161,4 +203,80 @@ async fn every_replica_chooses_the_same_key_for_a_conversation() {
         chosen.insert(keys[0].to_str().unwrap().to_owned());
     }
     assert_eq!(chosen.len(), 2, "both keys are in use");
+}
+
+/// A limit on the size stops writes only: what the others have written is read all the same.
+#[tokio::test]
+async fn a_replica_without_room_for_its_cooldown_keeps_it_and_learns_those_of_others() {
+    let Some(url) = new_database().await else { return };
+    let provider = Provider::start().await;
+    let limited = profiles_of([KEYS[0], KEYS[1], THIRD]) + "[ledger]\nbytes_max = \"1\"\n";
+    let full = Fleet::start(&provider, &url, 1, &limited).await;
+    let own = is_refused(&provider, &full).await;
+    let others: Vec<&str> = [KEYS[0], KEYS[1], THIRD]
+        .into_iter()
+        .filter(|key| *key != own)
+        .collect();
+    // The keys of the other replica are the two that nobody rests yet.
+    let other = replica(&provider, &url, [others[0], others[1]]).await;
+    let shared = is_refused(&provider, &other).await;
+    wait_for_resting(&full, 2).await;
+    let left: BTreeSet<String> = others
+        .iter()
+        .filter(|key| **key != shared)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(used_keys(&provider, &full).await, left);
+    assert_eq!(stored_rests(&url).await, 1, "there is no room for its own");
+}
+
+/// Returns a world over a ledger, which shares the cooldowns of its keys with the others.
+fn sharing(ledger: &Arc<SwitchableLedger>, world: impl FnOnce(Arc<dyn Ledger>) -> World) -> World {
+    let ledger: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
+    let world = world(Arc::clone(&ledger));
+    let (rests, worker) = KeyRests::over_ledger(&ledger).expect("a shared ledger");
+    world.shared.profiles.share_rests(&rests);
+    drop(spawn(worker.run()));
+    world
+}
+
+/// No change of the ledger tells of it: the cooldown was read before the process had the key.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_reload_or_its_source_adds_rests_if_another_replica_rests_it() {
+    for is_reload in [true, false] {
+        let ledger = SwitchableLedger::shared(true);
+        let one = sharing(&ledger, |ledger| {
+            World::with(|builder| {
+                builder.ledger = ledger;
+                pooled(builder, &strangers("ab"));
+            })
+        });
+        does(&one, &[("a", still::json(401, UNKNOWN))]);
+        let other = sharing(&ledger.replica(), |ledger| {
+            one.replica(|builder| {
+                builder.ledger = ledger;
+                let others = ["c", "b"].into_iter().zip(strangers("ab"));
+                let others = others.map(|(label, like)| profile(label, None, like.weight));
+                pooled(builder, &others.collect::<Vec<_>>());
+            })
+        });
+        assert_eq!(reached(&one, ask("s1", 1)).await, ("ab".into(), 200));
+        assert_eq!(reached(&other, ask("s1", 1)).await, ("c".into(), 200));
+        one.until(one.now() + still::secs(5)).await;
+        let questions = || ledger.questions.load(Ordering::Relaxed);
+        let before = questions();
+        one.until(one.now() + still::secs(5)).await;
+        assert_eq!(questions(), before, "nobody reads what has not changed");
+        if is_reload {
+            let all = [("anthropic".to_owned(), strangers("ab"))].into();
+            let settings = RotationSettings::default();
+            other.reload(Profiles::new(["anthropic"], all, &settings, Telemetry::default()));
+        } else {
+            let credentials = other.shared.profiles.credentials();
+            credentials.replace_credential("anthropic", 0, profile("a", None, 1).credential);
+        }
+        other.until(other.now() + SECOND).await;
+        let used = reached(&other, ask("s2", 2)).await;
+        assert_eq!(used, ("b".into(), 200), "after a reload: {is_reload}");
+    }
 }

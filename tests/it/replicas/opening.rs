@@ -16,10 +16,10 @@ use tokio_postgres::NoTls;
 use super::fleet::Fleet;
 use crate::support::{
     app::get_with,
-    database::{DatabaseServer, new_database, settings_of},
+    database::{DatabaseServer, free_port, new_database, settings_of},
     provider::Provider,
     state,
-    wire::spawn,
+    wire::{Client, spawn},
 };
 
 /// Runs a command with this configuration and database.
@@ -184,6 +184,82 @@ async fn a_required_ledger_decides_about_readiness() {
     assert!(skew.abs() < 1.0, "{skew}");
 }
 
+/// A process that waits for its database. It is killed on drop.
+struct WaitingStart {
+    process: Child,
+    admin: SocketAddr,
+}
+
+impl WaitingStart {
+    /// Starts a process with its ledger in a database that is away. Waits until it is alive and not ready.
+    async fn begin(url: &str) -> Self {
+        let path = state::directory().join("antiphon.toml");
+        std::fs::write(&path, "[upstreams.anthropic]\nurl = \"http://127.0.0.1:9\"\n").unwrap();
+        let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let process = Command::new(env!("CARGO_BIN_EXE_antiphon"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin-listen"])
+            .args([&admin.to_string(), "-c"])
+            .arg(&path)
+            .envs([("ANTIPHON_LEDGER_STORE", "postgres"), ("ANTIPHON_LEDGER_URL", url)])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Self { process, admin };
+        answers(admin, "/livez", 200).await;
+        answers(admin, "/readyz", 503).await;
+        start
+    }
+
+    /// Opens a connection that stays open after its first answer.
+    async fn keep_alive(&self) -> Client {
+        let mut client = Client::connect(self.admin).await;
+        client.send(get_with("/readyz", &[])).await;
+        let answer = client.response().await;
+        assert_eq!((answer.status(), answer.header("connection")), (503, None));
+        client
+    }
+
+    /// Opens an HTTP/2 connection, and reads its first answer.
+    async fn keep_alive_http_2(&self) -> Client {
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        // GET, http, the path and the authority, by their numbers in the static table of HPACK.
+        let fields = [b"\x82\x86\x04\x07/readyz\x01\x09localhost".as_slice()].concat();
+        let length = u8::try_from(fields.len()).unwrap();
+        let headers = [0, 0, length, 1, 5, 0, 0, 0, 1];
+        let mut client = Client::connect(self.admin).await;
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice();
+        client.send([preface, &settings, &headers, &fields].concat()).await;
+        client.until("[-]ledger failed\nfailed\n").await;
+        client
+    }
+
+    fn signal_end(&self) {
+        let killed = Command::new("kill").arg(self.process.id().to_string()).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// Returns the exit code once the process has ended by itself.
+    fn ends(&mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for WaitingStart {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Returns `true` if an HTTP/2 connection ends with a GOAWAY frame that names no error.
+async fn is_told_to_go(client: &mut Client) -> bool {
+    let rest = client.rest().await;
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+    let frames = rest.windows(17).filter(|frame| frame.starts_with(&goaway));
+    // The last stream, then the error.
+    frames.map(|frame| &frame[13..]).any(|error| error == [0; 4])
+}
+
 /// A start that waits for its database answers health checks, and a signal ends it.
 #[tokio::test]
 async fn a_start_that_waits_is_alive_and_not_ready() {
@@ -193,42 +269,52 @@ async fn a_start_that_waits_is_alive_and_not_ready() {
     };
     let url = server.new_database().await;
     server.crash();
-    let folder = state::directory();
-    let path = folder.join("antiphon.toml");
-    std::fs::write(&path, "[upstreams.anthropic]\nurl = \"http://127.0.0.1:9\"\n").unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let admin = free.local_addr().unwrap();
-    drop(free);
-    let start = || {
-        Command::new(env!("CARGO_BIN_EXE_antiphon"))
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--admin-listen",
-                &admin.to_string(),
-                "-c",
-            ])
-            .arg(&path)
-            .envs([("ANTIPHON_LEDGER_STORE", "postgres"), ("ANTIPHON_LEDGER_URL", &*url)])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let stops = |mut process: Child| {
-        let killed = Command::new("kill").arg(process.id().to_string()).status().unwrap();
-        assert!(killed.success());
-        assert_eq!(process.wait().unwrap().code(), Some(0));
-    };
-    let process = start();
-    answers(admin, "/livez", 200).await;
-    answers(admin, "/readyz", 503).await;
-    stops(process);
-    let process = start();
-    answers(admin, "/readyz", 503).await;
+    let mut start = WaitingStart::begin(&url).await;
+    let mut kept = start.keep_alive().await;
+    start.signal_end();
+    assert!(kept.is_closed().await);
+    assert_eq!(start.ends(), Some(0), "whatever connections were open");
+    let mut start = WaitingStart::begin(&url).await;
     server.run(&[]).await;
-    answers(admin, "/readyz", 200).await;
-    stops(process);
+    answers(start.admin, "/readyz", 200).await;
+    start.signal_end();
+    assert_eq!(start.ends(), Some(0));
+}
+
+/// A health check over a connection of the start would never learn that the proxy is ready.
+#[tokio::test]
+async fn the_connections_of_a_start_end_when_it_serves() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    server.crash();
+    let start = WaitingStart::begin(&url).await;
+    let (mut kept, mut kept_http_2) = (start.keep_alive().await, start.keep_alive_http_2().await);
+    server.run(&[]).await;
+    assert!(kept.is_closed().await);
+    assert!(is_told_to_go(&mut kept_http_2).await);
+    answers(start.admin, "/readyz", 200).await;
+}
+
+/// A client that is told so sends its next request over another connection, and does not count a failure.
+#[tokio::test]
+async fn the_connections_of_a_start_end_in_order_when_it_fails() {
+    let Some(server) = DatabaseServer::start().await else {
+        println!("skipped: PostgreSQL is not installed");
+        return;
+    };
+    let url = server.new_database().await;
+    open(&url).await.unwrap();
+    execute(&url, "UPDATE antiphon_meta SET version = 2, oldest_version = 2").await;
+    server.crash();
+    let mut start = WaitingStart::begin(&url).await;
+    let (mut kept, mut kept_http_2) = (start.keep_alive().await, start.keep_alive_http_2().await);
+    server.run(&[]).await;
+    assert!(kept.is_closed().await);
+    assert!(is_told_to_go(&mut kept_http_2).await);
+    assert_eq!(start.ends(), Some(2));
 }
 
 /// Waits until an admin listener answers with this status.
