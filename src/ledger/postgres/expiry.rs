@@ -9,7 +9,8 @@ use tokio_postgres::types::Type;
 use super::{
     connection::DatabaseConnection,
     error::PostgresError,
-    rows::{KeyArrays, TableRow, select},
+    pages,
+    rows::{KeyArrays, TableRow},
 };
 use crate::ledger::{Moment, RECORD_BYTES, RecordKey, columns::to_nanoseconds};
 
@@ -19,8 +20,6 @@ const PORTION: i64 = 1_000;
 const EXPIRY_LOCK: i64 = 0x616e_7469_6578_7069;
 /// Timeout of one statement.
 const PORTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// The rows that one statement checks. Their values are in memory together.
-const CHECKED_ROWS: i64 = 64;
 
 /// Removes the rows that a statement selects as `doomed`, and takes them off the sizes. Returns their number.
 macro_rules! remove_doomed {
@@ -87,12 +86,7 @@ pub(super) async fn remove_damaged(pool: &Pool) -> Result<u64, PostgresError> {
     loop {
         let mut connection = DatabaseConnection::take(pool).await?;
         let client = connection.client()?;
-        let rows = client
-            .query_typed(
-                select!("WHERE r.place > $1 ORDER BY r.place LIMIT $2"),
-                &[(&place, Type::INT8), (&CHECKED_ROWS, Type::INT8)],
-            )
-            .await?;
+        let rows = pages::read_rows(client, place).await?;
         let Some(last) = rows.last() else {
             return Ok(removed);
         };

@@ -14,6 +14,7 @@ use super::{
     connection::DatabaseConnection,
     error::PostgresError,
     migration::open_connection,
+    pages,
     rows::{KeyArrays, TableRow, select},
     schema,
 };
@@ -21,9 +22,6 @@ use crate::ledger::{
     HashPrefix, InspectedRow, KindTotal, LedgerError, Moment, RECORD_BYTES, Record, RecordKey, StoreInspector,
     columns::kind_from_number,
 };
-
-/// The most rows of one query. Fewer once their values have 8 MiB, which are in memory together.
-const PAGE: i64 = 512;
 
 /// A database under inspection. Its methods block, and must not be called within a runtime.
 pub struct DatabaseInspector {
@@ -151,15 +149,7 @@ pub(super) async fn read_page(
     client: &Client,
     after: i64,
 ) -> Result<Vec<(InspectedRow, Option<Record>)>, PostgresError> {
-    let sql = select!(
-        "JOIN (SELECT place, sum(octet_length(value)) OVER (ORDER BY place) - octet_length(value) AS before FROM \
-         (SELECT place, value FROM antiphon_records WHERE place > $1 ORDER BY place LIMIT $2) next) page \
-         ON page.place = r.place WHERE page.before < 8388608 ORDER BY r.place"
-    );
-    let rows = client
-        .query_typed(sql, &[(&after, Type::INT8), (&PAGE, Type::INT8)])
-        .await?;
-    rows.iter().map(inspect_row).collect()
+    pages::read_rows(client, after).await?.iter().map(inspect_row).collect()
 }
 
 fn inspect_row(row: &Row) -> Result<(InspectedRow, Option<Record>), PostgresError> {

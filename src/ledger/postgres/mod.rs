@@ -15,6 +15,7 @@ mod listener;
 mod migration;
 mod notices;
 mod open_error;
+mod pages;
 mod rows;
 mod schema;
 mod server_checks;

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::ledger::{CopyError, CopyTarget, LedgerError, PlacedCopy};
 
-/// The most rows of one query, whose values are in memory together.
-const PAGE: u32 = 16;
+/// The most rows of a page.
+const PAGE: u32 = 512;
+/// The bytes of values after which a page ends. They are in memory together.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// A new file, under a temporary name until the copy is complete.
 #[derive(Debug)]
@@ -73,8 +75,16 @@ impl CopyTarget for FileCopyTarget {
         let read = || {
             let mut statement =
                 connection.prepare_cached(select!("NOT INDEXED WHERE place > ?1 ORDER BY place LIMIT ?2"))?;
-            let rows = statement.query_map((after, PAGE), StoredRow::read_row)?;
-            rows.collect::<rusqlite::Result<Vec<StoredRow>>>()
+            let (mut page, mut bytes) = (Vec::new(), 0_usize);
+            for row in statement.query_map((after, PAGE), StoredRow::read_row)? {
+                let row = row?;
+                bytes = bytes.saturating_add(row.record.as_ref().map_or(0, |record| record.value.len()));
+                page.push(row);
+                if bytes >= PAGE_BYTES {
+                    break;
+                }
+            }
+            rusqlite::Result::Ok(page)
         };
         let rows = read().map_err(|error| store_error(&error))?;
         let placed = |row: StoredRow| {

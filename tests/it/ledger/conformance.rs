@@ -28,8 +28,8 @@ use crate::support::{
 };
 
 pub(crate) const SECRET: [u8; 32] = [7; 32];
-pub(crate) const NOW: Moment = Duration::from_secs(1_800_000_000);
-pub(crate) const LATER: Moment = Duration::from_secs(1_800_000_100);
+pub(crate) const NOW: Moment = Duration::from_secs(4_000_000_000);
+pub(crate) const LATER: Moment = Duration::from_secs(4_000_000_100);
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn key(kind: RecordKind, principal: u8, name: u64) -> RecordKey {

@@ -439,3 +439,19 @@ async fn gc_keeps_a_record_that_a_replica_writes_over_an_expired_one() {
     let verified = succeeds(&store(&["verify", "--database"], &url));
     assert_eq!(verified, "1 record: all of them sound\n");
 }
+
+/// `gc` reads every record, to find the damaged ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn gc_reads_large_records_in_pages_of_bounded_size() {
+    let Some(url) = new_database().await else { return };
+    let database = MeasuredDatabase::before(&url).await;
+    let ledger = open(&url).await;
+    for name in 0..8 {
+        let step = CommitStep::insert_record(call(name), vec![b'v'; 4 * MIB].into(), LATER);
+        done(&ledger, vec![step], NOW).await;
+    }
+    let said = succeeds(&store(&["gc", "--database"], &database.url));
+    assert_eq!(said, "cleared 0 records, 8 records left\n");
+    let longest = database.take_longest();
+    assert!(longest < (8 + 4) * MIB + MIB / 2, "{longest} bytes at once");
+}

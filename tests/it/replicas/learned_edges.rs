@@ -244,7 +244,7 @@ async fn a_healthy_history_asks_a_shared_ledger_nothing() {
             let world = replicas.world(0);
             let began = world.now();
             world.ask(wire("/x/v1/chat/completions", &body)).await;
-            waits.push((world.now() - began).as_millis());
+            waits.push(world.now().saturating_sub(began).as_millis());
         }
         costs.push((is_shared, asked, keys, waits));
     }
@@ -381,7 +381,7 @@ async fn a_caller_with_a_rule_does_not_read_with_every_request() {
         world
             .ask(wire(dispute.path, &(dispute.body)(THIRD, &goes_on()).to_string()))
             .await;
-        waits.push((world.now() - began).as_millis());
+        waits.push(world.now().saturating_sub(began).as_millis());
     }
     assert_eq!(
         (reads[3], waits[3]),
@@ -393,6 +393,7 @@ async fn a_caller_with_a_rule_does_not_read_with_every_request() {
 /// A caller that continues by ids cannot fill the ledger with them.
 #[tokio::test(start_paused = true)]
 async fn the_chains_of_one_caller_are_bounded() {
+    const TURNS: u64 = 6_000;
     let replicas = Replicas::durable(Settings::default(), |_| ());
     let mut number = 0;
     replicas.answer_by(move |_| {
@@ -411,7 +412,6 @@ async fn the_chains_of_one_caller_are_bounded() {
         )
         .await;
     let before = replicas.ledger(0).usage().await.unwrap();
-    const TURNS: u64 = 6_000;
     let world = replicas.world(0);
     for turn in 1..=TURNS {
         let body = json!({"model": "m", "previous_response_id": format!("resp_{turn}"),
