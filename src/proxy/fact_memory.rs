@@ -176,6 +176,7 @@ impl FactMemory {
                 let entry = self.rules.entry(key);
                 entry.and_upsert_with(|known| known.map_or(*rules, |known| known.into_value().union(*rules)));
             }
+            LearnedFact::RulesRetracted => self.rules.invalidate(&key),
             LearnedFact::BoundPlaceholder(placeholder) => {
                 self.has_bound.store(true, Ordering::Relaxed);
                 self.bound_placeholders.insert(key, *placeholder);

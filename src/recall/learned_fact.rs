@@ -35,6 +35,7 @@ const ANSWERED_CALL: u8 = 6;
 const WANTED_CONTINUITY: u8 = 7;
 const DEAD_RESPONSE: u8 = 8;
 const CONTINUES_BY_ID: u8 = 9;
+const RULES_RETRACTED: u8 = 10;
 
 /// A hash that says what a fact is about, without revealing it. It contains the caller, and mostly the server.
 pub type FactKey = [u8; 32];
@@ -44,6 +45,8 @@ pub type FactKey = [u8; 32];
 pub enum LearnedFact {
     /// Rules of a server for a model.
     Rules(LearnedRules),
+    /// The rules of a server for a model that were learned so far no longer hold.
+    RulesRetracted,
     /// The placeholder to which thinking is bound, although the result of its call is in the body.
     BoundPlaceholder(Placeholder),
     /// Some placeholder of this caller replaces a result that the client has added in place since.
@@ -78,6 +81,7 @@ impl LearnedFact {
             Self::WantedContinuity => WANTED_CONTINUITY,
             Self::DeadResponse => DEAD_RESPONSE,
             Self::ContinuesById => CONTINUES_BY_ID,
+            Self::RulesRetracted => RULES_RETRACTED,
         }
     }
 
@@ -86,6 +90,8 @@ impl LearnedFact {
         match self {
             // A server that was updated may refuse what its former version has demanded.
             Self::Rules(_) | Self::WantedContinuity => Some(RULE_TTL),
+            // Beyond those that it retracts.
+            Self::RulesRetracted => Some(RULE_TTL.saturating_mul(2)),
             _ => None,
         }
     }
@@ -110,7 +116,8 @@ impl LearnedFact {
             | Self::DroppableThinking
             | Self::WantedContinuity
             | Self::DeadResponse
-            | Self::ContinuesById => {}
+            | Self::ContinuesById
+            | Self::RulesRetracted => {}
         }
         (bytes.len() <= RECORD_BYTES_MAX).then(|| bytes.freeze())
     }
@@ -130,6 +137,7 @@ impl LearnedFact {
             (VERSION, WANTED_CONTINUITY) => Self::WantedContinuity,
             (VERSION, DEAD_RESPONSE) => Self::DeadResponse,
             (VERSION, CONTINUES_BY_ID) => Self::ContinuesById,
+            (VERSION, RULES_RETRACTED) => Self::RulesRetracted,
             _ => return None,
         };
         Some((*key, fact))
@@ -215,6 +223,7 @@ mod tests {
             LearnedFact::WantedContinuity,
             LearnedFact::DeadResponse,
             LearnedFact::ContinuesById,
+            LearnedFact::RulesRetracted,
         ] {
             let bytes = fact.encode([1; 32]).unwrap();
             assert_eq!(LearnedFact::decode(&bytes), Some(([1; 32], fact)));

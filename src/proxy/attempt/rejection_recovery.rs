@@ -24,14 +24,11 @@ use crate::{
     recall::{FactKey, KeyedFact, LearnedFact, ShapeVerdict},
     repair::{
         BodyCall, CallKey, DisputedShape, LearnedRules, OnForeignThinking, Paired, PinnedAnswer, Placeholder, Plan,
-        RefusalReading, RepairPolicy, is_strong, parse, plan, replace_unseen_results, thinking_blocks,
+        RefusalReading, RepairPolicy, parse, plan, replace_unseen_results, thinking_blocks,
     },
     splice::Segments,
     wire::{Refusal, RefusalKind},
 };
-
-/// Maximum open calls of one remote response that are remembered.
-const DUE_MAX: usize = 128;
 
 /// The recovery of one request: what is known of its body, and which repairs were tried.
 pub(super) struct RejectionRecovery {
@@ -163,6 +160,26 @@ impl RejectionRecovery {
                     .store_shape_verdict(self.base.fact_scope().caller, *key, verdict);
             }
         }
+    }
+
+    /// Returns the resend of the body without any learned rule. `None` if they have changed nothing.
+    ///
+    /// The server may have been updated since it has taught them.
+    pub(super) fn without_rules(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
+        if self.base.learned == LearnedRules::NONE {
+            return None;
+        }
+        let learned = std::mem::replace(&mut self.base.learned, LearnedRules::NONE);
+        let planned = self.base.plan_body(context);
+        self.base.learned = learned;
+        let planned = planned.filter(|planned| planned.body.to_vec() != self.last_sent.to_vec())?;
+        Some(planned.into_resend("rule"))
+    }
+
+    /// Returns the fact that the learned rules no longer hold: the server has accepted the body without them.
+    pub(super) fn retract_rules(&mut self) -> KeyedFact {
+        self.base.learned = LearnedRules::NONE;
+        self.base.retracted_rules()
     }
 
     /// Returns the resend of the original body with a change that is no matter of pairing. `None` if that fails.
@@ -313,7 +330,7 @@ impl RejectionRecovery {
                 };
                 // The refusal alone proves nothing, since it may echo the client's text. Stored after a success only.
                 let proven = RefusalReading::proven_rules(refusal, base.wire, &plan.report.findings);
-                let remote_facts = self.remote_facts(&plan, body.is_original());
+                let remote_facts = base.remote_facts(&plan, body.is_original());
                 let learned = base.learned.union(proven);
                 let is_news = learned != base.learned && !body.is_original();
                 let rules_fact = is_news.then(|| base.rules_fact(learned));
@@ -330,27 +347,6 @@ impl RejectionRecovery {
             }
         }
         None
-    }
-
-    /// Returns the facts that the plan's placeholders answer remote calls, if the plan has any.
-    fn remote_facts(&self, plan: &Plan, is_original: bool) -> Vec<KeyedFact> {
-        let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
-            return Vec::new();
-        };
-        let scope = self.base.fact_scope();
-        let origin = remote.origin.as_deref().map(|id| scope.origin_key(id));
-        // A weak id may name another call too: an answer recorded under it could be wrong.
-        let strong = remote.calls.iter().filter(|id| is_strong(id.as_bytes(), b""));
-        let answered = |id: &String| {
-            let key = scope.remote_call_key(id.as_bytes());
-            (key, LearnedFact::AnsweredCall(origin))
-        };
-        let mut facts: Vec<KeyedFact> = strong.map(answered).collect();
-        // A longer list is not worth its memory: the next refusal names the calls again.
-        if let Some(origin) = origin.filter(|_| remote.calls.len() <= DUE_MAX) {
-            facts.push((origin, LearnedFact::DueCalls(remote.calls.clone())));
-        }
-        facts
     }
 
     /// Replaces results by placeholders if signed thinking after them was generated without them.

@@ -2,6 +2,8 @@
 //!
 //! All resends of an attempt use the same credential.
 
+use http::StatusCode;
+
 use super::{
     Attempts, continuity_recovery, dead_response_recovery, large_body, posted_result_recovery,
     resend_base::RecoveryContext,
@@ -87,6 +89,9 @@ async fn resend_while_refused(
         }
         attempts.learned_facts.extend(resend.facts);
     }
+    if answer.status() == StatusCode::BAD_REQUEST && log.event.sends == 1 {
+        answer = resend_without_rules(attempts, answer, log).await;
+    }
     // Not for observed bodies, whose refusals are not read.
     log.event.is_history_refused = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids).is_some();
     if !answer.status().is_success() && attempts.outgoing.body.has_posted_results() {
@@ -116,6 +121,48 @@ async fn plan_next(attempts: &mut Attempts<'_>, refusal: &Refusal, log: &mut Exc
     let resend = passes.run_pass(is_heavy, plan).await.flatten();
     large_body::end_resend_plan(attempts, resend.is_some());
     resend
+}
+
+/// Resends the request without what learned rules have changed, if the provider refuses it in words that name no fault.
+///
+/// Returns the answer to that, or the refusal if it is about something else.
+async fn resend_without_rules(
+    attempts: &mut Attempts<'_>,
+    answer: ProviderAnswer,
+    log: &mut ExchangeLog,
+) -> ProviderAnswer {
+    if large_body::take_resend_memory(attempts, 1).await.is_err() {
+        return answer;
+    }
+    let (passes, is_heavy) = large_body::resend_passes(attempts, log);
+    let path = attempts.path;
+    let context = RecoveryContext {
+        path,
+        policy: &path.settings.policy,
+    };
+    let recovery = &mut attempts.recovery;
+    let plan = async { catch_core_panic(|| recovery.as_mut()?.without_rules(context)) };
+    let without = passes.run_pass(is_heavy, plan).await.flatten();
+    large_body::end_resend_plan(attempts, without.is_some());
+    let Some(mut resend) = without else { return answer };
+    if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
+        pins.replace_pins(std::mem::take(&mut resend.answers), None).await;
+    }
+    attempts.outgoing.body.add_to_report(&mut resend.report);
+    attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
+    let Some(next_answer) = send_again(attempts, log).await else {
+        return answer;
+    };
+    if !next_answer.status().is_success() {
+        // The rules are not at fault.
+        return answer;
+    }
+    log.repair_header = Some(request::actions_header(&resend.report));
+    log.event.report = Some(resend.report);
+    log.record_resend(resend.reason);
+    let retracted = attempts.recovery.as_mut().map(|recovery| recovery.retract_rules());
+    attempts.learned_facts.extend(retracted);
+    next_answer
 }
 
 /// Resends the request without its posted results, if the provider refuses one of them.

@@ -12,10 +12,13 @@ use crate::{
         request::{CallAnswers, CallLookup, CallMemory, SentBody, call_answers},
     },
     recall::{KeyedFact, LearnedFact},
-    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, parse},
+    repair::{LearnedRules, Paired, PairingContext, Parsed, Plan, RefusalReading, RepairPolicy, is_strong, parse},
     splice::Segments,
     wire::{Refusal, Unreadable, Wire},
 };
+
+/// Maximum open calls of one remote response that are remembered.
+const DUE_MAX: usize = 128;
 
 /// Read access to everything besides the body that a resend depends on.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +111,33 @@ impl ResendBase {
             server: self.server,
             caller: self.late_results.caller,
         }
+    }
+
+    /// Returns the facts that the plan's placeholders answer remote calls, if the plan has any.
+    pub(super) fn remote_facts(&self, plan: &Plan, is_original: bool) -> Vec<KeyedFact> {
+        let Some(remote) = plan.remote_answers.last().filter(|_| !is_original) else {
+            return Vec::new();
+        };
+        let scope = self.fact_scope();
+        let origin = remote.origin.as_deref().map(|id| scope.origin_key(id));
+        // A weak id may name another call too: an answer recorded under it could be wrong.
+        let strong = remote.calls.iter().filter(|id| is_strong(id.as_bytes(), b""));
+        let answered = |id: &String| {
+            let key = scope.remote_call_key(id.as_bytes());
+            (key, LearnedFact::AnsweredCall(origin))
+        };
+        let mut facts: Vec<KeyedFact> = strong.map(answered).collect();
+        // A longer list is not worth its memory: the next refusal names the calls again.
+        if let Some(origin) = origin.filter(|_| remote.calls.len() <= DUE_MAX) {
+            facts.push((origin, LearnedFact::DueCalls(remote.calls.clone())));
+        }
+        facts
+    }
+
+    /// Returns the fact that the server no longer demands the rules that it has taught for the model.
+    pub(super) fn retracted_rules(&self) -> KeyedFact {
+        let key = self.fact_scope().rules_key(self.model.as_deref());
+        (key, LearnedFact::RulesRetracted)
     }
 
     /// Returns the fact that the server demands these rules for the model.

@@ -12,7 +12,15 @@ use crate::{
 
 /// Reasons for a resend: the provider refused the pairing of the history or its signed thinking, missed a value, or has
 /// lost the response that the request continues from.
-const RESEND_REASONS: [&str; 6] = ["pairing", "binding", "continuity", "foreign", "dead_response", "posted"];
+const RESEND_REASONS: [&str; 7] = [
+    "pairing",
+    "binding",
+    "continuity",
+    "foreign",
+    "dead_response",
+    "posted",
+    "rule",
+];
 /// Sources of values that were put back.
 const VALUE_SOURCES: [&str; 2] = ["noted", "neutral"];
 /// Kinds of pinned answers.

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 use std::{
+    io::ErrorKind,
     net::TcpStream,
     os::unix::net::UnixDatagram,
     path::Path,
@@ -53,7 +54,13 @@ impl Drop for Started {
 
 fn next_notification(socket: &UnixDatagram) -> String {
     let mut buffer = [0; 512];
-    let length = socket.recv(&mut buffer).unwrap();
+    let length = loop {
+        match socket.recv(&mut buffer) {
+            // The end of another process of these tests may interrupt it.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.unwrap(),
+        }
+    };
     String::from_utf8(buffer[..length].to_vec()).unwrap()
 }
 

@@ -427,3 +427,51 @@ async fn the_chains_of_one_caller_are_bounded() {
         after.bytes - before.bytes
     );
 }
+
+/// Returns the words in which an updated server refuses a repair.
+fn refuses_repairs(body: &Value) -> Option<&'static str> {
+    let is_repaired = body.to_string().contains("[antiphon:");
+    is_repaired.then_some("this model accepts no such message")
+}
+
+/// The server was updated: it accepts the shape again, and refuses the repair.
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_no_longer_holds_is_forgotten() {
+    for dispute in &DISPUTES[1..] {
+        let mut replicas = Replicas::durable(Settings::default(), only_upstream(dispute.kind));
+        replicas.judge_by(|_| None);
+        replicas.refuse_next(dispute.refusal);
+        let taught = replicas.send(0, dispute.path, (dispute.body)(OLDER, &[])).await;
+        assert_eq!(taught.notes(), (200, "2", dispute.repair));
+        replicas.judge_by(refuses_repairs);
+        replicas.restart();
+        for (id, sends) in [(NEWER, "2"), (THIRD, "1")] {
+            let sent = replicas.send(0, dispute.path, (dispute.body)(id, &[])).await;
+            assert_eq!(sent.notes(), (200, sends, "none"), "{}", dispute.name);
+            replicas.restart();
+        }
+    }
+}
+
+/// A refusal of anything else is that of the first send, and the rule stays.
+#[tokio::test(start_paused = true)]
+async fn a_rule_survives_refusals_of_something_else() {
+    for dispute in DISPUTES {
+        let replicas = Replicas::new(Settings::default(), only_upstream(dispute.kind));
+        replicas.judge_by(|_| None);
+        replicas.refuse_next(dispute.refusal);
+        let taught = replicas.send(0, dispute.path, (dispute.body)(OLDER, &[])).await;
+        assert_eq!(taught.notes(), (200, "2", dispute.repair));
+        replicas.judge_by(|_| Some("max_tokens is too large"));
+        for at in [0, 1] {
+            let sent = replicas.send(at, dispute.path, (dispute.body)(NEWER, &[])).await;
+            assert_eq!((sent.status, &*sent.repair), (400, dispute.repair), "{}", dispute.name);
+            assert!(sent.answer.contains("max_tokens is too large"), "{}", sent.answer);
+        }
+        replicas.judge_by(|_| None);
+        for at in [0, 1] {
+            let sent = replicas.send(at, dispute.path, (dispute.body)(NEWER, &[])).await;
+            assert_eq!(sent.notes(), (200, "1", dispute.repair), "{}", dispute.name);
+        }
+    }
+}

@@ -3,25 +3,32 @@
 use antiphon::wire::Wire;
 use serde_json::{Value, json};
 
-use super::pair::{Replicas, Sent};
+use super::{
+    fleet::{Answered, Fleet, ask},
+    pair::{Replicas, Sent},
+};
 use crate::{
     proxy::dead_responses::{DROPPED, PATH, sent_back, user},
     support::{
         app::Builder,
-        judge::ServerRules,
-        provider::{Reply, Settings, ruled},
+        database::new_database,
+        judge::{ServerMemory, ServerRules},
+        provider::{Provider, Reply, Settings, ruled},
     },
 };
 
 const DROPPED_AT_ONCE: (u16, &str, &str) = (200, "1", "dropped=1");
 
-/// Returns a provider that knows which responses it can continue.
-fn remembering() -> Settings {
-    let rules = ServerRules {
+/// Returns the rules of a provider that knows which responses it can continue.
+fn remembering_rules() -> ServerRules {
+    ServerRules {
         made_here: true,
         ..ServerRules::default()
-    };
-    ruled(&[Wire::OPENAI_RESPONSES], rules)
+    }
+}
+
+fn remembering() -> Settings {
+    ruled(&[Wire::OPENAI_RESPONSES], remembering_rules())
 }
 
 fn replicas() -> Replicas {
@@ -249,4 +256,42 @@ async fn a_remote_call_with_a_placeholder_outlives_a_restart() {
     let again = process.send(0, PATH, &body).await;
     assert_eq!(again.notes(), (200, "1", "placeholder=1"), "{again:#?}");
     assert_eq!(again.last_body, taught.last_body, "the same bytes");
+}
+
+/// Two processes over a real database.
+#[tokio::test]
+async fn a_response_whose_items_came_through_two_processes_is_left_out_by_both() {
+    let Some(url) = new_database().await else { return };
+    let provider = Provider::ruled(&[Wire::OPENAI_RESPONSES], remembering_rules()).await;
+    let upstream = format!("[upstreams.openai]\nurl = \"{}\"\n", provider.url());
+    let fleet = Fleet::start(&provider, &url, 2, &upstream).await;
+    let send = async |at: usize, body: Value| -> Answered {
+        let fields = [("authorization", "Bearer sk-ann")];
+        ask(fleet.replicas[at].data, PATH, &fields, &body)
+            .await
+            .expect("an answer")
+    };
+    let (mut items, mut last) = (Vec::new(), None::<String>);
+    for (at, words) in [(0, "go"), (1, "on")] {
+        let answer = send(at, body(last.as_deref(), &[user(words)])).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        items.push(user(words));
+        items.extend(answer.body["output"].as_array().unwrap().iter().map(sent_back));
+        last = answer.body["id"].as_str().map(str::to_owned);
+    }
+    provider.remember(ServerMemory::forget_responses);
+    items.push(user("and now?"));
+    for at in [0, 1] {
+        // The second process may still be reading what the first one has stored.
+        let mut answer = send(at, body(last.as_deref(), &items)).await;
+        for _ in 0..50 {
+            if answer.status == 200 {
+                break;
+            }
+            assert_eq!(answer.status, 400, "{}", answer.body);
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            answer = send(at, body(last.as_deref(), &items)).await;
+        }
+        assert_eq!((answer.status, &*answer.repair), (200, "dropped=1"), "{}", answer.body);
+    }
 }
