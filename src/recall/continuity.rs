@@ -251,7 +251,8 @@ impl ContinuityStore<'_> {
 
     /// Returns what is known for these calls, in their order: from memory, then from the ledger until `deadline`.
     ///
-    /// Of a ledger that other processes share, memory knows only the pinned values for certain.
+    /// Of a ledger that other processes share, memory knows a value for certain if it is pinned, or as long as no other
+    /// process has changed one of the caller's.
     pub async fn find_values(
         self,
         scope: ContinuityScope<'_>,
@@ -396,7 +397,7 @@ impl ContinuityStore<'_> {
 
     /// Returns the state of a caller's values in the ledger.
     fn state(self, caller: Caller) -> RecordState {
-        self.0.fact_owners.state_of(RecordKind::Continuity, caller.principal())
+        self.0.value_owners.state_of(RecordKind::Continuity, caller.principal())
     }
 
     /// Returns the value in memory. `state` is the present state of the caller's values in the ledger.
@@ -472,7 +473,7 @@ impl ContinuityStore<'_> {
 
     fn insert_step(self, scope: ContinuityScope<'_>, record: RecordName, row: &ValueRow) -> CommitStep {
         self.0
-            .fact_owners
+            .value_owners
             .note(RecordKind::Continuity, scope.caller.principal());
         CommitStep::insert_record(record_key(scope, record), row.encode(), self.0.expires_at())
     }

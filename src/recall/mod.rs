@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::{
@@ -63,8 +64,8 @@ const UNUSED_ROW_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The version of a row that was inserted and not replaced since.
 const FIRST_VERSION: u64 = 1;
 
-/// The kinds of facts and carried values. Nothing is read for a caller without any.
-const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking, RecordKind::Continuity];
+/// The kinds of facts. Nothing is read for a caller without any.
+const FACT_KINDS: &[RecordKind] = &[RecordKind::LearnedFact, RecordKind::Thinking];
 
 /// A call and its answer.
 pub type AssignedAnswer = (CallKey, PinnedAnswer);
@@ -97,8 +98,10 @@ struct AnswerStoreState {
     response_chains: ChainMemory,
     /// The callers with pinned answers, and those with appended texts.
     owners: RecordOwners,
-    /// The callers with facts that providers have taught, and with carried values.
+    /// The callers with facts that providers have taught.
     fact_owners: RecordOwners,
+    /// The callers with carried values, of which there may be many more.
+    value_owners: RecordOwners,
     settings: AnswerStoreSettings,
 }
 
@@ -142,6 +145,7 @@ impl AnswerStore {
             response_chains: ChainMemory::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
             fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
+            value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
             changes: ledger.changes(),
             settings,
             ledger,
@@ -283,11 +287,11 @@ impl AnswerStore {
 
     /// Follows which callers have records. Until they are read every caller may have some.
     pub async fn follow_owners(self) {
-        let (owners, fact_owners) = (self.0.owners.clone(), self.0.fact_owners.clone());
+        let all = [&self.0.owners, &self.0.fact_owners, &self.0.value_owners].map(RecordOwners::clone);
         let ledger = Arc::downgrade(&self.0.ledger);
         // The handle is dropped first: this task must not keep the store alive.
         drop(self);
-        tokio::join!(owners.follow(Weak::clone(&ledger)), fact_owners.follow(ledger));
+        join_all(all.map(|owners| owners.follow(Weak::clone(&ledger)))).await;
     }
 
     /// Writes pinned answers to the ledger until all other handles are dropped.
