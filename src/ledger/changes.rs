@@ -123,15 +123,20 @@ impl LedgerChanges {
     pub fn note_changes(&self, changes: &[RecordChange]) {
         let Some(state) = &self.0 else { return };
         let mut counts = state.counts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut is_full = false;
         for change in changes {
             if counts.by_principal.len() >= PRINCIPALS_MAX {
                 counts.by_principal.clear();
                 counts.epoch = counts.epoch.wrapping_add(1);
+                is_full = true;
             }
             let count = counts.by_principal.entry(change.principal).or_default();
             *count = count.wrapping_add(1);
         }
         drop(counts);
+        if is_full {
+            drop(state.events.send(ChangeEvent::Gap));
+        }
         for change in changes {
             // Without receivers nobody needs to know.
             drop(state.events.send(ChangeEvent::Changed(*change)));

@@ -130,7 +130,12 @@ impl RecordOwners {
                     Ok(ChangeEvent::Changed(_)) => {}
                     Ok(ChangeEvent::Gap) => break,
                     Err(RecvError::Lagged(_)) => {
-                        self.0.write().unwrap_or_else(PoisonError::into_inner).complete_in = None;
+                        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                        known.complete_in = None;
+                        // Any of them may have changed.
+                        for changes in known.principals.values_mut() {
+                            *changes = changes.wrapping_add(1);
+                        }
                         break;
                     }
                     Err(RecvError::Closed) => return,

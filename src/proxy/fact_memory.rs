@@ -38,7 +38,7 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time between two reads of a caller's facts while it is not known if there are new ones.
 const REREAD_PAUSE: Duration = Duration::from_secs(1);
 
-/// Facts learned from providers' refusals.
+/// Facts learned from providers' answers.
 #[derive(Debug)]
 pub(super) struct FactMemory {
     /// Rules that refusals have taught, by caller, upstream and model.
@@ -181,7 +181,10 @@ impl FactMemory {
                 self.has_bound.store(true, Ordering::Relaxed);
                 self.bound_placeholders.insert(key, *placeholder);
             }
-            LearnedFact::HasOverrides => self.overrides.insert(caller, ()),
+            LearnedFact::HasOverrides => {
+                self.has_bound.store(true, Ordering::Relaxed);
+                self.overrides.insert(caller, ());
+            }
             LearnedFact::DroppableThinking => {
                 self.has_bound.store(true, Ordering::Relaxed);
                 self.droppable_thinking.insert(key, ());

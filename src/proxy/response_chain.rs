@@ -109,10 +109,12 @@ impl ChainRequest {
             } else if !chains.is_continuing(caller) && (read.input_len() > FIRST_INPUT_MAX || read.has_answers()) {
                 return None;
             }
+            // Before the look-up: a chain that is read meanwhile is found.
+            let is_known = previous.is_some_and(|id| chains.is_known(caller, id));
             let parent = previous.map(|id| (id, chains.find_chain(caller, id)));
             // Without the parent's chain the items wait for it.
             if let Some((id, None)) = parent {
-                if chains.is_known(caller, id) {
+                if is_known {
                     return Some(ChainStart::Lost);
                 }
                 return Some(ChainStart::Unjoined {

@@ -51,7 +51,7 @@ impl ShapeVerdict {
 
 /// Stores a verdict, if a record of the caller may be written. Does not wait. The client's shape never replaces the other.
 pub(super) fn store_verdict(store: &AnswerStoreState, caller: Caller, shape: FactKey, verdict: ShapeVerdict) {
-    if !store.may_write(caller) {
+    if !store.may_write(caller) || !store.fact_writes.count_one(caller) {
         return;
     }
     let (key, expires_at) = (shape_key(caller, shape), clock::unix_time() + RECORD_TTL);

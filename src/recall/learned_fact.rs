@@ -90,7 +90,7 @@ impl LearnedFact {
         match self {
             // A server that was updated may refuse what its former version has demanded.
             Self::Rules(_) | Self::WantedContinuity => Some(RULE_TTL),
-            // Beyond those that it retracts.
+            // Must outlive every rule that it retracts.
             Self::RulesRetracted => Some(RULE_TTL.saturating_mul(2)),
             _ => None,
         }
@@ -161,8 +161,9 @@ pub(super) fn store_facts(store: &AnswerStoreState, caller: Caller, facts: &[Key
     }
     let now = clock::unix_time();
     let write = |(key, fact): &KeyedFact| {
-        let value = fact.encode(*key)?;
-        let expires_at = now + fact.lifetime().unwrap_or(store.settings.record_ttl);
+        let value = fact.encode(*key).filter(|_| store.fact_writes.count_one(caller))?;
+        let ttl = store.settings.record_ttl;
+        let expires_at = now + fact.lifetime().map_or(ttl, |lifetime| lifetime.min(ttl));
         // Named by its content, so that a record never changes. A fact that is learned again becomes the latest one.
         let key = RecordKey::new(RecordKind::LearnedFact, caller.principal(), digest_of([&value[..]]));
         let remove = CommitStep::Remove {

@@ -54,6 +54,7 @@ pub use thinking_facts::ThinkingFact;
 use appended_texts::AppendedTexts;
 use client_results::ClientResultCache;
 use continuity::CarriedValues;
+use daily_writes::DailyWrites;
 use pinned_answers::PinnedAnswers;
 use response_chains::ChainMemory;
 
@@ -98,7 +99,9 @@ struct AnswerStoreState {
     response_chains: ChainMemory,
     /// The callers with pinned answers, and those with appended texts.
     owners: RecordOwners,
-    /// The callers with facts that providers have taught.
+    /// The records of facts and shapes of each caller that were written since a day ago.
+    fact_writes: DailyWrites,
+    /// The callers with learned facts.
     fact_owners: RecordOwners,
     /// The callers with carried values, of which there may be many more.
     value_owners: RecordOwners,
@@ -144,6 +147,7 @@ impl AnswerStore {
             carried: CarriedValues::new(),
             response_chains: ChainMemory::new(),
             owners: RecordOwners::new(&[RecordKind::PinnedAnswer, RecordKind::AppendedText], ledger.changes()),
+            fact_writes: DailyWrites::new(),
             fact_owners: RecordOwners::new(FACT_KINDS, ledger.changes()),
             value_owners: RecordOwners::new(&[RecordKind::Continuity], ledger.changes()),
             changes: ledger.changes(),

@@ -41,7 +41,7 @@ const VERSION: u8 = 1;
 const AMBIGUOUS: u8 = 0;
 /// The second byte of a record with a chain.
 const CHAIN: u8 = 1;
-/// The most chains that wait for that of their parent, each with 33 bytes for each of its items.
+/// The most chains in the queue, and as many that wait for another try to read their parent. Each has 33 bytes for each of its items.
 const WAITING_MAX: usize = 256;
 /// The timeout of the read of a parent.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ enum KnownChain {
     One(ItemChain),
     /// Two different responses of a caller had the id.
     Ambiguous,
-    /// No process knows the items before it. This is never stored.
+    /// The items before it were not found. This is never stored.
     Lost,
 }
 
@@ -147,12 +147,11 @@ impl ChainStore<'_> {
             .chains
             .entry(name)
             .and_compute_with(|known| match known.map(moka::Entry::into_value) {
-                None => {
+                None | Some(KnownChain::Lost) => {
                     let known = KnownChain::One(chain);
                     step = Some(CommitStep::insert_record(key, known.encode(), expires_at));
                     Op::Put(known)
                 }
-                Some(KnownChain::Lost) => Op::Put(KnownChain::One(chain)),
                 Some(KnownChain::One(other)) if other != chain => {
                     step = Some(CommitStep::Replace {
                         key,
@@ -269,31 +268,44 @@ pub(super) async fn join_chains(store: Arc<AnswerStoreState>) {
         let Some(store) = handle.upgrade() else { return };
         let tries = tries.saturating_add(1);
         let chains = ChainStore(&store);
-        if join_chain(chains, &chain).await {
-            continue;
-        }
-        // Only another process may still write the parent.
-        if !store.ledger.is_exclusive() && tries < TRIES_MAX && retries.len() < WAITING_MAX {
-            retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
-        } else {
-            chains.note_lost(chain.caller, &chain.id);
+        match join_chain(chains, &chain).await {
+            JoinEnd::Unread | JoinEnd::Absent if tries < TRIES_MAX && retries.len() < WAITING_MAX => {
+                retries.push_back((clock::now() + RETRY_PAUSE, tries, chain));
+            }
+            JoinEnd::Impossible | JoinEnd::Absent => chains.note_lost(chain.caller, &chain.id),
+            JoinEnd::Stored | JoinEnd::Unread => {}
         }
     }
 }
 
-/// Stores the chain of a response after that of its parent. Returns `false` if the parent may be known later.
-async fn join_chain(chains: ChainStore<'_>, unjoined: &UnjoinedChain) -> bool {
+/// The end of one try to join a chain with that of its parent.
+enum JoinEnd {
+    Stored,
+    /// The parent has no chain, or the items do not continue it.
+    Impossible,
+    /// Another process may still write the parent.
+    Absent,
+    /// The ledger did not answer.
+    Unread,
+}
+
+/// Stores the chain of a response after that of its parent.
+async fn join_chain(chains: ChainStore<'_>, unjoined: &UnjoinedChain) -> JoinEnd {
     let UnjoinedChain { caller, parent, id, .. } = unjoined;
     let read = chains.load_chain(*caller, parent, clock::now() + READ_TIMEOUT).await;
-    let Some(parent) = chains.find_chain(*caller, parent) else {
-        // An id of two responses stays one.
-        return read.is_ok() && chains.is_known(*caller, parent);
+    let Some(found) = chains.find_chain(*caller, parent) else {
+        return match read {
+            Err(Unread) => JoinEnd::Unread,
+            Ok(()) if chains.is_known(*caller, parent) || chains.0.ledger.is_exclusive() => JoinEnd::Impossible,
+            Ok(()) => JoinEnd::Absent,
+        };
     };
-    if let Some(mut chain) = unjoined.request.join(parent) {
-        unjoined.answer.iter().for_each(|item| chain.push_item(*item));
-        chains.note_chain(*caller, id, chain);
-    }
-    true
+    let Some(mut chain) = unjoined.request.join(found) else {
+        return JoinEnd::Impossible;
+    };
+    unjoined.answer.iter().for_each(|item| chain.push_item(*item));
+    chains.note_chain(*caller, id, chain);
+    JoinEnd::Stored
 }
 
 /// Returns the name of a response: a hash keyed with the principal, so that no caller reaches another's.

@@ -7,7 +7,8 @@ use super::{error::PostgresError, rows::select};
 /// The most rows of a page.
 const PAGE: i64 = 512;
 
-/// Reads the rows after a place, in the order of their places: up to 512, and none after the first 8 MiB of values.
+/// Reads the rows after a place, in the order of their places: up to 512. The page ends with the row that
+/// reaches 8 MiB of values.
 pub(super) async fn read_rows(client: &Client, after: i64) -> Result<Vec<Row>, PostgresError> {
     let sql = select!(
         "JOIN (SELECT place, sum(octet_length(value)) OVER (ORDER BY place) - octet_length(value) AS before FROM \

@@ -37,6 +37,8 @@ pub(super) struct RejectionRecovery {
     ends_with_late: bool,
     /// `true` if a placeholder may override a result that the client has added in place since.
     may_override: bool,
+    /// `true` once the body was sent without the learned rules.
+    has_tried_without_rules: bool,
     /// The body of the last send.
     last_sent: Segments,
     /// Disputed shapes of the conversation, as the client wrote it.
@@ -84,6 +86,7 @@ impl RejectionRecovery {
         Self {
             ends_with_late: sent.ends_with_late,
             may_override: true,
+            has_tried_without_rules: false,
             last_sent: sent.body.clone(),
             shapes: sent.shapes.clone(),
             pairing_stage: PairingStage::Untouched,
@@ -162,18 +165,18 @@ impl RejectionRecovery {
         }
     }
 
-    /// Returns the resend of the body without any learned rule. `None` if they have changed nothing.
-    ///
-    /// The server may have been updated since it has taught them.
-    pub(super) fn without_rules(&mut self, context: RecoveryContext<'_>) -> Option<Resend> {
-        if self.base.learned == LearnedRules::NONE {
+    /// Returns the resend of the body without any learned rule, since the server may have been updated, and the body that
+    /// follows them. `None` if they have changed nothing, or if that was tried before.
+    pub(super) fn plan_without_rules(&mut self, context: RecoveryContext<'_>) -> Option<(Resend, Resend)> {
+        if self.base.learned == LearnedRules::NONE || std::mem::replace(&mut self.has_tried_without_rules, true) {
             return None;
         }
+        let ruled = self.base.plan_body(context)?;
         let learned = std::mem::replace(&mut self.base.learned, LearnedRules::NONE);
         let planned = self.base.plan_body(context);
         self.base.learned = learned;
         let planned = planned.filter(|planned| planned.body.to_vec() != self.last_sent.to_vec())?;
-        Some(planned.into_resend("rule"))
+        Some((planned.into_resend("rule"), ruled.into_resend("rule")))
     }
 
     /// Returns the fact that the learned rules no longer hold: the server has accepted the body without them.

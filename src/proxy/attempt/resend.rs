@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock,
-    policy::OnOrganisationChange,
+    policy::{OnOrganisationChange, retry::SENDS_MAX},
     proxy::{
         catch_core_panic::catch_core_panic, error::ProxyError, exchange_log::ExchangeLog, request,
         response::ProviderAnswer,
@@ -89,7 +89,8 @@ async fn resend_while_refused(
         }
         attempts.learned_facts.extend(resend.facts);
     }
-    if answer.status() == StatusCode::BAD_REQUEST && log.event.sends == 1 {
+    let is_named = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids).is_some();
+    if answer.status() == StatusCode::BAD_REQUEST && !is_named && log.event.sends < SENDS_MAX {
         answer = resend_without_rules(attempts, answer, log).await;
     }
     // Not for observed bodies, whose refusals are not read.
@@ -131,7 +132,8 @@ async fn resend_without_rules(
     answer: ProviderAnswer,
     log: &mut ExchangeLog,
 ) -> ProviderAnswer {
-    if large_body::take_resend_memory(attempts, 1).await.is_err() {
+    // Twice, since the body that follows the rules is planned again, too.
+    if large_body::take_resend_memory(attempts, 2).await.is_err() {
         return answer;
     }
     let (passes, is_heavy) = large_body::resend_passes(attempts, log);
@@ -141,28 +143,37 @@ async fn resend_without_rules(
         policy: &path.settings.policy,
     };
     let recovery = &mut attempts.recovery;
-    let plan = async { catch_core_panic(|| recovery.as_mut()?.without_rules(context)) };
+    let plan = async { catch_core_panic(|| recovery.as_mut()?.plan_without_rules(context)) };
     let without = passes.run_pass(is_heavy, plan).await.flatten();
     large_body::end_resend_plan(attempts, without.is_some());
-    let Some(mut resend) = without else { return answer };
+    let Some((mut resend, mut ruled)) = without else {
+        return answer;
+    };
+    put_resend(attempts, &mut resend).await;
+    log.record_resend(resend.reason);
+    let next_answer = send_again(attempts, log).await;
+    let Some(next_answer) = next_answer.filter(|next| next.status().is_success()) else {
+        // The rules are not at fault. Another profile may get the body that follows them.
+        put_resend(attempts, &mut ruled).await;
+        return answer;
+    };
+    attempts.outgoing.body.renamed_ids.clone_from(&resend.report.renamed);
+    log.repair_header = Some(request::actions_header(&resend.report));
+    log.event.report = Some(resend.report);
+    let retracted = attempts.recovery.as_mut().map(|recovery| recovery.retract_rules());
+    attempts.learned_facts.extend(retracted);
+    next_answer
+}
+
+/// Makes a planned body the one that is sent next.
+async fn put_resend(attempts: &mut Attempts<'_>, resend: &mut Resend) {
     if let Some(pins) = attempts.outgoing.body.pins.as_mut() {
         pins.replace_pins(std::mem::take(&mut resend.answers), None).await;
     }
     attempts.outgoing.body.add_to_report(&mut resend.report);
-    attempts.outgoing.replace_body(resend.body, resend.needs_binding_beta);
-    let Some(next_answer) = send_again(attempts, log).await else {
-        return answer;
-    };
-    if !next_answer.status().is_success() {
-        // The rules are not at fault.
-        return answer;
-    }
-    log.repair_header = Some(request::actions_header(&resend.report));
-    log.event.report = Some(resend.report);
-    log.record_resend(resend.reason);
-    let retracted = attempts.recovery.as_mut().map(|recovery| recovery.retract_rules());
-    attempts.learned_facts.extend(retracted);
-    next_answer
+    attempts
+        .outgoing
+        .replace_body(resend.body.clone(), resend.needs_binding_beta);
 }
 
 /// Resends the request without its posted results, if the provider refuses one of them.

@@ -58,7 +58,8 @@ pub(super) async fn load_shapes(
     ledger_budget: &mut LedgerBudget,
 ) -> ShapeLookup {
     let is_shared = !path.recall.is_exclusive();
-    // A conversation that keeps to the rule never returns to its old shape. Another process may have changed one that does not.
+    // While the rule holds, a conversation that keeps to it never returns to its old shape. Another process may have changed
+    // one that does not.
     let is_open = |shape: &&ForbiddenShape| match shape.verdict {
         None => true,
         Some(ShapeVerdict::Accepted) => is_shared,
