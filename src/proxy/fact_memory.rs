@@ -41,7 +41,7 @@ const REREAD_PAUSE: Duration = Duration::from_secs(1);
 /// Facts learned from providers' answers.
 #[derive(Debug)]
 pub(super) struct FactMemory {
-    /// Rules that refusals have taught, by caller, upstream and model.
+    /// Rules that refusals have taught, by caller, server and model.
     rules: Cache<FactKey, LearnedRules, DigestHashBuilder>,
     /// `true` once there are such rules. In most processes there are none.
     has_rules: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct FactMemory {
     answered_calls: Cache<FactKey, Option<FactKey>, DigestHashBuilder>,
     /// `true` once one of the two above has an entry.
     has_remote: AtomicBool,
-    /// Kinds of values that a provider wants back, by caller, upstream and model.
+    /// Kinds of values that a provider wants back, by caller, server and model.
     wanted_continuity: Cache<FactKey, (), DigestHashBuilder>,
     /// Blocks of thinking that a provider refused as foreign, and accepted the body without.
     refused_thinking: Cache<FactKey, (), DigestHashBuilder>,

@@ -1,7 +1,7 @@
 //! The shapes in which providers have accepted conversations, as records of the ledger: of those that some servers refuse.
 //!
 //! Once a server teaches a rule against a shape, a conversation that it had accepted stays as it is, whichever process sends
-//! it, and one that it has accepted by the rule keeps to the rule.
+//! it, and one that it has accepted by the rule keeps to the rule for as long as that holds.
 
 use std::time::Duration;
 
