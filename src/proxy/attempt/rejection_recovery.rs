@@ -165,12 +165,15 @@ impl RejectionRecovery {
         }
     }
 
+    /// Returns `true` if the body follows learned rules, and was not sent without them.
+    pub(super) fn follows_rules(&self) -> bool {
+        self.base.learned != LearnedRules::NONE && !self.has_tried_without_rules
+    }
+
     /// Returns the resend of the body without any learned rule, since the server may have been updated, and the body that
-    /// follows them. `None` if they have changed nothing, or if that was tried before.
+    /// follows them. `None` if they have changed nothing.
     pub(super) fn plan_without_rules(&mut self, context: RecoveryContext<'_>) -> Option<(Resend, Resend)> {
-        if self.base.learned == LearnedRules::NONE || std::mem::replace(&mut self.has_tried_without_rules, true) {
-            return None;
-        }
+        self.has_tried_without_rules = true;
         let ruled = self.base.plan_body(context)?;
         let learned = std::mem::replace(&mut self.base.learned, LearnedRules::NONE);
         let planned = self.base.plan_body(context);
@@ -490,10 +493,8 @@ impl RejectionRecovery {
             .first_thinking()
             .map(|thinking| base.fact_scope().conversation_key(thinking));
         let body = plan.splice(&paired, &base.body).ok()?;
-        let facts = key
-            .map(|key| (key, LearnedFact::DroppableThinking))
-            .into_iter()
-            .collect();
+        let fact = key.map(|key| (key, LearnedFact::DroppableThinking));
+        let facts = fact.into_iter().collect();
         Some(Resend::new(body, plan.report, "binding", answers, facts))
     }
 }

@@ -90,7 +90,13 @@ async fn resend_while_refused(
         attempts.learned_facts.extend(resend.facts);
     }
     let is_named = answer.pairing_refusal(&attempts.outgoing.body.renamed_ids).is_some();
-    if answer.status() == StatusCode::BAD_REQUEST && !is_named && log.event.sends < SENDS_MAX {
+    // Most bodies follow no rule, and then no memory is taken.
+    let follows_rules = attempts
+        .recovery
+        .as_ref()
+        .is_some_and(|recovery| recovery.follows_rules());
+    let may_be_rules = follows_rules && !is_named && answer.status() == StatusCode::BAD_REQUEST;
+    if may_be_rules && log.event.sends < SENDS_MAX {
         answer = resend_without_rules(attempts, answer, log).await;
     }
     // Not for observed bodies, whose refusals are not read.
