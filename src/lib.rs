@@ -23,7 +23,6 @@
 //! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
 //! | `descriptors` | file descriptors: their limit, and errors for lack of them |
-//! | `self_wakes` | wakes of a task by itself, which would run it once more for nothing |
 //! | `upstream` | the HTTP client: one send with its timeouts |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
@@ -155,8 +154,6 @@ pub mod proxy;
 #[cfg(feature = "server")]
 pub mod recall;
 pub mod repair;
-#[cfg(feature = "server")]
-mod self_wakes;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "server")]

@@ -10,7 +10,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::framing::{RequestHeads, RequestNumber};
-use crate::self_wakes::{hold_self_wakes, wake_polled_task};
 
 /// The failure of a client's request body.
 #[derive(Debug, thiserror::Error)]
@@ -36,21 +35,6 @@ impl InspectedBody {
         Self { inner, inspected }
     }
 
-    /// Polls the body. Wakes the client's connection only if more is left to read.
-    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let inner = Pin::new(&mut self.inner);
-        // A connection of HTTP/2 also has to return the capacity of the last part.
-        if self.inspected.is_none() {
-            return inner.poll_frame(cx);
-        }
-        let (polled, was_held) = hold_self_wakes(|| inner.poll_frame(cx));
-        // Not by the waker of `cx`: a connection that is only looked at polls its upload with none.
-        if was_held && !self.inner.is_end_stream() {
-            wake_polled_task();
-        }
-        polled
-    }
-
     fn is_malformed(&self) -> bool {
         let inspected = self.inspected.as_ref();
         inspected.is_some_and(|(heads, number)| heads.has_malformed_body(*number))
@@ -65,7 +49,7 @@ impl Body for InspectedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let polled = self.poll_inner(cx).map_err(RequestBodyError::from);
+        let polled = Pin::new(&mut self.inner).poll_frame(cx).map_err(RequestBodyError::from);
         // The inspector sees bytes before hyper does, so no frame after a malformed line gets past this check.
         if polled.is_ready() && self.is_malformed() {
             return Poll::Ready(Some(Err(RequestBodyError::MalformedChunk)));

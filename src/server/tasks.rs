@@ -14,8 +14,6 @@ use std::{
 use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::self_wakes::WithHeldWakes;
-
 /// A signal that is given once, to all tasks. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct StopSignal {
@@ -85,8 +83,7 @@ const CLOSING_TIMEOUT: Duration = Duration::from_millis(500);
 const LAST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a task that can be cut. It is boxed: nested futures store their arguments twice, which cost 9 kB a connection.
-async fn run_until_cut(closing: StopSignal, cut: StopSignal, task: Pin<Box<impl Future<Output = ()>>>) {
-    let mut task = WithHeldWakes::new(task);
+async fn run_until_cut(closing: StopSignal, cut: StopSignal, mut task: Pin<Box<impl Future<Output = ()>>>) {
     // Polled once more when answers are asked to end: they look at the signal in their own poll.
     if closing.run_until(&mut task).await.is_none() {
         cut.run_until(task).await;

@@ -20,7 +20,6 @@ use super::{
     read_idle::{ReadIdle, WriteTimeoutIo},
     send_progress::TrackedBody,
 };
-use crate::self_wakes::{hold_self_wakes, wake_polled_task};
 
 /// An HTTP/1 connection. It makes progress only while it is polled.
 pub(super) struct Http1Connection {
@@ -61,13 +60,9 @@ impl Http1Connection {
     /// Runs the connection, and polls a future or a body that depends on it.
     pub(super) fn drive<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.run(cx);
-        // Taking a part wakes this task to run the connection. A caller that got one polls again anyway. A caller that got
-        // none must be woken.
-        let (polled, was_held) = hold_self_wakes(|| poll(&mut Context::from_waker(Waker::noop())));
-        if was_held && polled.is_pending() {
-            wake_polled_task();
-        }
-        polled
+        // Only the connection can wake it, and the connection runs before it in this very poll. Where it takes a part, hyper
+        // wakes `cx` to run the connection again.
+        poll(&mut Context::from_waker(Waker::noop()))
     }
 
     /// Runs the connection once. Returns `true` if it can take a request, and the provider has not closed it.

@@ -11,7 +11,6 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::{ReadIdle, http1::Http1Connection, pool::OriginPool};
-use crate::self_wakes::hold_self_wakes;
 
 /// The body of a provider's answer. Dropping it before its end closes an HTTP/1 connection.
 pub struct PooledBody {
@@ -66,9 +65,8 @@ impl PooledBody {
         let Some(used) = &mut self.connection else {
             return Pin::new(incoming).poll_frame(cx);
         };
-        // A frame may have arrived already. Taking it wakes the connection, which is run once a frame is missing.
-        let poll_arrived = || Pin::new(&mut *incoming).poll_frame(&mut Context::from_waker(Waker::noop()));
-        let (polled, _) = hold_self_wakes(poll_arrived);
+        // A frame may have arrived already. The connection is run once a frame is missing.
+        let polled = Pin::new(&mut *incoming).poll_frame(&mut Context::from_waker(Waker::noop()));
         if polled.is_ready() {
             return polled;
         }

@@ -26,6 +26,8 @@ pub enum Answer {
     Redirect(String),
     /// A connection that is closed without an answer.
     Close,
+    /// A success with a body, as soon as so many messages have arrived.
+    Behind(usize),
     /// Silence.
     Hang,
 }
@@ -124,6 +126,10 @@ async fn serve(
         received.lock().unwrap().push(message);
         counting.send_modify(|count| *count += 1);
         let (status, more, body) = match answer.unwrap_or(Answer::Status(200, String::new())) {
+            Answer::Behind(count) => {
+                counting.subscribe().wait_for(|seen| *seen >= count).await.unwrap();
+                (200, String::new(), "{}".to_owned())
+            }
             Answer::Status(status, body) => (status, String::new(), body),
             Answer::Redirect(url) => (307, format!("location: {url}\r\n"), String::new()),
             Answer::Close => return,

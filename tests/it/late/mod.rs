@@ -24,6 +24,7 @@
 pub(crate) mod addresses;
 pub(crate) mod api;
 pub(crate) mod branches;
+pub(crate) mod bursts;
 pub(crate) mod cancel_walk;
 pub(crate) mod cancels;
 pub(crate) mod carry_over;

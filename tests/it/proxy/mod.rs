@@ -10,6 +10,7 @@ pub(crate) mod broken_providers;
 pub(crate) mod call_chains;
 pub(crate) mod call_owners;
 pub(crate) mod client_limits;
+pub(crate) mod combined_sends;
 pub(crate) mod connection_limits;
 pub(crate) mod content_codings;
 pub(crate) mod continuity;
