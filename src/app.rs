@@ -133,6 +133,8 @@ impl RunningBackgroundWork {
         let new_sender = || Sender::new(upstream, self.tasks.pool_tasks());
         if Messages::of_store(&self.late).are_used() {
             let dispatcher = Dispatcher::of_store(&self.late);
+            let watched = dispatcher.clone();
+            self.telemetry.set_overdue_source(move || watched.overdue());
             self.tasks
                 .spawn_background(webhooks::send_messages(dispatcher, new_sender()?));
         }
@@ -259,7 +261,7 @@ fn record_connects(sender: &Sender, telemetry: &Telemetry) {
 /// Lets the metrics page show the use of the budgets of request bodies.
 fn report_body_load(telemetry: &Telemetry, budgets: &Budgets) {
     let budgets = budgets.clone();
-    telemetry.set_body_load_source(Box::new(move || {
+    telemetry.set_body_load_source(move || {
         let memory = budgets.memory.memory_use();
         BodyLoad {
             bytes: memory.bytes,
@@ -267,7 +269,7 @@ fn report_body_load(telemetry: &Telemetry, budgets: &Budgets) {
             waiting_for_memory: memory.waiting,
             waiting_for_work: budgets.work.waiting(),
         }
-    }));
+    });
 }
 
 /// Opens the data listener on `data_runtime`, and the admin listener on the current runtime.

@@ -1,108 +1,203 @@
 //! The sender of messages to tool services and webhooks: each is signed (Standard Webhooks), and sent until its receiver has it.
 //!
 //! `late` decides what is sent and when. This module owns the connections: no redirect is followed, an answer is read up
-//! to a limit, and a receiver that hangs delays the others by one timeout at most.
+//! to a limit, and a receiver that hangs delays the others by one timeout at most. Each try ends in time, whatever it waits
+//! for.
 
 use std::{
     collections::{HashMap, VecDeque},
+    future::pending,
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::{
     HeaderName, HeaderValue, Method, Request,
     header::{CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, Full, Limited};
-use tokio::time::timeout;
+use tokio::{
+    task::{AbortHandle, Id, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
 
 use crate::{
+    clock,
     late::{Dispatcher, PreparedMessage, SendOutcome},
     upstream::Sender,
 };
 
 /// Timeout of one try, from the connection to the end of the answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the task of a try, with what it stores about its end.
+const TASK_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause before the message of a task that did not end is sent again.
+const ABORT_PAUSE: Duration = Duration::from_secs(5);
+/// Duration from which on a try counts as slow.
+const SLOW_TRY: Duration = Duration::from_secs(1);
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// The most messages that are on their way at once.
+/// The number of tries from which on no further messages are prepared.
 const IN_FLIGHT_MAX: usize = 64;
 /// The bytes of their bodies from which on no further ones are prepared.
 const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most of these to one receiver.
 const RECEIVER_MAX: usize = 8;
 
-/// A receiver with messages on their way.
-#[derive(Debug, Default)]
-struct Receiver {
-    in_flight: usize,
-    /// `true` if its last try failed.
-    is_failing: bool,
-}
-
 /// Sends messages until the store is dropped.
 pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
     dispatcher.load().await;
-    let mut receivers: HashMap<String, Receiver> = HashMap::new();
+    let mut tries = Tries::new(dispatcher.clone(), sender);
     let mut waiting: VecDeque<PreparedMessage> = VecDeque::new();
-    let (mut sending, mut bytes) = (FuturesUnordered::new(), 0_usize);
     let next_batch = || Box::pin(dispatcher.next_batch());
     // Held over the turns of the loop: a batch that is being prepared would be lost.
     let mut next = next_batch();
     loop {
         for message in std::mem::take(&mut waiting) {
-            let receiver = receivers.entry(message.url.clone()).or_default();
-            if receiver.in_flight < RECEIVER_MAX {
-                receiver.in_flight += 1;
-                bytes = bytes.saturating_add(message.body.len());
-                sending.push(send_message(&dispatcher, &sender, message));
-            } else if receiver.is_failing {
-                // One that hangs must not hold up the messages of others.
+            let (in_flight, is_slow) = tries.load_of(&message.url);
+            if in_flight < RECEIVER_MAX {
+                tries.start(message);
+            } else if is_slow {
+                // A slow receiver must not hold up the messages of others.
                 dispatcher.postpone(&message, SEND_TIMEOUT);
             } else {
                 waiting.push_back(message);
             }
         }
         tokio::select! {
-            batch = &mut next, if waiting.is_empty() && sending.len() < IN_FLIGHT_MAX && bytes < IN_FLIGHT_BYTES_MAX => {
+            batch = &mut next, if waiting.is_empty() && tries.have_room() => {
                 let Some(batch) = batch else { return };
                 waiting.extend(batch);
                 next = next_batch();
             }
-            Some((message, has_failed)) = sending.next() => {
-                bytes = bytes.saturating_sub(message.body.len());
-                if let Some(receiver) = receivers.get_mut(&message.url) {
-                    receiver.in_flight = receiver.in_flight.saturating_sub(1);
-                    receiver.is_failing = has_failed;
-                }
-                receivers.retain(|_, receiver| receiver.in_flight > 0);
-            }
+            () = tries.next_end() => {}
         }
     }
 }
 
-/// Sends a message once, and notes the end of the try. Returns the message, and `true` if the try failed.
-async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: PreparedMessage) -> (PreparedMessage, bool) {
-    let outcome = match timeout(SEND_TIMEOUT, try_message(sender, &message)).await {
-        Ok(Ok(answer)) => SendOutcome::Accepted(answer),
-        Ok(Err(cause)) => {
+/// The tries that run, each in a task of its own: none can hold back the wakes of another one.
+struct Tries {
+    dispatcher: Dispatcher,
+    sender: Sender,
+    /// Each task returns `true` if its try failed or was slow.
+    tasks: JoinSet<bool>,
+    running: HashMap<Id, Try>,
+    /// All of `running` by their start, and some that have ended.
+    by_start: VecDeque<(Instant, Id)>,
+    receivers: HashMap<String, Receiver>,
+    /// The bytes of all bodies.
+    bytes: usize,
+}
+
+/// A try that runs.
+struct Try {
+    message: Arc<PreparedMessage>,
+    task: AbortHandle,
+}
+
+/// A receiver with messages on their way.
+#[derive(Debug, Default)]
+struct Receiver {
+    in_flight: usize,
+    /// `true` if its last try failed or was slow.
+    is_slow: bool,
+}
+
+impl Tries {
+    fn new(dispatcher: Dispatcher, sender: Sender) -> Self {
+        Self {
+            dispatcher,
+            sender,
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            by_start: VecDeque::new(),
+            receivers: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    fn have_room(&self) -> bool {
+        self.running.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX
+    }
+
+    /// Returns the number of tries to a receiver, and `true` if its last one failed or was slow.
+    fn load_of(&self, url: &str) -> (usize, bool) {
+        let receiver = self.receivers.get(url);
+        receiver.map_or((0, false), |receiver| (receiver.in_flight, receiver.is_slow))
+    }
+
+    fn start(&mut self, message: PreparedMessage) {
+        self.bytes = self.bytes.saturating_add(message.body.len());
+        self.receivers.entry(message.url.clone()).or_default().in_flight += 1;
+        self.dispatcher.begin(&message);
+        let message = Arc::new(message);
+        let (dispatcher, sender) = (self.dispatcher.clone(), self.sender.clone());
+        let sent = Arc::clone(&message);
+        let task = self
+            .tasks
+            .spawn(async move { send_message(&dispatcher, &sender, &sent).await });
+        self.by_start.push_back((clock::now(), task.id()));
+        self.running.insert(task.id(), Try { message, task });
+    }
+
+    /// Waits until a try ends. The timeout of its task is kept here, by a timer that the task cannot hold up.
+    async fn next_end(&mut self) {
+        while let Some((_, id)) = self.by_start.front()
+            && !self.running.contains_key(id)
+        {
+            self.by_start.pop_front();
+        }
+        let Some((started_at, oldest)) = self.by_start.front().copied() else {
+            return pending().await;
+        };
+        tokio::select! {
+            ended = self.tasks.join_next_with_id() => match ended {
+                Some(Ok((id, is_slow))) => self.end(id, Some(is_slow)),
+                Some(Err(error)) => self.end(error.id(), None),
+                None => self.end(oldest, None),
+            },
+            () = sleep_until(started_at + TASK_TIMEOUT) => self.end(oldest, None),
+        }
+    }
+
+    /// Removes a try. `is_slow` is `None` if its task did not end by itself: its message is sent again.
+    fn end(&mut self, id: Id, is_slow: Option<bool>) {
+        let Some(Try { message, task }) = self.running.remove(&id) else {
+            return;
+        };
+        if is_slow.is_none() {
+            task.abort();
+            tracing::warn!(
+                webhook_id = message.id,
+                "a try of a message did not end: trying again in 5 seconds"
+            );
+            self.dispatcher.postpone(&message, ABORT_PAUSE);
+        }
+        self.bytes = self.bytes.saturating_sub(message.body.len());
+        if let Some(receiver) = self.receivers.get_mut(&message.url) {
+            receiver.in_flight = receiver.in_flight.saturating_sub(1);
+            receiver.is_slow = is_slow.unwrap_or(true);
+        }
+        self.receivers.retain(|_, receiver| receiver.in_flight > 0);
+    }
+}
+
+/// Sends a message once, and notes the end of the try. Returns `true` if the try failed or was slow.
+async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &PreparedMessage) -> bool {
+    let started_at = clock::now();
+    let sent = timeout(SEND_TIMEOUT, try_message(sender, message)).await;
+    let outcome = match sent.unwrap_or(Err("timed out")) {
+        Ok(answer) => SendOutcome::Accepted(answer),
+        Err(cause) => {
             tracing::info!(webhook_id = message.id, cause, "a message was not accepted");
             SendOutcome::Failed
         }
-        Err(_) => {
-            tracing::info!(
-                webhook_id = message.id,
-                cause = "timed out",
-                "a message was not accepted"
-            );
-            SendOutcome::Failed
-        }
     };
-    let has_failed = outcome == SendOutcome::Failed;
-    dispatcher.finish(&message, outcome).await;
-    (message, has_failed)
+    let is_slow = outcome == SendOutcome::Failed || started_at.elapsed() >= SLOW_TRY;
+    dispatcher.finish(message, outcome).await;
+    is_slow
 }
 
 /// Sends a message once. Returns the body of a success, or the reason for a failure.

@@ -29,6 +29,8 @@ const LEDGER_PAUSE: Duration = Duration::from_secs(5);
 const SEND_LEASE: Duration = Duration::from_secs(60);
 /// The pause between two looks for messages that other processes have stored, and may not have sent.
 const LOOK_PAUSE: Duration = Duration::from_secs(30);
+/// The time after which a message that is due and was not tried counts as overdue.
+const OVERDUE_AFTER: Duration = Duration::from_secs(30);
 /// The longest wait for a message: calls may become silent.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -91,7 +93,8 @@ impl Dispatcher {
             let mut batch = Vec::new();
             for key in late.0.outbox.take_due(BATCH_MAX) {
                 match prepare(&late, key).await {
-                    Ok(prepared) => batch.extend(prepared),
+                    Ok(Some(prepared)) => batch.push(prepared),
+                    Ok(None) => late.0.outbox.forget_due(&key),
                     Err(error) => {
                         tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
                         late.0.outbox.schedule(key, LEDGER_PAUSE);
@@ -111,6 +114,24 @@ impl Dispatcher {
                 () = outbox.changed() => {}
             }
         }
+    }
+
+    /// Notes that the try of a message begins.
+    pub fn begin(&self, message: &PreparedMessage) {
+        if let Some(late) = self.0.upgrade().map(LateStore) {
+            late.0.outbox.forget_due(&message.key);
+        }
+    }
+
+    /// Returns the number of messages that have been due for 30 seconds and were not tried.
+    pub fn overdue(&self) -> u64 {
+        let since = clock::now().checked_sub(OVERDUE_AFTER);
+        let overdue = self
+            .0
+            .upgrade()
+            .zip(since)
+            .map_or(0, |(late, since)| late.outbox.overdue(since));
+        u64::try_from(overdue).unwrap_or(u64::MAX)
     }
 
     /// Notes the end of a try.

@@ -21,11 +21,11 @@ impl MeasuredLedger {
     /// Wraps `ledger`, and makes its size available to `telemetry`.
     pub fn new(ledger: Arc<dyn Ledger>, telemetry: &Telemetry) -> Self {
         let asked = Arc::clone(&ledger);
-        telemetry.set_ledger_usage_source(Box::new(move || {
+        telemetry.set_ledger_usage_source(move || {
             // A metrics scrape must not wait for a ledger that would have to compute its size.
             let LedgerSize { records, bytes } = asked.usage().now_or_never()?.ok()?;
-            Some((records, bytes))
-        }));
+            Some([records, bytes])
+        });
         let telemetry = telemetry.clone();
         Self { ledger, telemetry }
     }

@@ -23,8 +23,7 @@ use http::HeaderMap;
 
 pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
 pub use metrics::{
-    BodyLoad, BodyLoadSource, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS,
-    LedgerUsageSource, MetricsFormat, POST_ANSWERS,
+    BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, MetricsFormat, POST_ANSWERS,
 };
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
@@ -254,13 +253,21 @@ impl Telemetry {
     }
 
     /// Sets the function that reports the use of the budgets whenever the metrics are read. Only the first one counts.
-    pub fn set_body_load_source(&self, source: BodyLoadSource) {
-        self.metrics.bodies.load.set_source(source);
+    pub fn set_body_load_source(&self, source: impl Fn() -> BodyLoad + Send + Sync + 'static) {
+        self.metrics.bodies.set_load_source(source);
     }
 
-    /// Sets the function that reports the ledger's size whenever the metrics are read. Only the first one counts.
-    pub fn set_ledger_usage_source(&self, source: LedgerUsageSource) {
-        self.metrics.ledger.usage.set_source(source);
+    /// Sets the function that reports the ledger's size whenever the metrics are read: the number of records and their
+    /// bytes, or `None` while they are unknown. Only the first one counts.
+    pub fn set_ledger_usage_source(&self, source: impl Fn() -> Option<[u64; 2]> + Send + Sync + 'static) {
+        self.metrics.ledger.usage.set_source(Box::new(source));
+    }
+
+    /// Sets the function that counts the messages that should have been tried by now, whenever the metrics are read. Only
+    /// the first one counts.
+    pub fn set_overdue_source(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
+        let overdue = &self.metrics.ledger.messages_overdue;
+        overdue.set_source(Box::new(move || Some([source()])));
     }
 
     /// Records a background write to the ledger that was lost, with its kind of record, one of [`LEDGER_KINDS`].

@@ -27,6 +27,8 @@ pub(in crate::late) struct DueQueue {
 struct Entries {
     by_time: BTreeSet<(Instant, RecordKey)>,
     by_key: HashMap<RecordKey, Instant>,
+    /// The messages that were due and were not tried yet, with the time at which each was due first.
+    untried: HashMap<RecordKey, Instant>,
     /// The time at which the first of the messages without room is due.
     left_out: Option<Instant>,
     /// The time at which the ledger is read again for messages of other processes.
@@ -46,6 +48,7 @@ impl DueQueue {
             && let Some((at, last)) = entries.by_time.pop_last()
         {
             entries.by_key.remove(&last);
+            entries.untried.remove(&last);
             entries.left_out = Some(entries.left_out.map_or(at, |first| first.min(at)));
         }
         drop(entries);
@@ -85,9 +88,10 @@ impl DueQueue {
         if let Some(due) = entries.by_key.remove(key) {
             entries.by_time.remove(&(due, *key));
         }
+        entries.untried.remove(key);
     }
 
-    /// Removes and returns up to `limit` messages that are due.
+    /// Removes and returns up to `limit` messages that are due. Each counts as untried until [`forget_due`](Self::forget_due).
     pub(in crate::late) fn take_due(&self, limit: usize) -> Vec<RecordKey> {
         let now = clock::now();
         let mut entries = self.lock_entries();
@@ -98,9 +102,25 @@ impl DueQueue {
         {
             entries.by_time.remove(&(at, key));
             entries.by_key.remove(&key);
+            entries.untried.entry(key).or_insert(at);
             due.push(key);
         }
         due
+    }
+
+    /// Notes that a message is being tried, or is not to be sent now.
+    pub(in crate::late) fn forget_due(&self, key: &RecordKey) {
+        self.lock_entries().untried.remove(key);
+    }
+
+    /// Returns the number of messages that were due `since` or before, and were not tried.
+    pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
+        let entries = self.lock_entries();
+        let due = entries.by_time.iter().take_while(|(at, _)| *at <= since);
+        let scheduled = due.filter(|(_, key)| !entries.untried.contains_key(key)).count();
+        let taken = entries.untried.values().filter(|at| **at <= since).count();
+        let left_out = entries.left_out.is_some_and(|first| first <= since);
+        scheduled + taken + usize::from(left_out)
     }
 
     /// Returns the time at which the first message is due, in memory or not.
@@ -171,6 +191,26 @@ mod tests {
         assert!(!queue.wants_reload());
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(queue.wants_reload());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_overdue_until_it_is_tried() {
+        let queue = DueQueue::default();
+        for number in 0..4 {
+            queue.schedule(key(number), Duration::ZERO);
+        }
+        let due = clock::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(queue.overdue(due), 4);
+        assert_eq!(queue.take_due(3).len(), 3);
+        assert_eq!(queue.overdue(due), 4, "taken is not tried");
+        queue.schedule(key(0), Duration::from_secs(60));
+        queue.forget_due(&key(1));
+        assert_eq!(queue.overdue(due), 3, "one was tried, and one postponed");
+        queue.remove(&key(0));
+        queue.remove(&key(3));
+        assert_eq!(queue.overdue(due), 1);
+        assert_eq!(queue.overdue(due - Duration::from_secs(1)), 0);
     }
 
     #[tokio::test(start_paused = true)]

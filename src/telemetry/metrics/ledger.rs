@@ -1,18 +1,9 @@
 //! Metrics of the ledger, and of the late results that tool services post to it.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
-};
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{
-        MetricType,
-        gauge::{ConstGauge, Gauge},
-        histogram::Histogram,
-    },
+    metrics::{gauge::Gauge, histogram::Histogram},
     registry::Unit,
 };
 
@@ -20,6 +11,7 @@ use super::{
     family::{CounterFamily, HistogramFamily},
     label_sets::LabelSpace,
     page::{MetricsPage, metric_table},
+    sourced::SourcedGauges,
 };
 
 /// Operations of the ledger.
@@ -142,8 +134,16 @@ metric_table! {
             "Ledger operations that failed, by kind of error",
             LabelSpace::closed([("op", &LEDGER_OPS), ("kind", &LEDGER_ERRORS)]),
         );
-        // Two rows with one source, so that the ledger is read once per scrape.
-        usage: LedgerUsage = LedgerUsage::register(page);
+        // One source, so that the ledger is read once per scrape.
+        usage: SourcedGauges<2> = SourcedGauges::register(page, [
+            ("ledger_records", "Records in the ledger", None),
+            ("ledger", "Bytes of the records in the ledger", Some(Unit::Bytes)),
+        ]);
+        messages_overdue: SourcedGauges<1> = SourcedGauges::register(page, [(
+            "messages_overdue",
+            "Messages to tool services and webhooks that have been due for more than 30 seconds and were not tried",
+            None,
+        )]);
         posts: CounterFamily<1> = page.counters(
             "ledger_posts",
             "Results that tool services posted, by the proxy's answer",
@@ -177,55 +177,4 @@ fn healthy_gauge(page: &mut MetricsPage) -> Gauge {
     // Until the first check it is as good as new: a zero would be an alert at each start.
     gauge.set(1);
     gauge
-}
-
-/// A function that returns the number of records in the ledger and their bytes; `None` while they are unknown.
-pub type LedgerUsageSource = Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>;
-
-/// The gauges of the ledger's size. The source is called when the page is read. Without one the gauges are missing.
-#[derive(Clone, Default)]
-pub(in crate::telemetry) struct LedgerUsage(Arc<OnceLock<LedgerUsageSource>>);
-
-impl LedgerUsage {
-    /// Number of gauges.
-    const SERIES: usize = 2;
-
-    fn register(page: &mut MetricsPage) -> Self {
-        let usage = Self::default();
-        page.collector(Self::SERIES, usage.clone());
-        usage
-    }
-
-    /// Sets the source. Later calls have no effect.
-    pub(in crate::telemetry) fn set_source(&self, source: LedgerUsageSource) {
-        drop(self.0.set(source));
-    }
-}
-
-impl fmt::Debug for LedgerUsage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LedgerUsage")
-    }
-}
-
-impl Collector for LedgerUsage {
-    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
-        let Some((records, bytes)) = self.0.get().and_then(|source| source()) else {
-            // A missing series is better than a zero, which would look like an empty ledger.
-            return Ok(());
-        };
-        for (name, help, unit, value) in [
-            ("ledger_records", "Records in the ledger.", None, records),
-            (
-                "ledger",
-                "Bytes of the records in the ledger.",
-                Some(Unit::Bytes),
-                bytes,
-            ),
-        ] {
-            let gauge = page.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-            ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(gauge)?;
-        }
-        Ok(())
-    }
 }

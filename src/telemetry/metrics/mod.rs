@@ -29,6 +29,7 @@ mod page;
 mod process;
 mod repairs;
 mod sessions;
+mod sourced;
 mod spans;
 mod text_format;
 mod upstreams;
@@ -37,10 +38,8 @@ use std::collections::BTreeSet;
 
 use prometheus_client::encoding::text;
 
-pub use bodies::{BodyLoad, BodyLoadSource};
-pub use ledger::{
-    CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, LedgerUsageSource, POST_ANSWERS,
-};
+pub use bodies::BodyLoad;
+pub use ledger::{CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, POST_ANSWERS};
 pub use text_format::MetricsFormat;
 
 use super::events::ExchangeEnded;

@@ -23,8 +23,9 @@ pub(crate) const OPEN_LABELS: [&str; 5] = ["upstream", "profile", "tool", "versi
 /// Returns telemetry with one event of every kind.
 pub(crate) fn exercised() -> Telemetry {
     let telemetry = Telemetry::new(["u"]);
-    telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
-    telemetry.set_body_load_source(Box::new(BodyLoad::default));
+    telemetry.set_ledger_usage_source(|| Some([1, 2]));
+    telemetry.set_body_load_source(BodyLoad::default);
+    telemetry.set_overdue_source(|| 1);
     telemetry.record_certificate_expiry(Duration::from_secs(1));
     for status in [0, 101, 200, 302, 404, 500] {
         exchanges(&telemetry, status);

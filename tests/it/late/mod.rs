@@ -45,6 +45,7 @@ pub(crate) mod isolation_walk;
 pub(crate) mod lists;
 pub(crate) mod loops;
 pub(crate) mod matching;
+pub(crate) mod message_tries;
 pub(crate) mod mistaken_calls;
 pub(crate) mod parking;
 pub(crate) mod readers;

@@ -53,8 +53,9 @@ impl Fleet {
 
     fn telemetry(&self) -> Telemetry {
         let telemetry = Telemetry::new(self.upstreams.clone());
-        telemetry.set_ledger_usage_source(Box::new(|| Some((1, 2))));
-        telemetry.set_body_load_source(Box::new(BodyLoad::default));
+        telemetry.set_ledger_usage_source(|| Some([1, 2]));
+        telemetry.set_body_load_source(BodyLoad::default);
+        telemetry.set_overdue_source(|| 1);
         telemetry
     }
 

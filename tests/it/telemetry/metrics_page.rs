@@ -112,7 +112,7 @@ fn metrics_with_few_or_no_labels_start_at_zero() {
 }
 
 /// Every metric, in page order.
-const OURS: [&str; 61] = [
+const OURS: [&str; 62] = [
     "antiphon_requests",
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
@@ -169,6 +169,7 @@ const OURS: [&str; 61] = [
     "antiphon_tls_handshakes_failed",
     "antiphon_ledger_records",
     "antiphon_ledger_bytes",
+    "antiphon_messages_overdue",
     "antiphon_body_memory_bytes",
     "antiphon_body_memory_max_bytes",
     "antiphon_bodies_waiting_for_memory",
@@ -189,8 +190,9 @@ const PROCESS: [&str; 6] = [
 #[test]
 fn every_metric_has_help_and_measurements_have_a_unit() {
     let telemetry = telemetry();
-    telemetry.set_ledger_usage_source(Box::new(|| Some((3, 900))));
-    telemetry.set_body_load_source(Box::new(BodyLoad::default));
+    telemetry.set_ledger_usage_source(|| Some([3, 900]));
+    telemetry.set_body_load_source(BodyLoad::default);
+    telemetry.set_overdue_source(|| 1);
     telemetry.record_rotation("anthropic", "a", "auth");
     telemetry.record_attempt("anthropic", "ok");
     telemetry.set_profile_state("anthropic", "a", "ready", true);
