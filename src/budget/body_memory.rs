@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::{
     BudgetClient, Overloaded, WAIT_MAX,
-    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome, ShareKind},
+    body_table::{BodyTable, EVICTION_PAUSE, Eviction, GrowOutcome},
+    table_share::ShareKind,
     waiting_shares::ShareId,
 };
 use crate::clock;

@@ -12,12 +12,11 @@ use tokio::time::Instant;
 
 use super::{
     BudgetClient,
+    table_share::{ClientTotal, Share, ShareKind, ShareUse},
     waiting_shares::{ShareId, WaitingShares},
 };
 use crate::digest::DigestHashBuilder;
 
-/// Size up to which a body uses the memory that large ones leave free: 256 KiB.
-const SMALL_BYTES_MAX: u64 = 256 * 1024;
 /// The fraction of the memory that only small bodies use: one sixteenth.
 const SMALL_DIVISOR: u64 = 16;
 /// The fraction of the memory that one client leaves to others: a quarter.
@@ -54,60 +53,6 @@ pub(super) struct BodyTable {
     reserved: u64,
 }
 
-/// The use of a share. Each has a queue of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShareUse {
-    /// A body or its processing, up to [`SMALL_BYTES_MAX`].
-    Small,
-    /// A copy of a body that has been read, or scratch memory for reading it. It comes before large bodies, since it lets a
-    /// body finish.
-    Processing,
-    /// A body that is being read.
-    LargeBody,
-}
-
-/// The memory that a share counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShareKind {
-    /// A body that is read from its client.
-    Body,
-    /// A copy of a body, such as the decoded one, which stays for as long as the exchange.
-    Copy,
-    /// Memory for one pass over a body.
-    Scratch,
-}
-
-/// The share of one body, or of its processing.
-#[derive(Debug)]
-struct Share {
-    client: BudgetClient,
-    kind: ShareKind,
-    bytes: u64,
-    /// The length that the client claims, or 0.
-    claimed: u64,
-    /// Bytes for which it waits.
-    wanted: u64,
-    /// `true` until the whole body has been read. After that it is never evicted.
-    is_reading: bool,
-    is_evicted: bool,
-    /// The table's grants of processing when it was last asked whether its queue moves.
-    grants_seen: u64,
-    reserved: u64,
-    waker: Option<Waker>,
-}
-
-/// All shares of one client.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClientTotal {
-    shares: usize,
-    bodies: usize,
-    bytes: u64,
-    /// Bytes of scratch memory among them.
-    scratch_bytes: u64,
-    /// Bodies that could be evicted.
-    evictable: usize,
-}
-
 /// Outcome of [`BodyTable::try_grow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrowOutcome {
@@ -126,32 +71,6 @@ pub(super) enum Eviction {
     Waiter(Vec<Waker>),
     /// Nobody for now.
     Nobody,
-}
-
-impl Share {
-    /// Returns its use with `more` bytes.
-    fn use_with(&self, more: u64) -> ShareUse {
-        if self.claimed.max(self.bytes.saturating_add(more)) <= SMALL_BYTES_MAX {
-            ShareUse::Small
-        } else if self.kind == ShareKind::Body {
-            ShareUse::LargeBody
-        } else {
-            ShareUse::Processing
-        }
-    }
-
-    /// Returns its bytes of scratch memory.
-    const fn scratch_bytes(&self) -> u64 {
-        match self.kind {
-            ShareKind::Scratch => self.bytes,
-            ShareKind::Body | ShareKind::Copy => 0,
-        }
-    }
-
-    /// Returns `true` if its eviction would free memory.
-    const fn is_evictable(&self) -> bool {
-        self.is_reading && !self.is_evicted && self.bytes > 0
-    }
 }
 
 impl BodyTable {

@@ -12,6 +12,7 @@ mod heavy_work;
 mod memory_limit;
 mod memory_return;
 mod relocation;
+mod table_share;
 mod waiting_shares;
 
 use std::time::Duration;
