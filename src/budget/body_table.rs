@@ -109,6 +109,7 @@ impl BodyTable {
                 wanted: 0,
                 is_reading: kind == ShareKind::Body,
                 is_evicted: false,
+                is_next: false,
                 grants_seen: self.processing_grants,
                 reserved: 0,
                 waker: None,
@@ -136,11 +137,8 @@ impl BodyTable {
             bytes
         };
         let wanted = if share.wanted > 0 { rest } else { bytes };
-        let is_first = self.first_waiting(share_use).is_none_or(|first| first >= id);
-        // What becomes free goes to the processing of bodies, until none of it waits.
-        let is_next = share_use != ShareUse::LargeBody || self.waiting_processing.is_empty();
-        let is_free = self.bytes.saturating_add(wanted) <= self.limit_of(share_use);
-        if is_first && is_next && is_free && !self.is_above_limit(share, wanted) {
+        let is_next = share.is_next || self.is_in_turn(id, share_use);
+        if is_next && self.is_free(share_use, wanted) && !self.is_held_back(share, wanted) {
             self.stop_waiting(id);
             self.add(id, wanted);
             self.processing_grants += u64::from(share_use == ShareUse::Processing);
@@ -167,6 +165,19 @@ impl BodyTable {
         }
     }
 
+    /// Returns `true` if no other share must get memory before this one.
+    fn is_in_turn(&self, id: ShareId, share_use: ShareUse) -> bool {
+        // What becomes free goes to the processing of bodies, until none of it waits that may grow.
+        let is_behind_processing =
+            share_use == ShareUse::LargeBody && self.first_waiting(ShareUse::Processing).is_some();
+        !is_behind_processing && self.first_waiting(share_use).is_none_or(|first| first >= id)
+    }
+
+    /// Returns `true` if there is memory for `more` bytes of this use.
+    const fn is_free(&self, share_use: ShareUse, more: u64) -> bool {
+        self.bytes.saturating_add(more) <= self.limit_of(share_use)
+    }
+
     /// Returns `true` if a client with several bodies would be above its limit with `more` bytes.
     ///
     /// The bodies of one client, which its provider may be slow to take, must not fill the memory for all others.
@@ -176,23 +187,35 @@ impl BodyTable {
             return false;
         }
         let own = self.clients.get(&share.client).copied().unwrap_or_default();
+        own.bodies > 1 && own.bytes.saturating_add(more) > self.client_limit()
+    }
+
+    /// Returns `true` if the limit of its client lets a share not grow by `more` bytes.
+    fn is_held_back(&self, share: &Share, more: u64) -> bool {
         // One pass at a time lets the client's bodies finish one after the other.
-        let is_only_pass = share.kind == ShareKind::Scratch && own.scratch_bytes == share.bytes;
-        own.bodies > 1 && !is_only_pass && own.bytes.saturating_add(more) > self.client_limit()
+        self.is_above_limit(share, more) && !self.is_only_pass(share)
+    }
+
+    /// Returns `true` for scratch memory if its client has no other.
+    fn is_only_pass(&self, share: &Share) -> bool {
+        let own_scratch = self.clients.get(&share.client).map_or(0, |own| own.scratch_bytes);
+        share.kind == ShareKind::Scratch && own_scratch == share.bytes
     }
 
     const fn client_limit(&self) -> u64 {
         self.bytes_max - self.bytes_max / OTHERS_DIVISOR
     }
 
-    /// Returns the oldest share of this use that waits, and whose client is not above its limit. Few clients can be above
-    /// theirs at once, so the search is short.
+    /// Returns the oldest share of this use that waits, and whose client is not above its limit. Others wait behind it: a
+    /// client above its limit must not make others wait. Few clients can be above theirs at once, so the search is short.
     fn first_waiting(&self, share_use: ShareUse) -> Option<ShareId> {
-        let may_grow = |id: &ShareId| {
-            let share = self.shares.get(id);
-            share.is_some_and(|share| !self.is_above_limit(share, share.wanted))
-        };
-        self.waiting_of(share_use).oldest_of_each().find(may_grow)
+        self.oldest_waiting(share_use, |share| !self.is_above_limit(share, share.wanted))
+    }
+
+    /// Returns the oldest share of this use that waits and `is_meant`, among the oldest of each client.
+    fn oldest_waiting(&self, share_use: ShareUse, is_meant: impl Fn(&Share) -> bool) -> Option<ShareId> {
+        let is_meant = |id: &ShareId| self.shares.get(id).is_some_and(&is_meant);
+        self.waiting_of(share_use).oldest_of_each().find(is_meant)
     }
 
     const fn waiting_of(&self, share_use: ShareUse) -> &WaitingShares {
@@ -288,10 +311,12 @@ impl BodyTable {
         share.is_evicted
     }
 
-    /// Returns the wakers of the shares that may grow now: the oldest of each use.
-    pub(super) fn next_wakers(&self) -> [Option<Waker>; 3] {
-        let waker = |share_use| self.shares.get(&self.first_waiting(share_use)?)?.waker.clone();
-        [ShareUse::Processing, ShareUse::Small, ShareUse::LargeBody].map(waker)
+    /// Returns the wakers of the shares that may grow now: the oldest of each use, and a pass of a client above its limit.
+    pub(super) fn next_wakers(&self) -> [Option<Waker>; 4] {
+        let only_pass = self.oldest_waiting(ShareUse::Processing, |share| self.is_only_pass(share));
+        let [processing, small, large] =
+            [ShareUse::Processing, ShareUse::Small, ShareUse::LargeBody].map(|share_use| self.first_waiting(share_use));
+        [processing, small, large, only_pass].map(|id| self.shares.get(&id?)?.waker.clone())
     }
 
     /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish.
@@ -304,7 +329,12 @@ impl BodyTable {
         };
         let (share_use, client) = (share.use_with(share.wanted), share.client);
         let own = self.clients.get(&client).copied().unwrap_or_default();
-        let is_limited = self.is_above_limit(share, share.wanted);
+        let is_limited = self.is_held_back(share, share.wanted);
+        if !is_limited && self.is_free(share_use, share.wanted) {
+            // It only waits behind one that wants more than is free. It is not refused while there is memory for it.
+            self.change(waiter, |share| share.is_next = true);
+            return Eviction::Nobody;
+        }
         let evictable = if is_limited { own.evictable } else { self.evictable };
         if evictable == 0 {
             // Bodies that were read hold all of it, for as long as their providers take.
@@ -443,7 +473,7 @@ mod tests {
             assert_eq!(table.try_grow(id, bytes), GrowOutcome::Grown(bytes));
             id
         };
-        let (first, second) = (read(1, 10 * MIB), read(1, 15 * MIB));
+        let (_first, second) = (read(1, 10 * MIB), read(1, 15 * MIB));
         let large = read(2, 20 * MIB);
         let young = read(3, MIB);
         assert_eq!(table.try_grow(young, 15 * MIB), GrowOutcome::Waiting);
@@ -457,9 +487,11 @@ mod tests {
         table.release(second);
         assert_eq!(table.try_grow(young, 10 * MIB), GrowOutcome::Grown(10 * MIB));
         // And one a second.
-        assert!(matches!(table.evict_for(first, now), Eviction::Nobody));
+        let next = table.open(client(4), ShareKind::Body, None);
+        assert_eq!(table.try_grow(next, 30 * MIB), GrowOutcome::Waiting);
+        assert!(matches!(table.evict_for(next, now), Eviction::Nobody));
         assert!(matches!(
-            table.evict_for(first, now + EVICTION_PAUSE),
+            table.evict_for(next, now + EVICTION_PAUSE),
             Eviction::Others(_)
         ));
         assert_eq!(evicted_bodies(&table), [large]);
@@ -595,6 +627,56 @@ mod tests {
         let now = clock::now();
         assert!(matches!(table.evict_for(copy, now), Eviction::Nobody));
         assert!(matches!(table.evict_for(copy, now), Eviction::Waiter(_)));
+    }
+
+    /// Returns a table of 64 MiB in which client 1 holds this much for two bodies that were read.
+    fn table_with_held(bytes: u64) -> BodyTable {
+        let mut table = BodyTable::new(64 * MIB);
+        for _ in 0..2 {
+            let body = table.open(client(1), ShareKind::Body, None);
+            assert_eq!(table.try_grow(body, bytes / 2), GrowOutcome::Grown(bytes / 2));
+            assert!(table.end_reading(body));
+        }
+        table
+    }
+
+    /// What waits of a client above its limit makes nobody else wait. The limit is 48 MiB of 64, and large shares may use
+    /// 60 of them.
+    #[tokio::test]
+    async fn a_client_above_its_limit_makes_no_other_wait() {
+        for (waits, wanted) in [(ShareKind::Copy, 10), (ShareKind::Scratch, 20), (ShareKind::Body, 10)] {
+            for other in [ShareKind::Body, ShareKind::Copy, ShareKind::Scratch] {
+                let mut table = table_with_held(42 * MIB);
+                let waiting = table.open(client(1), waits, None);
+                assert_eq!(table.try_grow(waiting, wanted * MIB), GrowOutcome::Waiting);
+                for (owner, share) in [(2, other), (3, ShareKind::Body)] {
+                    let share = table.open(client(owner), share, None);
+                    let grown = table.try_grow(share, 4 * MIB);
+                    assert_eq!(
+                        grown,
+                        GrowOutcome::Grown(4 * MIB),
+                        "{owner}: {other:?} behind {waits:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A body behind one that wants more than is free gets what it wants after its wait: it is not refused.
+    #[tokio::test]
+    async fn nothing_is_refused_while_there_is_memory_for_it() {
+        for kind in [ShareKind::Body, ShareKind::Copy, ShareKind::Scratch] {
+            let mut table = table_with_held(30 * MIB);
+            let first = table.open(client(2), ShareKind::Scratch, None);
+            assert_eq!(table.try_grow(first, 40 * MIB), GrowOutcome::Waiting);
+            let second = table.open(client(3), kind, None);
+            assert_eq!(table.try_grow(second, 4 * MIB), GrowOutcome::Waiting, "{kind:?}");
+            assert!(matches!(table.evict_for(second, clock::now()), Eviction::Nobody));
+            assert_eq!(table.try_grow(second, 4 * MIB), GrowOutcome::Grown(4 * MIB));
+            // Further pieces do not wait behind it again.
+            assert_eq!(table.try_grow(second, 4 * MIB), GrowOutcome::Grown(4 * MIB));
+            assert_eq!(table.try_grow(second, 40 * MIB), GrowOutcome::Waiting);
+        }
     }
 
     #[tokio::test]

@@ -49,11 +49,6 @@ impl WaitingShares {
         self.oldest.iter().copied()
     }
 
-    /// Returns `true` if none waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.oldest.is_empty()
-    }
-
     /// Returns the number of shares.
     pub(super) fn len(&self) -> usize {
         self.by_client.values().map(BTreeSet::len).sum()
@@ -84,6 +79,6 @@ mod tests {
         for (last, id) in [(1, 9), (1, 3), (2, 4), (2, 4)] {
             waiting.remove(client(last), id);
         }
-        assert!(waiting.is_empty() && waiting.by_client.is_empty());
+        assert!(waiting.oldest.is_empty() && waiting.by_client.is_empty());
     }
 }

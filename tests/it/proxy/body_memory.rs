@@ -1,11 +1,13 @@
 //! The memory of all request bodies has one limit: bodies wait for it, and the largest holder gives way.
 
-use std::{io::Write as _, time::Duration};
+use std::time::Duration;
 
-use flate2::{Compression, write::GzEncoder};
 use tokio::sync::oneshot;
 
-use crate::support::still::{Client, Step, World, json, secs};
+use crate::support::{
+    app::gzipped,
+    still::{Client, Step, World, json, secs},
+};
 
 const KIB: usize = 1024;
 
@@ -20,10 +22,10 @@ fn world(bytes: usize) -> World {
 }
 
 /// Returns a healthy body of `len` bytes.
-fn body(len: usize) -> Vec<u8> {
+fn body(len: usize) -> String {
     let (begin, end) = (r#"{"model":"m","messages":[{"role":"user","content":""#, r#""}]}"#);
     let text = "x".repeat(len - begin.len() - end.len());
-    [begin, &text, end].concat().into_bytes()
+    [begin, &text, end].concat()
 }
 
 fn head(len: usize, more: &str) -> String {
@@ -31,7 +33,7 @@ fn head(len: usize, more: &str) -> String {
 }
 
 /// Sends the head of a body of `len` bytes, and all of it but the last byte. Returns that byte.
-async fn send_most(client: &mut Client, len: usize) -> Vec<u8> {
+async fn send_most(client: &mut Client, len: usize) -> String {
     let mut body = body(len);
     let last = body.split_off(len - 1);
     client.send(head(len, "")).await;
@@ -120,6 +122,37 @@ async fn the_bodies_of_one_client_leave_room_for_others() {
     assert_eq!(statuses, [200, 200, 200, 200, 200, 503]);
 }
 
+/// The compressed bodies of one client wait for the memory to decode them, since it is above its limit. A large body of
+/// another client does not wait behind them.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_a_client_above_its_limit_do_not_delay_others() {
+    let world = World::with(|builder| builder.body_memory_max = 8192 * KIB as u64);
+    world.otherwise(|_| {
+        let mut steps = vec![Step::Wait(secs(30))];
+        steps.extend(json(200, ANSWER));
+        steps
+    });
+    let packed = gzipped(&body(600 * KIB));
+    let mut greedy = Vec::new();
+    for _ in 0..16 {
+        let mut client = world.client_from(1);
+        client.send(head(packed.len(), "content-encoding: gzip\r\n")).await;
+        client.send(&packed).await;
+        greedy.push(client);
+    }
+    world.settle().await;
+    let used = world.body_memory.memory_use();
+    assert!(used.waiting > 0 && used.bytes <= 6144 * KIB as u64, "{used:?}");
+    let began = world.now();
+    let mut other = world.client_from(2);
+    other.send(head(700 * KIB, "")).await;
+    other.send(body(700 * KIB)).await;
+    let answer = other.answer().await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let waited = answer.head_at.saturating_sub(began);
+    assert!(waited < secs(31), "{waited:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_waits_while_others_are_answered() {
     let world = world(2048 * KIB);
@@ -178,9 +211,7 @@ fn memory_at_provider(world: &World) -> oneshot::Receiver<u64> {
 #[tokio::test(start_paused = true)]
 async fn the_plain_text_of_a_compressed_body_counts_too() {
     let world = world(8192 * KIB);
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(&body(1000 * KIB)).unwrap();
-    let packed = encoder.finish().unwrap();
+    let packed = gzipped(&body(1000 * KIB));
     let at_provider = memory_at_provider(&world);
     let mut client = world.client();
     client.send(head(packed.len(), "content-encoding: gzip\r\n")).await;
