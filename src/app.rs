@@ -34,7 +34,7 @@ use crate::{
         tls::{ListenerTls, watch_files},
     },
     telemetry::{BodyLoad, Telemetry, TraceExporter},
-    upstream::{RandomError, Sender, UpstreamSettings},
+    upstream::{RandomError, Sender, UpstreamSettings, system_tls_config},
     webhooks,
 };
 
@@ -296,7 +296,7 @@ pub async fn start(mut parts: AppParts) -> Result<RunningProxy, StartError> {
     let data = data_listener.local_addr().unwrap_or(parts.server.listen);
     let admin = admin_listener.local_addr().unwrap_or(parts.admin_listen);
     let sender = Sender::new(&parts.upstream, tasks.pool_tasks())?;
-    let endpoint_client = EndpointClient::new(&parts.shared.profiles, &parts.upstream, &tasks)?;
+    let endpoint_client = EndpointClient::new(&parts.shared.profiles, &parts.upstream, &tasks, system_tls_config()?);
     // Background tasks of the data path: running exchanges need fresh credentials until the end of the drain.
     let renewals = RenewalTasks::start(&parts.shared.profiles, &endpoint_client, &tasks, None);
     let telemetry = parts.shared.telemetry.clone();
@@ -395,22 +395,19 @@ impl RunningProxy {
 
     /// Replaces routes, settings and profiles for new exchanges. Running exchanges end with the old ones.
     ///
-    /// On an error nothing has changed.
+    /// `tls` is the TLS of new clients. It is built before: it needs files, which may not answer.
     pub fn replace_settings(
         &mut self,
         routes: Routes,
         settings: ProxySettings,
-        upstream: UpstreamSettings,
+        (upstream, tls): (UpstreamSettings, rustls::ClientConfig),
         profiles: Profiles,
-    ) -> Result<(), rustls::Error> {
-        let endpoint_client = EndpointClient::new(&profiles, &upstream, &self.tasks)?;
+    ) {
+        let endpoint_client = EndpointClient::new(&profiles, &upstream, &self.tasks, tls.clone());
         // A new client would drop the pool of open connections.
         let is_same = upstream == self.upstream;
-        let sender = (!is_same).then(|| Sender::new(&upstream, self.tasks.pool_tasks()));
-        let sender = sender
-            .transpose()?
-            .inspect(|sender| record_connects(sender, &self.telemetry));
-        // The last step that could fail is done: the tasks of the old configuration may end.
+        let sender = (!is_same).then(|| Sender::with_tls(&upstream, self.tasks.pool_tasks(), tls));
+        let sender = sender.inspect(|sender| record_connects(sender, &self.telemetry));
         self.renewals = RenewalTasks::start(&profiles, &endpoint_client, &self.tasks, Some(&self.renewals));
         self.proxy.reload_settings(ProxyReload {
             routes,
@@ -419,7 +416,6 @@ impl RunningProxy {
             profiles,
         });
         self.upstream = upstream;
-        Ok(())
     }
 
     /// Accepts connections for the drain delay, waits for running exchanges up to the drain timeout, and cuts the rest.

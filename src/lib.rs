@@ -23,6 +23,7 @@
 //! | `session` | identity of a client session, agent and lane, from headers and body |
 //! | `session_table` | state of lanes in memory: profile, open calls, branches |
 //! | `descriptors` | file descriptors: their limit, and errors for lack of them |
+//! | `regular_file` | opening of files that an operator has named, unless they could block for ever |
 //! | `upstream` | the HTTP client: one send with its timeouts |
 //! | `telemetry` | log lines, metrics, traces and the dashboard's data, all from events that other rooms report |
 //! | `ledger` | the store that outlives a process: calls, results and pinned answers, each of one principal |
@@ -104,7 +105,8 @@
 //! * Why does a body wait, or get 503? `budget`. Which thread runs it? `server/runtimes.rs`.
 //! * What does a span contain? `telemetry/traces/names.rs`, then `telemetry/traces/spans.rs`.
 //! * What does the dashboard show? `admin/views`, `telemetry/dashboard`, `admin/page`.
-//! * What does a reload change? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`.
+//! * What does a reload change? `cli/reload.rs`, `config/changes.rs`, `proxy/service.rs`. Which thread reads the files?
+//!   `cli/file_work.rs`.
 //! * A bug becomes a folder in `tests/cases`.
 
 #[cfg(feature = "server")]
@@ -153,6 +155,8 @@ pub mod provider;
 pub mod proxy;
 #[cfg(feature = "server")]
 pub mod recall;
+#[cfg(feature = "server")]
+mod regular_file;
 pub mod repair;
 #[cfg(feature = "server")]
 pub mod server;

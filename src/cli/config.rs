@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     auth::TokenHash,
-    config::{self, ConfigError, Flags, LoadedConfig, process_environment},
+    config::{self, ConfigError, CurrentFile, Flags, LoadedConfig, process_environment},
     upstream::{RandomError, random_bytes},
 };
 
@@ -94,7 +94,8 @@ pub(super) fn load_chosen(config: Option<PathBuf>) -> Result<LoadedConfig, Confi
         config,
         ..Flags::default()
     };
-    config::load_config(&flags.with_default_config(&process_environment), &process_environment)
+    let flags = flags.with_default_config(&process_environment);
+    config::load_config(&flags, &process_environment, &CurrentFile::default())
 }
 
 /// Checks the configuration, and reports its problems or its main settings.

@@ -18,7 +18,7 @@ use super::{
     running_proxy::find_proxy,
 };
 use crate::{
-    config::{self, Flags, process_environment},
+    config::{self, CurrentFile, Flags, process_environment},
     provider::Routes,
 };
 
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ..Flags::default()
     }
     .with_default_config(&process_environment);
-    let loaded = config::load_config(&flags, &process_environment)?;
+    let loaded = config::load_config(&flags, &process_environment, &CurrentFile::default())?;
     let at = reachable_address(loaded.config.server.listen);
     let tls = loaded.config.server.tls;
     let root = listener_url(loaded.config.server.listen, tls.as_ref());

@@ -15,6 +15,7 @@ mod config_init;
 mod demo;
 mod diff;
 mod env;
+mod file_work;
 mod findings;
 mod healthcheck;
 mod help;

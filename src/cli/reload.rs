@@ -1,14 +1,22 @@
-//! Reloads the configuration: parse, check, build, swap. A bad file never replaces a good one.
+//! Reloads the configuration: read, check, build, swap. A bad file never replaces a good one, nor one that does not answer.
 
-use super::notify;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use super::{file_work::FileWork, notify};
 use crate::{
     admin::control::{ActiveConfig, AdminControl, ReloadOutcome},
     app::RunningProxy,
-    config::{self, ConfigChanges, Flags, LoadedConfig, process_environment},
+    config::{self, ConfigChanges, CurrentFile, Flags, LoadedConfig, process_environment},
     profiles::Profiles,
     provider::Routes,
     telemetry::Telemetry,
+    upstream::system_tls_config,
 };
+
+/// Longest wait for the files of a reload.
+const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of reloads: the configurations, and the parts that a reload changes.
 pub(super) struct Reloader {
@@ -19,13 +27,34 @@ pub(super) struct Reloader {
     pub(super) loaded: LoadedConfig,
     pub(super) control: AdminControl,
     pub(super) telemetry: Telemetry,
+    /// The last reading of the files. `None` if it ended in time.
+    pub(super) unfinished: Option<FileWork<anyhow::Result<ReloadFiles>>>,
+}
+
+/// Everything that a reload reads from files.
+#[derive(Debug)]
+pub(super) struct ReloadFiles {
+    loaded: LoadedConfig,
+    /// TLS towards providers, with the CA certificates of the system.
+    tls: ClientConfig,
+}
+
+impl ReloadFiles {
+    /// Reads them, for as long as a file takes. `current` is the file meanwhile.
+    fn read(flags: &Flags, current: &CurrentFile) -> anyhow::Result<Self> {
+        let loaded = config::load_config(flags, &process_environment, current)?;
+        let tls = current.during("the CA certificates of the system", system_tls_config)?;
+        Ok(Self { loaded, tls })
+    }
 }
 
 impl Reloader {
     /// Reloads the configuration and logs the outcome. On an error the previous configuration stays in effect.
-    pub(super) fn reload(&mut self, running: &mut RunningProxy) -> Result<ReloadOutcome, String> {
+    pub(super) async fn reload(&mut self, running: &mut RunningProxy) -> Result<ReloadOutcome, String> {
         notify::send_reloading();
-        let reloaded = self.apply_reload(running).map_err(|error| format!("{error:#}"));
+        let files = self.read_files().await;
+        let reloaded = files.and_then(|files| self.apply_reload(files, running));
+        let reloaded = reloaded.map_err(|error| format!("{error:#}"));
         self.telemetry.record_reload(reloaded.is_ok());
         notify::send_ready();
         match &reloaded {
@@ -47,9 +76,28 @@ impl Reloader {
         reloaded
     }
 
-    /// Loads the configuration and swaps it in. A bad configuration fails before the first swap.
-    fn apply_reload(&mut self, running: &mut RunningProxy) -> anyhow::Result<ReloadOutcome> {
-        let loaded = config::load_config(&self.flags, &process_environment)?;
+    /// Reads the files. Fails after [`FILES_TIMEOUT`], and at once while an earlier reading still waits for its file: each
+    /// keeps a thread.
+    async fn read_files(&mut self) -> anyhow::Result<ReloadFiles> {
+        if let Some(earlier) = &mut self.unfinished
+            && !earlier.has_ended()
+        {
+            anyhow::bail!("an earlier reload still waits for {}", earlier.current_file());
+        }
+        let flags = self.flags.clone();
+        let reading = FileWork::start(move |current| ReloadFiles::read(&flags, current))?;
+        let reading = self.unfinished.insert(reading);
+        let Ok(files) = tokio::time::timeout(FILES_TIMEOUT, reading.finish()).await else {
+            let seconds = FILES_TIMEOUT.as_secs();
+            anyhow::bail!("timeout: {} does not answer within {seconds}s", reading.current_file());
+        };
+        self.unfinished = None;
+        files?
+    }
+
+    /// Swaps in the configuration that was read. A bad configuration fails before the first swap.
+    fn apply_reload(&mut self, files: ReloadFiles, running: &mut RunningProxy) -> anyhow::Result<ReloadOutcome> {
+        let ReloadFiles { loaded, tls } = files;
         // Compared with the last load: what an earlier reload changed is no news.
         let changed = ConfigChanges::compare_configs(&self.loaded, &loaded)?.reloadable;
         // Compared with the start, since these keys stay as they were then.
@@ -76,7 +124,7 @@ impl Reloader {
         settings.policy.tiers.clone_from(&before.policy.tiers);
         let hosts = settings.allow_hosts.clone();
         let clients = settings.client_tokens.names().map(str::to_owned).collect();
-        running.replace_settings(routes.clone(), settings, config.upstream, profiles.clone())?;
+        running.replace_settings(routes.clone(), settings, (config.upstream, tls), profiles.clone());
         running.take_certificate(config.server.tls.as_ref());
         self.telemetry.set_upstreams(names);
         if changed.iter().any(|key| key == "log.level") {

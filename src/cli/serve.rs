@@ -10,24 +10,30 @@ use std::{
 
 use anyhow::Context;
 use clap::ArgAction;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    EXIT_INTERRUPTED, EXIT_TERMINATED, banner, notify,
+    EXIT_INTERRUPTED, EXIT_TERMINATED, banner,
+    file_work::FileWork,
+    notify,
     reload::Reloader,
     signals::{ReceivedSignal, Signals},
 };
 use crate::{
-    app::{self, ConfigSummary, LaunchedProxy, LedgerStore, StartError},
-    config::{self, Config, Flags, LoadedConfig, process_environment},
+    admin::control::ReloadOutcome,
+    app::{self, ConfigSummary, LaunchedProxy, LedgerStore, RunningProxy, StartError},
+    config::{self, Config, ConfigError, CurrentFile, Flags, LedgerPlace, LoadedConfig, process_environment},
     descriptors,
     provider::{self, Upstream},
-    server::{RuntimeHandles, Runtimes, inherited::InheritedListeners},
-    telemetry::{self, LogControl},
+    server::{RuntimeHandles, Runtimes, inherited::InheritedListeners, tls::ListenerTls},
+    telemetry,
 };
 
 /// Time for the runtime to stop after the drain, or after a second signal.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
+/// Interval at which a start that waits for a file says so.
+const SLOW_START: Duration = Duration::from_secs(5);
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -100,10 +106,43 @@ impl Args {
 
 /// Runs the proxy until it has stopped.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let flags = args.to_flags().with_default_config(&process_environment);
-    let loaded = config::load_config(&flags, &process_environment)?;
-    let log = loaded.config.log.install_log().context("cannot set up logging")?;
-    run_to_end(|runtimes| serve_until_stopped(flags, loaded, log, runtimes))
+    run_to_end(|runtimes| serve_until_stopped(args.to_flags(), runtimes))
+}
+
+/// Everything that a start reads from files.
+struct StartFiles {
+    /// The flags, with the configuration file that was found at a default path.
+    flags: Flags,
+    loaded: LoadedConfig,
+    /// A warning about the private key of the listeners. `None` if only this user may read it.
+    exposed_key: Option<String>,
+}
+
+impl StartFiles {
+    /// Reads them, for as long as a file takes. `current` is the file meanwhile.
+    fn read(flags: Flags, current: &CurrentFile) -> Result<Self, ConfigError> {
+        let find = || flags.with_default_config(&process_environment);
+        let flags = current.during("the configuration file at a default path", find);
+        let loaded = config::load_config(&flags, &process_environment, current)?;
+        let exposed_key = current.during("server.tls.key", || config::exposed_key_warning(&loaded.config));
+        Ok(Self {
+            flags,
+            loaded,
+            exposed_key,
+        })
+    }
+
+    /// Waits for them. Names a file that does not answer: there is no log yet.
+    async fn read_patiently(flags: Flags) -> anyhow::Result<Self> {
+        let mut reading = FileWork::start(move |current| Self::read(flags, current))?;
+        loop {
+            if let Ok(read) = tokio::time::timeout(SLOW_START, reading.finish()).await {
+                return Ok(read??);
+            }
+            let line = format!("antiphon: the start waits for {}", reading.current_file());
+            drop(writeln!(io::stderr().lock(), "{line}"));
+        }
+    }
 }
 
 /// Runs a future to its end on a runtime of this thread, with the runtimes of the data path beside it.
@@ -127,21 +166,21 @@ where
 }
 
 /// Starts the proxy and serves until a signal ends it.
-async fn serve_until_stopped(
-    flags: Flags,
-    loaded: LoadedConfig,
-    log: LogControl,
-    runtimes: RuntimeHandles,
-) -> anyhow::Result<ExitCode> {
+async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::Result<ExitCode> {
     // First, so that a signal during the start drains the proxy instead of killing it.
     let mut signals = Signals::new().context("cannot listen for signals")?;
+    let reading = StartFiles::read_patiently(flags);
+    let Some(files) = unless_stopped(reading, &mut signals).await else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let StartFiles {
+        flags,
+        loaded,
+        exposed_key,
+    } = files?;
+    let log = loaded.config.log.install_log().context("cannot set up logging")?;
     let config = loaded.config.clone();
-    warn_of_few_descriptors(descriptors::raise_limit(), config.server.connections_max);
-    warn_of_missing_hosts(&config.server.listen, &config.proxy.allow_hosts);
-    warn_of_plain_text(&config.upstreams);
-    warn_of_exposed_key(&config);
-    warn_of_literal_secrets(&config.literal_secrets);
-    warn_of_unusable_variables(&config.unusable_variables);
+    warn_of_settings(&config, exposed_key.as_deref());
     let path = config::config_path(&flags, &process_environment).map(|(path, _)| path.display().to_string());
     let shown = ConfigSummary::of_loaded(&loaded, path, log)?;
     if let Some(path) = config::config_at_default_path(&flags, &process_environment) {
@@ -150,49 +189,38 @@ async fn serve_until_stopped(
     let admin_tls = config.admin_tls.clone();
     let sockets =
         InheritedListeners::take(process_environment("LISTEN_FDNAMES").as_deref()).map_err(StartError::Inherit)?;
+    let ledger = config.ledger.place.clone();
     let launch = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes);
-    let Some(mut launched) = launch_unless_stopped(launch, &mut signals).await? else {
+    let launching = launch_beside(Box::pin(launch), &ledger);
+    let Some(launched) = unless_stopped(launching, &mut signals).await else {
         return Ok(ExitCode::SUCCESS);
     };
+    let mut launched = launched?;
+    announce_start(&launched, admin_tls.as_ref());
     let mut running = launched.running;
-    let ledger = launched.ledger_place.as_deref();
-    if io::stderr().is_terminal() {
-        // The banner is only a hint. A terminal that is gone is no reason to stop.
-        let data = banner::listener_url(running.data, running.tls.as_ref());
-        let admin = banner::listener_url(running.admin, admin_tls.as_ref());
-        let banner = banner::render_banner(&launched.routes, &data, &admin, ledger);
-        drop(writeln!(io::stderr().lock(), "{banner}"));
-    }
-    // After the banner, so that the lines of the log follow each other.
-    tracing::info!(
-        listen = %running.data,
-        admin_listen = %running.admin,
-        tls = running.tls.is_some(),
-        ledger = ledger.unwrap_or(banner::MEMORY_LEDGER),
-        version = env!("CARGO_PKG_VERSION"),
-        "serving"
-    );
     let mut reloader = Reloader {
         flags,
         initial: loaded.clone(),
         loaded,
         control: launched.control,
         telemetry: launched.telemetry,
+        unfinished: None,
     };
     // Only now, since units that depend on this one may connect at once.
     notify::send_ready();
     loop {
-        tokio::select! {
+        let asked = tokio::select! {
             signal = signals.next() => match signal {
-                // The reload logs its own errors.
-                ReceivedSignal::HangUp => drop(reloader.reload(&mut running)),
+                ReceivedSignal::HangUp => None,
                 _ => break,
             },
-            Some(done) = launched.reloads.recv() => {
-                // The operator who asked may have disconnected.
-                drop(done.send(reloader.reload(&mut running)));
-            }
-        }
+            Some(done) = launched.reloads.recv() => Some(done),
+        };
+        let Some(reloaded) = reload_unless_stopped(&mut reloader, &mut running, &mut signals).await else {
+            break;
+        };
+        // The reload logs its own errors, and the operator who asked may have disconnected.
+        drop(asked.map(|done| done.send(reloaded)));
     }
     // The admin listener answers during the drain, so readiness fails from its very start.
     launched.readiness.start_drain();
@@ -210,22 +238,94 @@ async fn serve_until_stopped(
     }
 }
 
-/// Waits for the start of the proxy, which may wait for a database. Returns `None` if a signal has stopped it before.
-async fn launch_unless_stopped(
-    launch: impl Future<Output = Result<LaunchedProxy, StartError>>,
-    signals: &mut Signals,
-) -> anyhow::Result<Option<LaunchedProxy>> {
-    let mut launch = std::pin::pin!(launch);
+/// Starts the proxy beside this thread, on the same runtime: its files, its locks and its database may not answer.
+async fn launch_beside<F>(launch: F, ledger: &LedgerPlace) -> anyhow::Result<LaunchedProxy>
+where
+    F: Future<Output = Result<LaunchedProxy, StartError>> + Send + 'static,
+{
+    let (stop, runtime) = (CancellationToken::new(), Handle::current());
+    let stopped = stop.clone();
+    let _stop = stop.drop_guard();
+    let mut launching =
+        tokio::task::spawn_blocking(move || runtime.block_on(async { stopped.run_until_cancelled(launch).await }));
+    loop {
+        if let Ok(launched) = tokio::time::timeout(SLOW_START, &mut launching).await {
+            let launched = launched.context("the start has failed")?;
+            return Ok(launched.context("the start was stopped")??);
+        }
+        // A database has a line of its own.
+        if let LedgerPlace::File(path) = ledger {
+            let path = path
+                .clone()
+                .or_else(|| config::default_ledger_path(&process_environment));
+            let path = path.map_or_else(String::new, |path| path.display().to_string());
+            tracing::warn!(
+                path,
+                "the start waits for the file of the ledger, or for the CA certificates of the system"
+            );
+        }
+    }
+}
+
+/// Does a part of the start. Returns `None` if a signal has stopped it before.
+async fn unless_stopped<T>(part: impl Future<Output = T>, signals: &mut Signals) -> Option<T> {
+    let mut part = std::pin::pin!(part);
     loop {
         tokio::select! {
-            launched = &mut launch => return Ok(Some(launched?)),
+            done = &mut part => return Some(done),
             signal = signals.next() => {
-                // The configuration was read a moment ago.
+                // The configuration is read at this moment, or was a moment ago.
                 if !matches!(signal, ReceivedSignal::HangUp) {
                     tracing::info!("stopped before the start was complete");
-                    return Ok(None);
+                    return None;
                 }
             }
+        }
+    }
+}
+
+/// Tells of the addresses of a proxy that has started, on a terminal and in the log.
+fn announce_start(launched: &LaunchedProxy, admin_tls: Option<&ListenerTls>) {
+    let (running, ledger) = (&launched.running, launched.ledger_place.as_deref());
+    if io::stderr().is_terminal() {
+        // The banner is only a hint. A terminal that is gone is no reason to stop.
+        let data = banner::listener_url(running.data, running.tls.as_ref());
+        let admin = banner::listener_url(running.admin, admin_tls);
+        let banner = banner::render_banner(&launched.routes, &data, &admin, ledger);
+        drop(writeln!(io::stderr().lock(), "{banner}"));
+    }
+    // After the banner, so that the lines of the log follow each other.
+    tracing::info!(
+        listen = %running.data,
+        admin_listen = %running.admin,
+        tls = running.tls.is_some(),
+        ledger = ledger.unwrap_or(banner::MEMORY_LEDGER),
+        version = env!("CARGO_PKG_VERSION"),
+        "serving"
+    );
+}
+
+/// Reloads the configuration, and once more if a SIGHUP comes meanwhile. Returns `None` if a signal to stop comes.
+async fn reload_unless_stopped(
+    reloader: &mut Reloader,
+    running: &mut RunningProxy,
+    signals: &mut Signals,
+) -> Option<Result<ReloadOutcome, String>> {
+    loop {
+        let mut reload = std::pin::pin!(reloader.reload(running));
+        let mut has_hung_up = false;
+        let reloaded = loop {
+            tokio::select! {
+                reloaded = &mut reload => break reloaded,
+                signal = signals.next() => match signal {
+                    // The files may have changed after they were read.
+                    ReceivedSignal::HangUp => has_hung_up = true,
+                    _ => return None,
+                },
+            }
+        };
+        if !has_hung_up {
+            return Some(reloaded);
         }
     }
 }
@@ -240,6 +340,18 @@ async fn wait_for_second_stop(signals: &mut Signals) -> u8 {
             ReceivedSignal::HangUp => {}
         }
     }
+}
+
+/// Warns about everything in the configuration that the operator may not have meant.
+fn warn_of_settings(config: &Config, exposed_key: Option<&str>) {
+    warn_of_few_descriptors(descriptors::raise_limit(), config.server.connections_max);
+    warn_of_missing_hosts(&config.server.listen, &config.proxy.allow_hosts);
+    warn_of_plain_text(&config.upstreams);
+    if let Some(warning) = exposed_key {
+        tracing::warn!("{warning}");
+    }
+    warn_of_literal_secrets(&config.literal_secrets);
+    warn_of_unusable_variables(&config.unusable_variables);
 }
 
 /// Warns if the limit of file descriptors does not suffice for as many connections as the configuration allows.
@@ -283,13 +395,6 @@ fn warn_of_literal_secrets(keys: &[String]) {
             key,
             "the configuration file contains this secret: write ${{NAME}} instead, or name a file"
         );
-    }
-}
-
-/// Warns about a private key of the listeners that other users of the machine may read.
-fn warn_of_exposed_key(config: &Config) {
-    if let Some(warning) = config::exposed_key_warning(config) {
-        tracing::warn!("{warning}");
     }
 }
 

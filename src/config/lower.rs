@@ -4,13 +4,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use super::{
     Config, LoadedConfig, ReadFile, VariableLookup, admin, clients,
     credentials::ContainerEnvironment,
+    current_file::CurrentFile,
     late, ledger,
     lowering::{Lowering, TIMEOUT_MIN, any_loopback_port},
     overlay::{self, Flags},
@@ -27,6 +28,7 @@ use crate::{
     budget,
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
+    regular_file::read_regular,
     repair::{OnForeignThinking, RepairPolicy},
     server::{ServerSettings, tls::ListenerTls},
     telemetry::{LogFormat, LogSettings},
@@ -40,6 +42,8 @@ pub fn process_environment(name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
+/// Largest file with a secret, a certificate or a key, in bytes: 1 MiB.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Origin of a configuration file that nobody named.
 const DEFAULT_PATH: &str = "configuration";
 
@@ -58,13 +62,20 @@ pub fn config_path(flags: &Flags, variable: &VariableLookup<'_>) -> Option<(Path
 }
 
 /// Reads the file that `flags` or the environment names, if any, and builds the configuration.
-pub fn load_config(flags: &Flags, variable: &VariableLookup<'_>) -> Result<LoadedConfig, ConfigError> {
-    let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
+///
+/// Blocks for as long as a file does. `current` is the file meanwhile.
+pub fn load_config(
+    flags: &Flags,
+    variable: &VariableLookup<'_>,
+    current: &CurrentFile,
+) -> Result<LoadedConfig, ConfigError> {
+    let read_file = |path: &Path| current.during(path.display(), || read_regular(path, FILE_BYTES_MAX));
     let Some((path, key)) = config_path(flags, variable) else {
         return build_config(None, flags, variable, &read_file);
     };
     let name = path.display().to_string();
-    let distrust = (key == DEFAULT_PATH).then(|| trusted_file::distrust_reason(&path));
+    let distrust_reason = || current.during(&name, || trusted_file::distrust_reason(&path));
+    let distrust = (key == DEFAULT_PATH).then(distrust_reason);
     if let Some(reason) = distrust.flatten() {
         let problem = Problem::new(key, format!("{name} is not used: {reason}"))
             .with_hint("or name the file with -c: then it is not checked");
@@ -73,7 +84,8 @@ pub fn load_config(flags: &Flags, variable: &VariableLookup<'_>) -> Result<Loade
             problems: vec![problem],
         });
     }
-    match read_file(&path) {
+    // It may be a pipe, as in `-c <(…)`.
+    match current.during(&name, || std::fs::read_to_string(&path)) {
         Ok(text) => build_config(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {
             let problem = Problem::new(key, format!("cannot read {name}: {error}"))

@@ -7,6 +7,7 @@ mod admin;
 mod changes;
 mod clients;
 mod credentials;
+mod current_file;
 mod default_paths;
 pub mod file;
 mod interpolation;
@@ -32,6 +33,7 @@ mod webhooks;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 pub use changes::ConfigChanges;
+pub use current_file::CurrentFile;
 pub use default_paths::{default_ledger_path, default_token_path, find_default_config, user_config_path};
 pub use file::{ConfigFile, file_schema};
 pub use ledger::{LedgerConfig, LedgerPlace};

@@ -10,6 +10,7 @@ mod program;
 mod renewal;
 mod secret_file;
 
+use rustls::ClientConfig;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use renewal::{CredentialFetcher, RenewedProfile, renew_forever};
@@ -35,19 +36,19 @@ pub struct RenewalTasks {
 pub struct EndpointClient(Option<Sender>);
 
 impl EndpointClient {
-    /// Creates the client if a profile needs it. `tasks` runs its connections.
-    pub fn new(profiles: &Profiles, settings: &UpstreamSettings, tasks: &Tasks) -> Result<Self, rustls::Error> {
+    /// Creates the client if a profile needs it, with this TLS. `tasks` runs its connections.
+    pub fn new(profiles: &Profiles, settings: &UpstreamSettings, tasks: &Tasks, tls: ClientConfig) -> Self {
         let credentials = profiles.credentials();
         let is_endpoint = |source: &CredentialSource| matches!(source, CredentialSource::AwsContainer { .. });
         if !credentials.sourced_profiles().any(|(_, _, source)| is_endpoint(source)) {
-            return Ok(Self(None));
+            return Self(None);
         }
         // The agents of ECS and EKS are on this machine, where no forward proxy can reach them.
         let settings = UpstreamSettings {
             proxies: ProxyEnvironment::default(),
             ..settings.clone()
         };
-        Sender::new(&settings, tasks.pool_tasks()).map(|sender| Self(Some(sender)))
+        Self(Some(Sender::with_tls(&settings, tasks.pool_tasks(), tls)))
     }
 }
 

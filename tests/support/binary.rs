@@ -74,8 +74,17 @@ impl Install {
         self.start_by(command, &[]).await
     }
 
-    /// Starts the binary by a command that has no arguments of its own yet.
-    async fn start_by(&self, mut command: Command, variables: &[(&str, &str)]) -> Process {
+    /// Returns the path of the configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Starts the binary as [`Self::start_with`] does, and waits for nothing.
+    pub fn spawn(&self, variables: &[(&str, &str)]) -> Child {
+        self.spawn_by(Command::new(env!("CARGO_BIN_EXE_antiphon")), variables)
+    }
+
+    fn spawn_by(&self, mut command: Command, variables: &[(&str, &str)]) -> Child {
         for (name, _) in VARIABLES {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
@@ -89,7 +98,12 @@ impl Install {
             .arg(&self.config)
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.spawn().unwrap()
+    }
+
+    /// Starts the binary by a command that has no arguments of its own yet.
+    async fn start_by(&self, command: Command, variables: &[(&str, &str)]) -> Process {
+        let mut child = self.spawn_by(command, variables);
         let lines = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
         let mut lines = BufReader::new(lines).lines();
         let mut bound = None;
@@ -168,10 +182,15 @@ impl Process {
     }
 
     /// Requests a stop and waits for the end.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
         self.signal("TERM");
-        let waited = tokio::task::spawn_blocking(move || self.child.wait().map(|status| status.success()));
-        assert!(waited.await.unwrap().unwrap());
+        assert_eq!(self.exit_code().await, Some(0));
+    }
+
+    /// Waits for the end. Returns the exit code; `None` if a signal ended it.
+    pub async fn exit_code(mut self) -> Option<i32> {
+        let waited = tokio::task::spawn_blocking(move || self.child.wait().map(|status| status.code()));
+        waited.await.unwrap().unwrap()
     }
 
     /// Requests a stop, waits for the end, and returns the log.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore},
-    config::{self, Flags, LoadedConfig, process_environment},
+    config::{self, CurrentFile, Flags, LoadedConfig, process_environment},
     provider::{self, Routes},
     server::{RuntimeHandles, inherited::InheritedListeners},
     telemetry::LogControl,
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if flags.verbosity <= 0 && process_environment("ANTIPHON_LOG").is_none() {
         flags.verbosity = flags.verbosity.saturating_sub(1);
     }
-    let loaded = config::load_config(&flags, &process_environment)?;
+    let loaded = config::load_config(&flags, &process_environment, &CurrentFile::default())?;
     let log = loaded.config.log.install_log().context("cannot set up log lines")?;
     serve::run_to_end(|runtimes| run_with_proxy(args, loaded, log, runtimes))
 }
@@ -200,7 +200,10 @@ async fn find_or_start(
     // A variable or a default file may name an upstream that the running proxy lacks, or has with another URL.
     let lacking = match &found {
         Some(found) => {
-            let built_in = config::load_config(&Flags::default(), &|_| None)?.config.upstreams;
+            let built_in = config::build_config(None, &Flags::default(), &|_| None, &|_| {
+                Err(io::ErrorKind::NotFound.into())
+            })?;
+            let built_in = built_in.config.upstreams;
             found.lacking_upstream(&loaded.config.upstreams, &built_in)
         }
         None => None,

@@ -1,9 +1,7 @@
 //! Certificate, key and CA of the listeners: read from files, checked, and turned into settings of rustls.
 
 use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -19,7 +17,7 @@ use rustls::{
 };
 
 use super::certificate;
-use crate::auth::CertificateName;
+use crate::{auth::CertificateName, regular_file::read_regular};
 
 /// Largest file of certificates or of a key, in bytes.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -42,10 +40,7 @@ pub type ReadTlsFile<'r> = dyn Fn(&Path) -> io::Result<String> + 'r;
 
 /// Reads a file of certificates or of a key.
 pub fn read_tls_file(path: &Path) -> io::Result<String> {
-    let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    let mut text = String::new();
-    File::open(path)?.take(limit).read_to_string(&mut text)?;
-    Ok(text)
+    read_regular(path, FILE_BYTES_MAX)
 }
 
 /// File in which a fault of the listeners' TLS is.

@@ -7,7 +7,9 @@ use antiphon::{
         Credential, CredentialSource, CredentialSources, Profile, Secret,
         credential_source::{AwsScope, CommandLine, ContainerEndpoint, ContainerToken, SecretFile, SecretPart},
     },
-    config::{ConfigChanges, ConfigError, Flags, LedgerPlace, LoadedConfig, VARIABLES, build_config, file_schema},
+    config::{
+        ConfigChanges, ConfigError, CurrentFile, Flags, LedgerPlace, LoadedConfig, VARIABLES, build_config, file_schema,
+    },
     policy::{ExchangeTimeouts, OnOrganisationChange, RotationSettings},
     provider::ProviderKind,
     repair::{Applicability, Mode, Tier},
@@ -1189,7 +1191,11 @@ fn only_listed_variables_are_read() {
         asked.borrow_mut().insert(name.to_owned());
         None
     };
-    drop(antiphon::config::load_config(&Flags::default(), &lookup));
+    drop(antiphon::config::load_config(
+        &Flags::default(),
+        &lookup,
+        &CurrentFile::default(),
+    ));
     let listed: std::collections::BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let asked: std::collections::BTreeSet<String> = asked.into_inner().iter().map(|name| name.to_uppercase()).collect();
     assert_eq!(asked, listed);

@@ -12,6 +12,7 @@ pub(crate) mod once;
 pub(crate) mod result_command;
 pub(crate) mod run;
 pub(crate) mod service_manager;
+pub(crate) mod silent_files;
 pub(crate) mod store;
 pub(crate) mod tls;
 pub(crate) mod tools;
