@@ -23,6 +23,8 @@ const EXPIRIES: [&str; 9] = [
     "token_expiry",
     "expiresOn",
 ];
+/// Words that programs print for a token which they do not have.
+const NO_TOKENS: [&str; 4] = ["none", "undefined", "nil", "(unset)"];
 /// Numbers above this are milliseconds since 1970, not seconds.
 const SECONDS_MAX: u64 = 100_000_000_000;
 
@@ -34,16 +36,18 @@ pub fn parse_token_output(output: &[u8], now: Duration) -> Result<SuppliedCreden
     let text = std::str::from_utf8(output)
         .map_err(|_| SourceFailure::Unreadable)?
         .trim();
-    if !text.starts_with(['{', '"']) {
+    let Ok(json) = serde_json::from_str::<Value>(text) else {
         return Ok(SuppliedCredential {
-            credential: Credential::Bearer(readable_secret(text)?),
+            credential: Credential::Bearer(plain_token(text)?),
             expires_at: None,
         });
-    }
-    let json: Value = serde_json::from_str(text).map_err(|_| SourceFailure::Unreadable)?;
+    };
     // Azure prints the token in quotes if it was asked for that field alone.
     let (token, expires_at) = if let Some(token) = json.as_str() {
         (Some(token), None)
+    } else if !json.is_object() {
+        // Such as the `null` of `jq -r` for a field that is missing.
+        return Err(SourceFailure::Unreadable);
     } else {
         let token_in = |object: &Value| {
             TOKENS
@@ -54,7 +58,7 @@ pub fn parse_token_output(output: &[u8], now: Duration) -> Result<SuppliedCreden
         let inner = |name: &&str| json.get(*name).filter(|inner| token_in(inner));
         let object = WRAPPERS.iter().find_map(inner).unwrap_or(&json);
         let token = TOKENS.iter().find_map(|name| object.get(*name)?.as_str());
-        (token, expiry_of(object, now))
+        (token, expiry_of(object, now)?)
     };
     let credential = Credential::Bearer(readable_secret(token.ok_or(SourceFailure::Unreadable)?)?);
     check_expiry(expires_at, now)?;
@@ -98,6 +102,15 @@ fn aws_keys(json: &Value, session_token: &str, now: Duration) -> Result<Supplied
     })
 }
 
+/// Returns a token that stands alone. Broken JSON, a page of HTML and a word for "no token" are none.
+fn plain_token(text: &str) -> Result<Secret, SourceFailure> {
+    let is_none = NO_TOKENS.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is_none || text.starts_with(['{', '"', '[', '<']) {
+        return Err(SourceFailure::Unreadable);
+    }
+    readable_secret(text)
+}
+
 /// Returns a secret that a header can contain.
 fn readable_secret(text: &str) -> Result<Secret, SourceFailure> {
     Secret::check_text(text.to_owned()).map_err(|_| SourceFailure::Unreadable)
@@ -112,10 +125,40 @@ fn check_expiry(expires_at: Option<Duration>, now: Duration) -> Result<(), Sourc
 }
 
 /// Returns the expiry of a token; `None` if the object names none that is exact.
-fn expiry_of(object: &Value, now: Duration) -> Option<Duration> {
-    let absolute = || EXPIRIES.iter().find_map(|name| expiry_date(object.get(*name)?));
-    let relative = || Some(now.saturating_add(Duration::from_secs(whole_number(object.get("expires_in")?)?)));
-    absolute().or_else(relative)
+///
+/// An expiry that cannot be read is no reason to use a token for the default time.
+fn expiry_of(object: &Value, now: Duration) -> Result<Option<Duration>, SourceFailure> {
+    let stated = |name: &str| object.get(name).filter(|value| !value.is_null());
+    for value in EXPIRIES.iter().filter_map(|name| stated(name)) {
+        if let Some(end) = expiry_date(value) {
+            return Ok(Some(end));
+        }
+        // Another name may have the exact time.
+        if !is_local_date(value) {
+            return Err(expiry_failure(value));
+        }
+    }
+    let Some(value) = stated("expires_in") else {
+        return Ok(None);
+    };
+    let seconds = whole_number(value).ok_or_else(|| expiry_failure(value))?;
+    Ok(Some(now.saturating_add(Duration::from_secs(seconds))))
+}
+
+/// Returns `true` for a date without an offset, which is not exact.
+fn is_local_date(value: &Value) -> bool {
+    let date = value.as_str().map(|text| humantime::parse_rfc3339_weak(text.trim()));
+    matches!(date, Some(Ok(_)))
+}
+
+/// Returns the failure for an expiry that is no time from 1970 on.
+fn expiry_failure(value: &Value) -> SourceFailure {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    if number.is_some_and(|number| number < 0.0) {
+        SourceFailure::Expired
+    } else {
+        SourceFailure::Unreadable
+    }
 }
 
 /// Returns a date that is written as a number or as RFC 3339.
@@ -221,6 +264,36 @@ mod tests {
             ),
             (r#"{"token":"t","expires_at":1767225600}"#, Err(SourceFailure::Expired)),
             (r#"{"token":"t","expires_in":0}"#, Err(SourceFailure::Expired)),
+            (r#"{"token":"t","expires_in":-5}"#, Err(SourceFailure::Expired)),
+            (r#"{"token":"t","expires_in":"-5"}"#, Err(SourceFailure::Expired)),
+            (r#"{"token":"t","expires_at":-5.5}"#, Err(SourceFailure::Expired)),
+            (r#"{"token":"t","expires_in":"soon"}"#, Err(SourceFailure::Unreadable)),
+            (r#"{"token":"t","expires_in":1e99}"#, Err(SourceFailure::Unreadable)),
+            (
+                r#"{"token":"t","expires_at":"yesterday"}"#,
+                Err(SourceFailure::Unreadable),
+            ),
+            (
+                r#"{"token":"t","expires_at":{"seconds":5}}"#,
+                Err(SourceFailure::Unreadable),
+            ),
+            (
+                r#"{"token":"t","expires_at":"yesterday","expires_in":60}"#,
+                Err(SourceFailure::Unreadable),
+            ),
+            (r#"{"token":"t","expires_at":null,"expires_in":3600}"#, Ok(hour)),
+            (
+                r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000","expires_in":3600}"#,
+                Ok(hour),
+            ),
+            ("null", Err(SourceFailure::Unreadable)),
+            ("true", Err(SourceFailure::Unreadable)),
+            ("12345", Err(SourceFailure::Unreadable)),
+            (r#"["x"]"#, Err(SourceFailure::Unreadable)),
+            ("[x]", Err(SourceFailure::Unreadable)),
+            ("<html></html>", Err(SourceFailure::Unreadable)),
+            ("None", Err(SourceFailure::Unreadable)),
+            ("undefined", Err(SourceFailure::Unreadable)),
             (r#"{"token":""}"#, Err(SourceFailure::Unreadable)),
             (r#"{"token":7}"#, Err(SourceFailure::Unreadable)),
             (r#"{"token":"a b"}"#, Err(SourceFailure::Unreadable)),
