@@ -1,10 +1,13 @@
 //! Programs that print a credential. They run without a shell, and nothing that they print is logged.
 
-use std::process::{ExitStatus, Stdio};
+use std::{
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use tokio::{
     io::AsyncReadExt as _,
-    process::{Child, Command},
+    process::{Child, ChildStdout, Command},
 };
 
 use super::{process_group, renewal::CredentialFetcher};
@@ -15,6 +18,9 @@ use crate::{
     },
     clock,
 };
+
+/// Time after the end of a program for its output to end too. It does not if a program that it has started keeps it open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
 /// A program that is run for each refresh.
 pub(super) struct ProgramFetcher {
@@ -78,18 +84,30 @@ async fn run_program(command: &CommandLine) -> Result<Vec<u8>, SourceFailure> {
     let spawned = process_group::lead_group(&mut started).spawn();
     let mut running = RunningProgram(spawned.map_err(|_| SourceFailure::NotStarted)?);
     let mut output = Vec::new();
-    if let Some(stdout) = running.0.stdout.take() {
-        let limit = u64::try_from(OUTPUT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-        let read = stdout.take(limit).read_to_end(&mut output).await;
-        read.map_err(|_| SourceFailure::Unreadable)?;
+    let mut stdout = running.0.stdout.take();
+    tokio::select! {
+        read = read_output(stdout.as_mut(), &mut output) => read?,
+        ended = running.0.wait() => drop(ended),
     }
-    if output.len() > OUTPUT_BYTES_MAX {
-        return Err(SourceFailure::TooLong);
-    }
-    // Waited for only now: until then the id of the group cannot belong to another program.
+    // The group's id cannot belong to another program before this.
     let status = running.0.wait().await.map_err(|_| SourceFailure::NotStarted)?;
     check_status(status)?;
+    // What the program has printed is in the pipe by now.
+    let rest = tokio::time::timeout(OUTPUT_GRACE, read_output(stdout.as_mut(), &mut output));
+    rest.await.unwrap_or(Ok(()))?;
     Ok(output)
+}
+
+/// Reads the output to its end. A reading that is cancelled may be repeated.
+async fn read_output(stdout: Option<&mut ChildStdout>, output: &mut Vec<u8>) -> Result<(), SourceFailure> {
+    let Some(stdout) = stdout else { return Ok(()) };
+    while output.len() <= OUTPUT_BYTES_MAX {
+        let read = stdout.read_buf(output).await;
+        if read.map_err(|_| SourceFailure::Unreadable)? == 0 {
+            return Ok(());
+        }
+    }
+    Err(SourceFailure::TooLong)
 }
 
 fn check_status(status: ExitStatus) -> Result<(), SourceFailure> {

@@ -235,6 +235,23 @@ async fn a_program_that_hangs_ends_with_the_proxy_and_with_its_own_programs() {
     until("the end of both", async || (!ids.iter().any(runs_still)).then_some(())).await;
 }
 
+/// A program may leave another one that has its output open, such as an agent that it has started.
+#[tokio::test]
+async fn a_program_that_leaves_its_output_open_has_printed_its_token() {
+    let provider = Upstream::ok().await;
+    let folder = Install::new("");
+    let leaves = program(folder.state(), "leaves", "sleep 20 & echo canary-1");
+    let config = table("work", "anthropic", &provider, &format!("token_command = [{leaves:?}]"));
+    let install = Install::new(&config);
+    let process = install.start().await;
+    until("a request with the token", async || {
+        (ask(&process, "work").await.0 == 200).then_some(())
+    })
+    .await;
+    assert_eq!(sent(&provider), ["Bearer canary-1"]);
+    process.stop().await;
+}
+
 /// Starts a proxy whose key is in this file.
 async fn start_with_file(provider: &Upstream, key: &Path) -> Process {
     let profile = table(
