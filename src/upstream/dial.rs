@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use http::Uri;
+use http::{Uri, uri::Scheme};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::{
@@ -170,13 +170,29 @@ fn timeout_error(phase: Phase) -> SendError {
     SendError::new(phase, SendErrorKind::TimedOut, None)
 }
 
+/// Returns an address with its port: a tunnel does not tell the scheme, which would imply one.
+fn with_port(target: Uri) -> Result<Uri, BoxError> {
+    let (Some(host), None) = (target.host(), target.port()) else {
+        return Ok(target);
+    };
+    let port = if target.scheme() == Some(&Scheme::HTTP) {
+        80
+    } else {
+        443
+    };
+    let authority = format!("{host}:{port}").parse()?;
+    let mut parts = target.into_parts();
+    parts.authority = Some(authority);
+    Ok(Uri::from_parts(parts)?)
+}
+
 /// Opens a tunnel through a proxy, for `http` targets too, so that the proxy sees no request.
 async fn open_tunnel(
     proxy: &Intercept,
     http: HttpConnector<Resolver>,
     target: Uri,
 ) -> Result<TokioIo<TcpStream>, BoxError> {
-    let address = proxy.uri().clone();
+    let (address, target) = (proxy.uri().clone(), with_port(target)?);
     match address.scheme_str() {
         Some("http") => {
             let mut tunnel = Tunnel::new(address, http);

@@ -38,24 +38,31 @@ fn to(builder: &mut Builder, authority: &str) {
 
 #[tokio::test]
 async fn a_provider_behind_a_proxy_is_reached_through_a_tunnel() {
-    let (proxy, mut heads) = tunnel().await;
-    let app = before(proxy.address)
-        .with(|builder| {
-            to(builder, "provider.invalid:80");
-            builder.upstream.proxies.http = Some(format!("http://user:secret@{}", proxy.address));
-        })
-        .start()
-        .await;
-    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    assert_eq!((answer.status(), answer.text()), (200, "ok"));
-    let head = heads.recv().await.unwrap();
-    assert!(head.starts_with("CONNECT provider.invalid:80 HTTP/1.1"), "{head}");
-    assert!(
-        head.to_ascii_lowercase()
-            .contains("proxy-authorization: basic dxnlcjpzzwnyzxq="),
-        "{head}"
-    );
-    assert_eq!(heads.recv().await.unwrap(), "POST /v1/messages HTTP/1.1");
+    for (authority, target) in [
+        ("provider.invalid:80", "provider.invalid:80"),
+        ("provider.invalid", "provider.invalid:80"),
+        ("provider.invalid:8080", "provider.invalid:8080"),
+        ("[2001:db8::1]", "[2001:db8::1]:80"),
+    ] {
+        let (proxy, mut heads) = tunnel().await;
+        let app = before(proxy.address)
+            .with(|builder| {
+                to(builder, authority);
+                builder.upstream.proxies.http = Some(format!("http://user:secret@{}", proxy.address));
+            })
+            .start()
+            .await;
+        let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+        assert_eq!((answer.status(), answer.text()), (200, "ok"));
+        let head = heads.recv().await.unwrap();
+        assert!(head.starts_with(&format!("CONNECT {target} HTTP/1.1")), "{head}");
+        assert!(
+            head.to_ascii_lowercase()
+                .contains("proxy-authorization: basic dxnlcjpzzwnyzxq="),
+            "{head}"
+        );
+        assert_eq!(heads.recv().await.unwrap(), "POST /v1/messages HTTP/1.1");
+    }
 }
 
 #[tokio::test]
