@@ -7,7 +7,9 @@ use std::fmt;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING},
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING,
+    },
 };
 
 use crate::ledger_api;
@@ -80,6 +82,7 @@ pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
     }
+    join_cookies(&mut headers);
     if inspected {
         // The watcher can read only an uncompressed answer.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -91,6 +94,19 @@ pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
         }
     }
     headers
+}
+
+/// Joins the cookies of a request, which HTTP/2 may divide into several headers: RFC 9113 8.2.3. Many servers of HTTP/1 read
+/// only the first.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(COOKIE).iter();
+    if cookies.next().and(cookies.next()).is_none() {
+        return;
+    }
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
+        headers.insert(COOKIE, joined);
+    }
 }
 
 /// Removes the headers of an answer that are not for the client.
@@ -197,6 +213,19 @@ mod tests {
         out.append("x-three", "b".parse().unwrap());
         out.append("x-forwarded-for", "1.2.3.4".parse().unwrap());
         assert_eq!(for_upstream(headers, false), out);
+    }
+
+    #[test]
+    fn divided_cookies_become_one_header() {
+        for (sent, joined) in [
+            (&["a=1"][..], "a=1"),
+            (&["a=1", "b=2", "c=\"x y\""], "a=1; b=2; c=\"x y\""),
+        ] {
+            let pairs: Vec<_> = sent.iter().map(|cookie| ("cookie", *cookie)).collect();
+            let out = for_upstream(map(&pairs), false);
+            assert!(out.get_all("cookie").iter().eq([joined]), "{sent:?}");
+            assert!(out["cookie"].is_sensitive());
+        }
     }
 
     proptest! {
