@@ -45,6 +45,8 @@ pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-re
 /// `proxy-status`, RFC 9209.
 pub(super) const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
+/// Name of the proxy in `proxy-status`.
+const OWN_STATUS: &[u8] = b"antiphon";
 /// Prefix of the proxy's own headers.
 const OWN_PREFIX: &str = "x-antiphon-";
 
@@ -111,6 +113,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 
 /// Removes the headers of an answer that are not for the client.
 pub fn for_client(headers: &mut HeaderMap) {
+    remove_own_status(headers);
     // RFC 9112 6.3: the transfer coding overrides a length, which must then not be forwarded.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
@@ -118,8 +121,27 @@ pub fn for_client(headers: &mut HeaderMap) {
     strip_internal(headers);
 }
 
+/// Removes each `proxy-status` of a provider that speaks for this proxy.
+fn remove_own_status(headers: &mut HeaderMap) {
+    let is_own = |member: &[u8]| {
+        let name = member.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(OWN_STATUS)
+    };
+    let is_foreign = |value: &&HeaderValue| !value.as_bytes().split(|byte| *byte == b',').any(is_own);
+    let status = headers.get_all(PROXY_STATUS);
+    if status.iter().all(|value| is_foreign(&value)) {
+        return;
+    }
+    let kept: Vec<HeaderValue> = status.iter().filter(is_foreign).cloned().collect();
+    headers.remove(PROXY_STATUS);
+    for value in kept {
+        headers.append(PROXY_STATUS, value);
+    }
+}
+
 /// Removes from trailers what may only be in a head.
 pub fn for_trailers(trailers: &mut HeaderMap) {
+    remove_own_status(trailers);
     strip_internal(trailers);
     // RFC 9110 6.5.1: framing, routing and authentication fields are not allowed in trailers.
     for name in [AUTHORIZATION, HOST, CONTENT_LENGTH, SET_COOKIE] {
@@ -225,6 +247,19 @@ mod tests {
             let out = for_upstream(map(&pairs), false);
             assert!(out.get_all("cookie").iter().eq([joined]), "{sent:?}");
             assert!(out["cookie"].is_sensitive());
+        }
+    }
+
+    #[test]
+    fn a_provider_cannot_speak_for_the_proxy() {
+        let own = ["antiphon; error=dns_error", "cdn; hit, Antiphon", " antiphon;error=x"];
+        let foreign = ["cdn; hit", "antiphonal; hit"];
+        let pairs = own.iter().chain(&foreign).map(|value| ("proxy-status", *value));
+        let pairs: Vec<_> = pairs.collect();
+        for filter in [for_client, for_trailers] {
+            let mut headers = map(&pairs);
+            filter(&mut headers);
+            assert!(headers.get_all("proxy-status").iter().eq(foreign), "{headers:?}");
         }
     }
 
