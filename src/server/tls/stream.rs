@@ -21,7 +21,14 @@ use super::{KnownNames, ListenerTls, handshake};
 pub struct ClientStream {
     state: ClientStreamState,
     names: KnownNames,
+    /// The bytes that the client must send next. Empty if they may be any.
+    expected: &'static [u8],
 }
+
+/// First bytes of a client that speaks HTTP/2.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Name of HTTP/2 in a handshake.
+const HTTP2_NAME: &[u8] = b"h2";
 
 type Handshake = Pin<Box<dyn Future<Output = io::Result<Box<TlsStream<TcpStream>>>> + Send>>;
 
@@ -50,7 +57,11 @@ impl ClientStream {
             }
             None => ClientStreamState::Plain(tcp),
         };
-        Self { state, names }
+        Self {
+            state,
+            names,
+            expected: &[],
+        }
     }
 
     /// Returns the connection's socket, whatever its state. `None` if its handshake has not ended well.
@@ -67,11 +78,28 @@ impl ClientStream {
         Arc::clone(&self.names)
     }
 
+    /// Checks the first bytes of a client that has chosen HTTP/2. RFC 9113 3.4: anything else ends the connection.
+    fn check_begin(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let checked = bytes.len().min(self.expected.len());
+        let (wanted, rest) = self.expected.split_at(checked);
+        if !bytes.starts_with(wanted) {
+            let text = "the client chose HTTP/2 in its handshake, and does not speak it";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        self.expected = rest;
+        Ok(())
+    }
+
     /// Completes the handshake, and returns the stream that is open then.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<OpenStream<'_>>> {
         if let ClientStreamState::Handshake(handshake) = &mut self.state {
             match ready!(handshake.as_mut().poll(cx)) {
-                Ok(stream) => self.state = ClientStreamState::Tls(stream),
+                Ok(stream) => {
+                    if stream.get_ref().1.alpn_protocol() == Some(HTTP2_NAME) {
+                        self.expected = HTTP2_PREFACE;
+                    }
+                    self.state = ClientStreamState::Tls(stream);
+                }
                 Err(error) => {
                     self.state = ClientStreamState::Closed;
                     return Poll::Ready(Err(error));
@@ -94,10 +122,13 @@ enum OpenStream<'s> {
 
 impl AsyncRead for ClientStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match ready!(self.poll_open(cx))? {
+        let before = buf.filled().len();
+        let read = match ready!(self.poll_open(cx))? {
             OpenStream::Plain(stream) => stream.poll_read(cx, buf),
             OpenStream::Tls(stream) => stream.poll_read(cx, buf),
-        }
+        };
+        ready!(read)?;
+        Poll::Ready(self.check_begin(buf.filled().get(before..).unwrap_or_default()))
     }
 }
 

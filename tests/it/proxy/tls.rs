@@ -80,6 +80,12 @@ async fn both_versions_of_tls_carry_both_versions_of_http() {
         );
     }
     assert!(upstream.requests().iter().all(|request| request.text() == BODY));
+    let only_h2 = TlsClient {
+        alpn: &["h2"],
+        ..folder.client()
+    };
+    let status = only_h2.status(app.running.data, message()).await;
+    assert_eq!(status, 0, "HTTP/1.1 was answered although HTTP/2 was chosen");
     let other = TlsClient {
         alpn: &["spdy/3"],
         ..folder.client()
