@@ -21,6 +21,9 @@ use crate::wire::{
 /// Of a longer event only the beginning is read.
 pub const EVENT_BYTES_MAX: usize = 256 * 1024;
 
+/// Most bytes of a line end, which is all of an event without any line.
+const LINE_END_BYTES_MAX: u64 = 2;
+
 /// The division of an answer into events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
@@ -121,6 +124,10 @@ impl Watcher {
             AnswerFramer::Events(framer) => {
                 let start = framer.pushed_bytes();
                 framer.push(bytes, |range| {
+                    // An empty line of its own, which a stream may have by the million: it changes no fact.
+                    if range.start >= start && range.end.saturating_sub(range.start) <= LINE_END_BYTES_MAX {
+                        return;
+                    }
                     // Some servers send more after the end; it must not change the facts.
                     if !has_ended(*format, facts) {
                         reader.read_event(held.event_bytes(&range, start, bytes), range.start == 0, facts);
