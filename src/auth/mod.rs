@@ -20,5 +20,5 @@ pub use owner::{Owner, OwnerKey, OwnerParseError};
 pub use principal::{Caller, Principal, PrincipalHash, PrincipalKey, PrincipalSettings};
 pub use profile::{AwsKeys, Credential, Profile};
 pub use secret::{Secret, SecretFlaw};
-pub use tokens::{ClientTokens, TokenHash, TokenHashParseError, TokenLimits};
+pub use tokens::{ClientTokens, TOKEN_PREFIX, TokenHash, TokenHashParseError, TokenLimits};
 pub use webhook::{SignedRequest, WebhookKey, WebhookKeyParseError};

@@ -16,6 +16,8 @@ use super::{
 
 /// Prefix of a written hash.
 const HASH_PREFIX: &str = "sha256:";
+/// Prefix of every token that `antiphon config token` makes.
+pub const TOKEN_PREFIX: &str = "antiphon_";
 /// Marker for "no entry".
 const NO_ENTRY: u64 = u64::MAX;
 

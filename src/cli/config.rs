@@ -15,7 +15,7 @@ use super::{
     output::{OutputFormat, write_document},
 };
 use crate::{
-    auth::TokenHash,
+    auth::{TOKEN_PREFIX, TokenHash},
     config::{self, ConfigError, CurrentFile, Flags, LoadedConfig, process_environment},
     upstream::{RandomError, random_bytes},
 };
@@ -221,5 +221,5 @@ fn token_lines(name: &str, hash: &TokenHash) -> String {
 /// Creates a token from 32 random bytes.
 fn random_token() -> Result<String, RandomError> {
     let digits = blake3::Hash::from_bytes(random_bytes()?).to_hex();
-    Ok(format!("antiphon_{digits}"))
+    Ok(format!("{TOKEN_PREFIX}{digits}"))
 }

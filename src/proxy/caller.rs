@@ -4,7 +4,7 @@
 use http::{Extensions, HeaderMap, HeaderValue, Request};
 
 use super::{
-    credential::{self, Account},
+    credential::{self, Account, KeyUse},
     data_path::DataPath,
     error::ProxyError,
     guard::RequestRefusal,
@@ -45,6 +45,11 @@ pub(super) fn identify_caller<'p, B>(
         })?
     };
     let query = request.uri().query();
+    let key_use = match removed {
+        _ if has_profiles => KeyUse::Replaced,
+        Some(_) => KeyUse::PassedOnBesideToken,
+        None => KeyUse::PassedOn,
+    };
     // A token in place of a credential overrides the certificate too.
     let certificate = request.extensions().get().filter(|_| removed.is_none());
     let account = credential::authenticate_client(
@@ -53,7 +58,7 @@ pub(super) fn identify_caller<'p, B>(
         request.headers(),
         query,
         certificate,
-        has_profiles,
+        key_use,
     );
     let account = account.map_err(ProxyError::Refused)?;
     let account = match removed.filter(|_| account.token.is_none()) {
@@ -119,7 +124,8 @@ fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<(Caller, boo
     let token = presented_secrets(head, query).find_map(|secret| tokens.find_name(&secret));
     let certificate = request.extensions().get().filter(|_| token.is_none());
     let key = &path.principal_key;
-    let account = credential::authenticate_client(tokens, key, head, query, certificate, false).ok()?;
+    let key_use = token.map_or(KeyUse::PassedOn, |_| KeyUse::PassedOnBesideToken);
+    let account = credential::authenticate_client(tokens, key, head, query, certificate, key_use).ok()?;
     let token = account.token.or(token);
     let principal = token.map_or(account.principal, |name| Principal::of_token(&path.principal_key, name));
     let is_shared = token.is_none() && has_shared_key(path, head, query);

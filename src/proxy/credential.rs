@@ -12,7 +12,7 @@ use http::{
 use super::{guard::RequestRefusal, headers, signature};
 use crate::{
     auth::{
-        CertificateNames, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret,
+        CertificateNames, ClientTokens, Credential, Principal, PrincipalKey, Profile, Secret, TOKEN_PREFIX,
         principal::{decode_query, presented_secrets},
     },
     provider::{ProviderKind, Upstream},
@@ -63,20 +63,32 @@ impl<'t> Account<'t> {
     }
 }
 
+/// Use of the credential that a client presents to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// A profile's credential replaces it.
+    Replaced,
+    /// It is passed on to the provider.
+    PassedOn,
+    /// It is passed on, and a known client token stood beside it.
+    PassedOnBesideToken,
+}
+
 /// Authenticates a client by its client token or its certificate, or identifies it by its credential.
 ///
 /// A client token is sent in `x-antiphon-client-token`, or in place of the credential if the upstream has profiles.
 /// If no client token is configured, every client may use the profiles.
 ///
 /// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified. So is a
-/// certificate, if any stands for a client. A token overrides the certificate, since it belongs to the one request.
+/// certificate, if any stands for a client. A token overrides the certificate, since it belongs to the one request. In the
+/// place of the credential a token is known by its prefix.
 pub fn authenticate_client<'t>(
     tokens: &'t ClientTokens,
     key: &PrincipalKey,
     headers: &HeaderMap,
     query: Option<&str>,
     certificate: Option<&CertificateNames>,
-    has_profiles: bool,
+    key_use: KeyUse,
 ) -> Result<Account<'t>, RequestRefusal> {
     let named = |name: &'t str| Account::of_token(key, name);
     // Without a list of certificates the CA alone decides who may connect, and a certificate names nobody.
@@ -95,14 +107,25 @@ pub fn authenticate_client<'t>(
         (Some(_), Some(_)) => return Err(RequestRefusal::ClientToken),
         (None, _) => {}
     }
+    // Mistyped or revoked. No provider must see it, and no certificate must hide that it is wrong.
+    let has_unknown_token = || {
+        let is_unknown = |secret: &[u8]| {
+            secret.starts_with(TOKEN_PREFIX.as_bytes()) && !tokens.is_empty() && tokens.find_name(secret).is_none()
+        };
+        presented_secrets(headers, query).any(|secret| is_unknown(&secret))
+    };
     // The client's credential is not sent, so no provider checks it: only a token gives access to profiles.
-    if has_profiles && !tokens.is_empty() {
+    if key_use == KeyUse::Replaced && !tokens.is_empty() {
         let name = presented_secrets(headers, query).find_map(|secret| tokens.find_name(&secret));
         return match (name, certificate) {
             (Some(name), _) => Ok(named(name)),
-            (None, Some(names)) => by_certificate(names),
-            (None, None) => Err(RequestRefusal::ClientToken),
+            (None, Some(names)) if !has_unknown_token() => by_certificate(names),
+            (None, _) => Err(RequestRefusal::ClientToken),
         };
+    }
+    // Beside a known token it may be one of another proxy behind this one.
+    if key_use == KeyUse::PassedOn && has_unknown_token() {
+        return Err(RequestRefusal::ClientToken);
     }
     if let Some(names) = certificate {
         return by_certificate(names);

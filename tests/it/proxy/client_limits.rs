@@ -57,7 +57,17 @@ async fn a_client_token_never_reaches_a_provider() {
         (&[("x-api-key", "sk-1"), ("authorization", &bearer)], "", Some("sk-1")),
         (&[("x-api-key", "sk-1"), (TOKEN_HEADER, TOKEN)], "", Some("sk-1")),
         (&[("x-api-key", "sk-1")], "?key=other", Some("sk-1")),
-        (&[("x-api-key", "antiphon_other")], "", Some("antiphon_other")),
+        // Another proxy behind this one may have tokens too.
+        (
+            &[("x-api-key", "antiphon_2"), (TOKEN_HEADER, TOKEN)],
+            "",
+            Some("antiphon_2"),
+        ),
+        (
+            &[("x-api-key", "antiphon_2"), ("authorization", &bearer)],
+            "",
+            Some("antiphon_2"),
+        ),
     ];
     for (fields, query, arrives) in rows {
         let world = world_with(TokenLimits::default(), false);
@@ -80,6 +90,33 @@ async fn a_client_token_never_reaches_a_provider() {
         assert!(text.contains("authentication_error"), "{text}");
         assert!(text.contains("upstream anthropic passes your own key on"), "{text}");
         assert!(!text.contains(TOKEN), "{text}");
+        assert_eq!(answer.header("x-should-retry"), Some("false"));
+    }
+}
+
+/// A token that was revoked or mistyped has the prefix of a token, and is no key of the provider.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_client_token_never_reaches_a_provider() {
+    let world = world_with(TokenLimits::default(), false);
+    world.otherwise(|_| fine());
+    for (fields, query) in [
+        (&[("x-api-key", "antiphon_gone")][..], ""),
+        (&[("authorization", "Bearer antiphon_gone")], ""),
+        (&[("x-api-key", "sk-1"), ("api-key", "antiphon_gone")], ""),
+        (&[], "?key=antiphon_gone"),
+    ] {
+        let request = of_session("s1", &format!("{MESSAGES}{query}"), fields, &body(0));
+        let answer = world.ask(request).await;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(
+            (answer.status(), world.requests().len()),
+            (401, 0),
+            "{fields:?} {query}"
+        );
+        assert!(
+            text.contains("authentication_error") && !text.contains("gone"),
+            "{text}"
+        );
         assert_eq!(answer.header("x-should-retry"), Some("false"));
     }
 }

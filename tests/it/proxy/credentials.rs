@@ -12,7 +12,7 @@ use antiphon::{
     provider::{ProviderKind, Upstream},
     proxy::{
         ProxyError, RequestRefusal,
-        credential::{Account, ApplyError, BodyToSign, apply_credential, authenticate_client},
+        credential::{Account, ApplyError, BodyToSign, KeyUse, apply_credential, authenticate_client},
         headers::for_upstream,
     },
     repair::Mode,
@@ -333,7 +333,8 @@ fn a_client_token_gives_access_to_profiles() {
     let tokens = ClientTokens::new(vec![entry("ci", b"antiphon_1"), entry("dev", b"antiphon_2")]);
     let none = ClientTokens::default();
     let of = |tokens: &ClientTokens, fields: &[(&str, &str)], query: Option<&str>, profiles: bool| {
-        authenticate_client(tokens, &key, &map(fields), query, None, profiles)
+        let key_use = if profiles { KeyUse::Replaced } else { KeyUse::PassedOn };
+        authenticate_client(tokens, &key, &map(fields), query, None, key_use)
             .map(|caller| (caller.token.map(ToOwned::to_owned), caller.principal))
     };
     let named = |name: &str| Ok((Some(name.to_owned()), Principal::of_token(&key, name)));
@@ -391,11 +392,36 @@ fn a_client_token_gives_access_to_profiles() {
         refused
     );
 
+    // A token that is not known, or not any more, is no key of the provider.
+    assert_eq!(of(&tokens, &[("x-api-key", "antiphon_3")], None, false), refused);
+    assert_eq!(of(&tokens, &[], Some("key=antiphon_3"), false), refused);
+    assert_eq!(
+        of(&none, &[("x-api-key", "antiphon_3")], None, false),
+        nameless("antiphon_3")
+    );
+    // The provider may be another proxy with tokens of its own.
+    assert_eq!(
+        of(
+            &tokens,
+            &[("x-api-key", "antiphon_3"), (TOKEN, "antiphon_1")],
+            None,
+            false
+        ),
+        named("ci")
+    );
+
     // Without configured tokens only loopback may call, and everyone may use the profiles.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
-    let caller: Account<'_> =
-        authenticate_client(&none, &key, &map(&[("api-key", "canary")]), None, None, true).unwrap();
+    let caller: Account<'_> = authenticate_client(
+        &none,
+        &key,
+        &map(&[("api-key", "canary")]),
+        None,
+        None,
+        KeyUse::Replaced,
+    )
+    .unwrap();
     assert!(!format!("{caller:?} {tokens:?}").contains("canary"));
 }
 

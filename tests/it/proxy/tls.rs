@@ -247,7 +247,7 @@ const NO_TOKEN: Fields = &[];
 const TOKEN: Fields = &[("x-antiphon-client-token", "antiphon_dev")];
 
 /// Returns certificates with the headers beside them, and the status of their requests; 0 if there is no answer.
-fn certificate_cases(clients: &Authority, foreign: &Authority) -> [(&'static str, Certified, Fields, u16); 11] {
+fn certificate_cases(clients: &Authority, foreign: &Authority) -> [(&'static str, Certified, Fields, u16); 12] {
     let uri = SanType::URI("spiffe://example.org/ci".try_into().unwrap());
     let email = SanType::Rfc822Name("dev@example.org".try_into().unwrap());
     let token = TOKEN;
@@ -292,6 +292,12 @@ fn certificate_cases(clients: &Authority, foreign: &Authority) -> [(&'static str
             "a known name and a wrong token",
             clients.issue(&[dns("ci.example.org")], 2120),
             wrong,
+            401,
+        ),
+        (
+            "a known name and a wrong token as key",
+            clients.issue(&[dns("ci.example.org")], 2120),
+            &[("authorization", "Bearer antiphon_no")],
             401,
         ),
         (
