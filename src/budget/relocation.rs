@@ -10,16 +10,25 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::clock;
+
+/// Time on a heavy thread after which a future lets others take their turn. Work that is short goes on, so that it does not
+/// wait for a step of a long one at each of its own.
+const TURN_MAX: Duration = Duration::from_millis(2);
+
 thread_local! {
     // Set by a future in its poll, taken by its `Relocatable` after the same poll.
     static REQUESTED: Cell<Option<PolledBy>> = const { Cell::new(None) };
     static IS_HEAVY_THREAD: Cell<bool> = const { Cell::new(false) };
+    // Set at the beginning of each poll on a heavy thread.
+    static TURN_BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Threads that poll a future.
@@ -41,11 +50,13 @@ pub(super) fn is_heavy_thread() -> bool {
     IS_HEAVY_THREAD.get()
 }
 
-/// Lets other work of a heavy thread take its turn. Work of a client that has left ends here.
+/// Lets other work of a heavy thread take its turn, if this one has lasted for [`TURN_MAX`]. Work of a client that has left
+/// ends here.
 ///
 /// On other threads it does nothing: their steps are short.
 pub async fn yield_if_heavy() {
-    if is_heavy_thread() {
+    let is_over = |began: Instant| clock::std_now().duration_since(began) >= TURN_MAX;
+    if is_heavy_thread() && TURN_BEGAN.get().is_none_or(is_over) {
         tokio::task::yield_now().await;
     }
 }
@@ -109,6 +120,7 @@ impl<T> Future for HeavyTask<T> {
             return Poll::Pending;
         };
         REQUESTED.set(None);
+        TURN_BEGAN.set(Some(clock::std_now()));
         let polled = future.as_mut().poll(cx);
         let is_asked_back = REQUESTED.take() == Some(PolledBy::Owner);
         match polled {
@@ -260,6 +272,18 @@ mod tests {
         while Arc::strong_count(&alive) > 1 {
             thread::yield_now();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_ends_only_after_two_milliseconds() {
+        mark_heavy_thread();
+        TURN_BEGAN.set(Some(clock::std_now()));
+        let may_go_on = || futures_util::FutureExt::now_or_never(yield_if_heavy()).is_some();
+        assert!(may_go_on());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(may_go_on());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!may_go_on());
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl BodyPlanner<'_> {
             inserted.await
         };
         let (late, is_unread) = late.map_or((None, true), |late| (late, is_ahead_unread));
+        yield_if_heavy().await;
         if let Some(late) = late {
             late_body = self.count_copy(late.body);
             // The bytes have changed. If they cannot be read again, late texts are left out.
@@ -135,6 +136,7 @@ impl BodyPlanner<'_> {
                 (read.paired, plain, texts) = (again, late_body.clone(), late.texts);
             }
         }
+        yield_if_heavy().await;
         body = values.apply(&read.paired, &plain).map(|body| self.count_copy(body));
         let pair = |body| reader.pair_again(caller, learned, body, conversation);
         let mut unfilled = None;
