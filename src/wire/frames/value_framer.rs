@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_cut_gives_the_same_events() {
-        let streams: [(&str, &[&str], bool); 12] = [
+        let streams: [(&str, &[&str], bool); 13] = [
             ("", &[], false),
             ("[]", &[], true),
             ("{}", &["{}"], true),
@@ -180,6 +180,7 @@ mod tests {
             ("\u{feff} [{\"ü\":\"\u{2028}\"}", &["{\"ü\":\"\u{2028}\"}"], false),
             ("]]}{\"a\":1}", &["{\"a\":1}"], true),
             ("[{\"a\":1", &[], false),
+            ("{\\\"a\":[1],\"b\":2}{}", &["{\\\"a\":[1],\"b\":2}", "{}"], true),
             ("<html>", &[], false),
         ];
         for (stream, events, closed) in streams {

@@ -93,7 +93,8 @@ fn long_string_end_with<S: Simd>(simd: S, body: &[u8], from: usize, mut carry: u
 
 /// Returns the offset after the last bracket of an object or array. `from` is the offset after its first bracket.
 ///
-/// Brackets and braces count alike. A container that mixes them is not JSON; the full parse before an edit detects it.
+/// `None` also for a backslash outside of strings, which is not JSON. Brackets and braces count alike: a container that
+/// mixes them is not JSON either, and the full parse before an edit detects it.
 pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
     dispatch!(Level::new(), simd => container_end_with(simd, body, from))
 }
@@ -107,12 +108,17 @@ fn container_end_with<S: Simd>(simd: S, body: &[u8], from: usize) -> Option<usiz
         work::count(1);
         let block = block_bytes(simd, load_block(body, at, &mut tail));
         let mut carry = 0;
-        let quotes = byte_mask(block, b'"') & !escaped_bytes(byte_mask(block, b'\\'), &mut carry);
+        let backslashes = byte_mask(block, b'\\');
+        let quotes = byte_mask(block, b'"') & !escaped_bytes(backslashes, &mut carry);
         let (opening, closing) = (brace_mask(block, b'{'), brace_mask(block, b'}'));
-        let ends_in_string = if opening | closing == 0 {
+        let ends_in_string = if opening | closing | backslashes == 0 {
             quotes.count_ones() % 2 == 1
         } else {
             let strings = prefix_parity(quotes);
+            // It would hide the quote after it, which a reader byte by byte sees.
+            if backslashes & !strings != 0 {
+                return None;
+            }
             let (opened, closed) = (opening & !strings, closing & !strings);
             // Without a closing bracket the container cannot end in this block.
             if closed == 0 {
@@ -221,7 +227,7 @@ mod tests {
             usize::try_from(state % bound as u64).unwrap()
         };
         for round in 0..20_000 {
-            // Backslashes occur in strings only: elsewhere the text is not JSON, which the full parse detects.
+            // Backslashes occur in strings only: elsewhere the text is not JSON.
             let mut body = Vec::new();
             for _ in 0..next(40) {
                 if next(3) == 0 {
@@ -248,6 +254,19 @@ mod tests {
                 "{}",
                 shown()
             );
+        }
+    }
+
+    #[test]
+    fn no_container_has_a_backslash_outside_of_strings() {
+        for fill in [0, 40, 60, 61, 62, 63, 64, 130] {
+            let blanks = " ".repeat(fill);
+            for inner in [r"", r#""a""#, r#""a""#, r#""a\""b""#, r#""a"\,"b""#] {
+                let body = format!("{{{blanks}{inner}}}");
+                assert_eq!(container_end(body.as_bytes(), 1), None, "{body}");
+            }
+            let body = format!(r#"{{{blanks}"a\"":"\{blanks}""}}"#);
+            assert_eq!(container_end(body.as_bytes(), 1), Some(body.len()), "{body}");
         }
     }
 }
