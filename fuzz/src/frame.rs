@@ -31,7 +31,7 @@ pub fn frames(stream: &[u8]) {
         "in random chunks, empty ones among them"
     );
     for format in Format::ALL {
-        for framing in [Framing::Events, Framing::Values] {
+        for framing in [Framing::Events, Framing::Values, Framing::Frames] {
             let wanted = watch_chunks(stream, format, framing, || stream.len().max(1));
             for size in [1, 7] {
                 assert_eq!(

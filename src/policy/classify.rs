@@ -243,6 +243,14 @@ pub fn status_of_error(said: &ProviderErrorInfo) -> u16 {
         ("INVALID_ARGUMENT", 400),
         ("FAILED_PRECONDITION", 400),
         ("invalid_request_error", 400),
+        // Amazon's exceptions (Bedrock API reference, 2026-11). Those of a model that failed count as any unknown name.
+        ("ValidationException", 400),
+        ("AccessDeniedException", 403),
+        ("ResourceNotFoundException", 404),
+        ("ModelTimeoutException", 408),
+        ("ThrottlingException", 429),
+        ("ServiceQuotaExceededException", 429),
+        ("ServiceUnavailableException", 503),
     ];
     // The code is more specific: a type like `invalid_request_error` covers many errors.
     let named = |text: &str| NAMES.iter().find(|(name, _)| *name == text).map(|(_, status)| *status);

@@ -135,7 +135,7 @@ impl Telemetry {
         self.metrics.answers.streams_active.get()
     }
 
-    /// Records a compressed answer on an inspected route. The watcher cannot read it.
+    /// Records an answer on an inspected route that the watcher cannot read: it is compressed, or a frame is damaged.
     pub fn record_unwatched_answer(&self) {
         self.metrics.answers.watcher_blind.inc();
     }

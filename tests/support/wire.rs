@@ -337,16 +337,17 @@ impl Drop for Upstream {
 
 impl Upstream {
     /// Answers each request with `head` and the chunked `body` in two pieces, cut where the returned sender says.
-    pub async fn cut_where_requested(head: &'static str, body: &'static str) -> (UnboundedSender<usize>, Self) {
+    pub async fn cut_where_requested(head: &'static str, body: impl Into<Vec<u8>>) -> (UnboundedSender<usize>, Self) {
+        let body: Arc<[u8]> = body.into().into();
         let (cuts, receive) = mpsc::unbounded_channel::<usize>();
         let receive = Arc::new(tokio::sync::Mutex::new(receive));
         let upstream = Self::script(move |mut conn, _| {
-            let receive = Arc::clone(&receive);
+            let (receive, body) = (Arc::clone(&receive), Arc::clone(&body));
             async move {
                 while let Some(cut) = receive.lock().await.recv().await {
                     conn.request().await;
                     conn.send(head).await;
-                    let (first, second) = body.as_bytes().split_at(cut);
+                    let (first, second) = body.split_at(cut);
                     if !first.is_empty() {
                         conn.send(chunk(first)).await;
                     }

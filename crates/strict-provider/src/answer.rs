@@ -88,34 +88,30 @@ impl Answer<'_> {
         Some(json!({"id": id, "expires_at": CONTAINER_EXPIRY}))
     }
 
-    /// Returns a Messages answer as a stream.
-    pub(crate) fn message_events(&self) -> Vec<String> {
+    /// Returns the events of a Messages answer as a stream.
+    pub(crate) fn message_events(&self) -> Vec<Value> {
         let mut opening = self.message();
         let stop = opening["stop_reason"].take();
         let container = opening.get_mut("container").map(Value::take);
         let blocks = std::mem::replace(&mut opening["content"], json!([]));
-        let mut events = vec![named(&json!({"type": "message_start", "message": opening}))];
+        let mut events = vec![json!({"type": "message_start", "message": opening})];
         for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
             let (start, deltas) = block_events(block);
-            events.push(named(
-                &json!({"type": "content_block_start", "index": index, "content_block": start}),
-            ));
+            events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
             if index == 0 {
-                events.push(named(&json!({"type": "ping"})));
+                events.push(json!({"type": "ping"}));
             }
-            let delta = |delta| named(&json!({"type": "content_block_delta", "index": index, "delta": delta}));
+            let delta = |delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
             events.extend(deltas.into_iter().map(delta));
-            events.push(named(&json!({"type": "content_block_stop", "index": index})));
+            events.push(json!({"type": "content_block_stop", "index": index}));
         }
         let mut delta = json!({"stop_reason": stop, "stop_sequence": null});
         // A stream names the container only at its end.
         if let Some(container) = container {
             delta["container"] = container;
         }
-        events.push(named(
-            &json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 4}}),
-        ));
-        events.push(named(&json!({"type": "message_stop"})));
+        events.push(json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 4}}));
+        events.push(json!({"type": "message_stop"}));
         events
     }
 

@@ -8,6 +8,8 @@
 mod answer;
 #[cfg(feature = "server")]
 pub mod binding;
+#[cfg(feature = "server")]
+pub mod frames;
 pub mod judge;
 #[cfg(feature = "server")]
 mod model;

@@ -9,6 +9,8 @@ pub(super) enum Wants {
     Answer,
     /// The model's next message as a stream, whatever the body says: `true` as events, `false` as one list.
     Stream(bool),
+    /// The model's next message as a stream of Amazon's frames.
+    Frames,
     /// A token count.
     Count,
     /// An operation on the history that no model answers: a batch, a compaction, stored items.
@@ -52,6 +54,17 @@ pub(super) fn endpoint<'a>(path: &'a str, query: &str) -> Option<Endpoint<'a>> {
         return Some(Endpoint {
             conversation: Some(id),
             ..found(Format::Responses, Wants::Kept)
+        });
+    }
+    if let Some((model, verb)) = path.strip_prefix("/model/").and_then(|rest| rest.rsplit_once('/')) {
+        let wants = match verb {
+            "invoke" => Wants::Answer,
+            "invoke-with-response-stream" => Wants::Frames,
+            _ => return None,
+        };
+        return Some(Endpoint {
+            model: Some(model),
+            ..found(Format::Messages, wants)
         });
     }
     let (before, verb) = path.rsplit_once(':')?;

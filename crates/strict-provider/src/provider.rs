@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use crate::{
     Dialect, Format, Reply,
     answer::{self, Answer},
-    binding,
+    binding, frames,
     judge::{self, ServerMemory, ServerRules},
     model,
     paths::{self, Endpoint, Wants},
@@ -230,6 +230,7 @@ impl Provider {
         let (kind, body) = match payload {
             Payload::Json(value) => ("application/json", Full::new(value.to_string().into()).boxed_unsync()),
             Payload::Events(events) => ("text/event-stream; charset=utf-8", stream_of(events)),
+            Payload::Frames(frames) => ("application/vnd.amazon.eventstream", stream_of(frames)),
             Payload::EndlessSearch(events) => ("text/event-stream; charset=utf-8", endless_stream(events)),
             Payload::Silence => std::future::pending().await,
         };
@@ -284,7 +285,7 @@ impl Provider {
         match endpoint.wants {
             Wants::Count => return token_count(format, &body),
             Wants::Kept => return stored(format),
-            Wants::Answer | Wants::Stream(_) => {}
+            Wants::Answer | Wants::Stream(_) | Wants::Frames => {}
         }
         let reply = self.next_reply(format, credential(headers), &body);
         self.write_reply(&endpoint, &body, &reply)
@@ -380,8 +381,11 @@ impl Provider {
             }
             (Reply::Silence, ..) => Payload::Silence,
             (Reply::EndlessSearch, Format::Messages, ..) => Payload::EndlessSearch(answer.search_events()),
+            (_, Format::Messages, Wants::Frames, _) => Payload::Frames(frames::invoke_frames(answer.message_events())),
             (_, Format::Messages, _, false) => Payload::Json(answer.message()),
-            (_, Format::Messages, _, true) => Payload::Events(answer.message_events()),
+            (_, Format::Messages, _, true) => {
+                Payload::Events(answer.message_events().iter().map(answer::named).collect())
+            }
             (_, Format::Chat, _, false) => Payload::Json(answer.completion()),
             (_, Format::Chat, _, true) => Payload::Events(answer.completion_events()),
             (_, Format::Responses, _, false) => Payload::Json(answer.response()),
@@ -451,6 +455,7 @@ struct Outcome {
 enum Payload {
     Json(Value),
     Events(Vec<String>),
+    Frames(Vec<Vec<u8>>),
     EndlessSearch(Vec<String>),
     Silence,
 }
@@ -567,8 +572,8 @@ fn too_large(uri: &http::Uri, headers: &HeaderMap) -> Outcome {
     }
 }
 
-fn stream_of(events: Vec<String>) -> ResponseBody {
-    let frames = events.into_iter().map(|event| Ok(Frame::data(Bytes::from(event))));
+fn stream_of<E: Into<Bytes> + Send + 'static>(events: Vec<E>) -> ResponseBody {
+    let frames = events.into_iter().map(|event| Ok(Frame::data(event.into())));
     StreamBody::new(stream::iter(frames)).boxed_unsync()
 }
 

@@ -17,8 +17,10 @@ use crate::{
     clock,
     policy::{Observation, ProviderErrorInfo, Verdict, classify, status_of_error, stream_timeouts::StreamTimeouts},
     upstream::BoxedBody,
-    wire::openai_error_type,
-    wire::watch::Watcher,
+    wire::{
+        openai_error_type,
+        watch::{AnswerError, Framing, Watcher},
+    },
 };
 
 /// Maximum bytes that are held. A longer stream is passed on, begun or not.
@@ -36,7 +38,7 @@ pub(super) enum FirstEvent {
 /// Holds a stream of `watcher`'s format until its answer has begun, for up to `limit`. Fails if it breaks or times out before.
 pub(super) async fn await_first_event(
     mut body: BoxedBody,
-    mut watcher: Watcher,
+    (mut watcher, framing): (Watcher, Framing),
     timeouts: &mut StreamTimeouts,
     limit: Duration,
 ) -> Result<FirstEvent, Verdict> {
@@ -77,14 +79,14 @@ pub(super) async fn await_first_event(
         let facts = watcher.facts();
         // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.has_output) {
-            let data = last_event_data(&held);
-            let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
-            let (status, body) = error_answer(&data, &error_info);
-            return Ok(FirstEvent::Refused(status, body, error_info));
+            return Ok(match framing {
+                Framing::Frames => refuse_by_exception(fault),
+                Framing::Events | Framing::Values => refuse_by_event(fault, &held),
+            });
         }
         // An empty answer that announces its end is complete, though it never begins.
         let whole = watcher.format().is_none_or(|format| facts.is_complete(format));
-        if facts.has_output || whole || held.len() > HELD_MAX {
+        if facts.has_output || whole || watcher.is_lost() || held.len() > HELD_MAX {
             return Ok(FirstEvent::Released(held.freeze(), body));
         }
         if let Some(broken) = broken {
@@ -94,6 +96,26 @@ pub(super) async fn await_first_event(
             }));
         }
     }
+}
+
+/// Turns an exception of Amazon, whose payload is the body of its errors too, into a complete answer.
+fn refuse_by_exception(fault: &AnswerError) -> FirstEvent {
+    let payload = fault.event.data();
+    let error_info = ProviderErrorInfo::parse_event(payload, &fault.kind, &fault.code);
+    let body = match payload {
+        // It is too long, or the frame has the message in a header.
+        [] => json!({ "message": &*fault.kind }).to_string().into(),
+        payload => Bytes::copy_from_slice(payload),
+    };
+    FirstEvent::Refused(status_of(&error_info), body, error_info)
+}
+
+/// Turns the error in the last of the held events into a complete answer.
+fn refuse_by_event(fault: &AnswerError, held: &[u8]) -> FirstEvent {
+    let data = last_event_data(held);
+    let error_info = ProviderErrorInfo::parse_event(&data, &fault.kind, &fault.code);
+    let status = status_of(&error_info);
+    FirstEvent::Refused(status, error_body(&data, status), error_info)
 }
 
 /// Returns the data of the last event that has any.
@@ -116,12 +138,16 @@ fn last_event_data(events: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Builds the answer for an error event: the provider's own error, with the status that its type means.
-fn error_answer(data: &[u8], error_info: &ProviderErrorInfo) -> (StatusCode, Bytes) {
-    let status = StatusCode::from_u16(status_of_error(error_info)).unwrap_or(StatusCode::BAD_GATEWAY);
+/// Returns the status that the type of an error means.
+fn status_of(error_info: &ProviderErrorInfo) -> StatusCode {
+    StatusCode::from_u16(status_of_error(error_info)).unwrap_or(StatusCode::BAD_GATEWAY)
+}
+
+/// Builds the body of the answer for an error event: the provider's own error.
+fn error_body(data: &[u8], status: StatusCode) -> Bytes {
     let value: Value = serde_json::from_slice(data).unwrap_or_default();
     let nested = value.get("response").and_then(|response| response.get("error"));
-    let body = match (nested, value.get("error")) {
+    match (nested, value.get("error")) {
         (Some(error), _) => json!({ "error": error }).to_string().into(),
         (None, Some(Value::Object(_))) => Bytes::copy_from_slice(data),
         // Responses sends the members of the error without an object around them.
@@ -133,8 +159,7 @@ fn error_answer(data: &[u8], error_info: &ProviderErrorInfo) -> (StatusCode, Byt
         } })
         .to_string()
         .into(),
-    };
-    (status, body)
+    }
 }
 
 /// Changes the head of a stream into that of a complete JSON answer.

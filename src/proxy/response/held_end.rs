@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use memchr::memmem;
 
-use crate::proxy::late_results::CallRecording;
+use crate::{proxy::late_results::CallRecording, wire::watch::Framing};
 
 /// The held end of an answer.
 pub(super) struct HeldEnd {
@@ -20,12 +20,12 @@ pub(super) struct HeldEnd {
 }
 
 impl HeldEnd {
-    /// Splits the last event, or the last byte of an answer that is no stream, off a frame that completes an answer.
-    pub(super) fn split_off(data: &mut Bytes, is_stream: bool, recording: CallRecording) -> Self {
-        let at = if is_stream {
-            last_event_start(data)
-        } else {
-            data.len().saturating_sub(1)
+    /// Splits the last event off a frame that completes an answer. Of a value and a binary frame, this is the last byte.
+    pub(super) fn split_off(data: &mut Bytes, framing: Option<Framing>, recording: CallRecording) -> Self {
+        let at = match framing {
+            Some(Framing::Events) => last_event_start(data),
+            // Without its last byte no client can read it.
+            Some(Framing::Values | Framing::Frames) | None => data.len().saturating_sub(1),
         };
         Self {
             bytes: data.split_off(at),

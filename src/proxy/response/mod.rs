@@ -38,6 +38,9 @@ use coalesce::{CoalescedBody, PolledFrame};
 use first_event::{FirstEvent, await_first_event};
 use relay::{Relay, RelayState};
 
+/// The header in which Amazon names the type of an error.
+const AMAZON_ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+
 /// The provider's answer, once its head has arrived.
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
@@ -159,8 +162,7 @@ impl ProviderAnswer {
             let kind = amazon_error_type(headers).map(ToOwned::to_owned);
             return BodyEvidence::Error(UnreadError::new(self.status().as_u16(), kind));
         }
-        // Amazon's events are binary.
-        let is_binary = essence(headers).eq_ignore_ascii_case(b"application/vnd.amazon.eventstream");
+        let is_binary = body_framing(headers) == Some(Framing::Frames);
         let is_judged = self.asks_model && self.format.is_some() && self.status().is_success();
         if is_judged && !is_binary && !is_compressed(headers) {
             BodyEvidence::Opening(BodyOpening::default())
@@ -222,9 +224,15 @@ impl ProviderAnswer {
 
     /// Returns `true` for a stream of events in a known format.
     pub(super) fn is_watched_stream(&self) -> bool {
+        self.watched_stream().is_some()
+    }
+
+    /// Returns format and framing of a stream of events whose format is known.
+    fn watched_stream(&self) -> Option<(Format, Framing)> {
+        let framing = body_framing(self.headers()).filter(|framing| framing.is_stream())?;
         // The events of a compressed stream cannot be read.
-        let has_events = body_framing(self.headers()) == Some(Framing::Events) && !is_compressed(self.headers());
-        self.format.is_some() && has_events
+        let format = self.format.filter(|_| !is_compressed(self.headers()))?;
+        Some((format, framing))
     }
 
     /// Holds a stream of events until its answer has begun, for up to `limit`. Returns other answers at once.
@@ -234,17 +242,22 @@ impl ProviderAnswer {
         mut self,
         limit: Duration,
     ) -> Result<(Self, Option<ProviderErrorInfo>), Verdict> {
-        let Some(format) = self.format.filter(|_| self.is_watched_stream()) else {
+        let Some((format, framing)) = self.watched_stream() else {
             return Ok((self, None));
         };
         let (mut head, body) = self.response.into_parts();
         let (body, error_info) = match body {
             ProviderBody::Streamed(_, body) => {
-                let watcher = Watcher::new(Some(format), Framing::Events);
-                match await_first_event(body, watcher, &mut self.timeouts, limit).await? {
+                let watcher = Watcher::new(Some(format), framing);
+                match await_first_event(body, (watcher, framing), &mut self.timeouts, limit).await? {
                     FirstEvent::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
                     FirstEvent::Refused(status, body, error_info) => {
                         first_event::complete_stream_head(&mut head, status, body.len());
+                        if framing == Framing::Frames
+                            && let Ok(kind) = HeaderValue::from_str(&error_info.kind)
+                        {
+                            head.headers.insert(AMAZON_ERROR_TYPE, kind);
+                        }
                         (ProviderBody::Whole(body), Some(error_info))
                     }
                 }
@@ -361,8 +374,8 @@ impl ProviderAnswer {
         let watcher = framing.map(new_watcher);
         // An error event of the proxy fits only into a stream of a known format without an announced length.
         let known = self.format.is_some() || matches!(shape, ErrorShape::Responses | ErrorShape::Gemini);
-        let stream = framing == Some(Framing::Events);
-        let open = stream && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
+        let open =
+            framing == Some(Framing::Events) && known && !compressed && !head.headers.contains_key(CONTENT_LENGTH);
         let body = match body {
             ProviderBody::Streamed(prefix, body) => AnswerBody::from_relay(Relay {
                 state: RelayState::Relaying(
@@ -371,7 +384,7 @@ impl ProviderAnswer {
                 prefix,
                 log,
                 evidence,
-                is_stream: stream,
+                framing,
                 shape: open.then_some(shape),
                 watcher,
                 kind: self.kind,
@@ -399,8 +412,7 @@ fn is_compressed(headers: &HeaderMap) -> bool {
 
 /// Returns the error type that Amazon sends in a header: `ThrottlingException:http://…`.
 fn amazon_error_type(headers: &HeaderMap) -> Option<&str> {
-    const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
-    headers.get(ERROR_TYPE)?.to_str().ok()?.split(':').next()
+    headers.get(AMAZON_ERROR_TYPE)?.to_str().ok()?.split(':').next()
 }
 
 /// Returns the content type without its parameters; empty if there is none.

@@ -28,7 +28,7 @@ use crate::{
     telemetry::events::AnswerSummary,
     wire::{
         ErrorShape, Format,
-        watch::{Facts, Watcher},
+        watch::{Facts, Framing, Watcher},
     },
 };
 
@@ -58,7 +58,7 @@ impl AnswerBody {
     }
 
     pub(super) fn from_relay(relay: Relay) -> Self {
-        if relay.is_stream {
+        if relay.is_stream() {
             relay.log.telemetry().record_stream_start();
         }
         Self(AnswerBodyKind::Relay(Box::new(relay)))
@@ -118,8 +118,8 @@ pub(super) struct Relay {
     pub(super) prefix: Bytes,
     pub(super) log: ExchangeLog,
     pub(super) evidence: BodyEvidence,
-    /// `true` if the answer is a stream of events.
-    pub(super) is_stream: bool,
+    /// The division of the answer into events. `None` if the content type names none that is known.
+    pub(super) framing: Option<Framing>,
     /// The shape of an error event. `None` if no such event may be added.
     pub(super) shape: Option<ErrorShape>,
     pub(super) watcher: Option<Watcher>,
@@ -135,6 +135,11 @@ pub(super) struct Relay {
 }
 
 impl Relay {
+    /// Returns `true` if the answer is a stream of events.
+    fn is_stream(&self) -> bool {
+        self.framing.is_some_and(Framing::is_stream)
+    }
+
     /// Returns `true` if the body is at its end, and the answer is complete.
     fn is_end(&self) -> bool {
         // An incomplete answer is not reported as ended: the client must still get the error.
@@ -239,11 +244,15 @@ impl Relay {
         if let Some(data) = frame.data_ref() {
             self.log.record_bytes_out(data.len());
             self.evidence.push(data);
-            if self.is_stream {
+            if self.is_stream() {
                 self.log.record_chunk();
             }
             if let Some(watcher) = &mut self.watcher {
+                let was_lost = watcher.is_lost();
                 watcher.push(data);
+                if watcher.is_lost() && !was_lost {
+                    self.log.telemetry().record_unwatched_answer();
+                }
                 // Before the client has these bytes: its next request may come at once.
                 if let Some(format) = watcher.format() {
                     self.log.store_carried(watcher.facts(), format);
@@ -272,7 +281,7 @@ impl Relay {
             .filter(|_| is_whole)
             .and_then(|facts| self.log.record_calls(&facts.calls));
         if let (Some(recording), Some(data)) = (recording, frame.data_mut()) {
-            self.held = Some(HeldEnd::split_off(data, self.is_stream, recording));
+            self.held = Some(HeldEnd::split_off(data, self.framing, recording));
         }
     }
 
@@ -450,7 +459,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        if self.is_stream {
+        if self.is_stream() {
             self.log.telemetry().record_stream_end();
         }
         // A client may close its connection right after the last event: that is no disconnect.

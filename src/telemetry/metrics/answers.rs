@@ -44,7 +44,7 @@ metric_table! {
         );
         watcher_blind: Counter = page.counter(
             "watcher_blind",
-            "Answers that the watcher could not read because they were compressed; their content is not counted",
+            "Answers that the watcher could not read: compressed, or with a damaged frame; what it did not read is not counted",
         );
         watcher_truncated: Counter = page.counter(
             "watcher_truncated",

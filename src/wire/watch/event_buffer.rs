@@ -15,8 +15,21 @@ pub(super) struct EventBuffer(Vec<u8>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventBytes<'a> {
     pub(super) bytes: &'a [u8],
-    /// Set if bytes are missing at the end. Then the bytes end before a comma, so that no number is cut in two.
+    /// Set if bytes are missing at the end.
     pub(super) truncated: bool,
+}
+
+impl EventBytes<'_> {
+    /// Returns the same bytes, up to their last comma if some are missing behind them.
+    pub(super) fn ending_before_comma(self) -> Self {
+        if !self.truncated {
+            return self;
+        }
+        // Half a number would pass for a smaller one.
+        let comma = memchr::memrchr(b',', self.bytes).unwrap_or(0);
+        let bytes = self.bytes.get(..comma).unwrap_or_default();
+        Self { bytes, ..self }
+    }
 }
 
 impl EventBuffer {
@@ -29,18 +42,9 @@ impl EventBuffer {
             self.extend_bounded(chunk.get(..end).unwrap_or_default());
             self.0.as_slice()
         };
-        if range.end.saturating_sub(range.start) <= EVENT_BYTES_MAX as u64 {
-            return EventBytes {
-                bytes,
-                truncated: false,
-            };
-        }
-        // Half a number would pass for a smaller one.
-        let head = bytes.get(..EVENT_BYTES_MAX).unwrap_or(bytes);
-        let comma = memchr::memrchr(b',', head).unwrap_or(0);
         EventBytes {
-            bytes: head.get(..comma).unwrap_or_default(),
-            truncated: true,
+            bytes: bytes.get(..EVENT_BYTES_MAX).unwrap_or(bytes),
+            truncated: range.end.saturating_sub(range.start) > EVENT_BYTES_MAX as u64,
         }
     }
 

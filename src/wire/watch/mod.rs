@@ -13,7 +13,7 @@ pub use crate::wire::facts::{
 };
 use crate::wire::{
     Format,
-    frames::{EventFramer, ValueFramer},
+    frames::{AmazonFramer, EventFramer, ValueFramer},
 };
 
 /// Bytes of one event that are read and buffered, since the last event of a response repeats all of its output.
@@ -31,6 +31,8 @@ pub enum Framing {
     Events,
     /// One JSON value, or an array of them that comes piece by piece: `application/json`.
     Values,
+    /// Amazon's binary frames: `application/vnd.amazon.eventstream`.
+    Frames,
 }
 
 impl Framing {
@@ -42,9 +44,16 @@ impl Framing {
             Some(Self::Events)
         } else if essence.eq_ignore_ascii_case(b"application/json") {
             Some(Self::Values)
+        } else if essence.eq_ignore_ascii_case(b"application/vnd.amazon.eventstream") {
+            Some(Self::Frames)
         } else {
             None
         }
+    }
+
+    /// Returns `true` if an answer is a stream by its content type alone.
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Events | Self::Frames)
     }
 }
 
@@ -64,6 +73,7 @@ pub struct Watcher {
 enum AnswerFramer {
     Events(EventFramer),
     Values(ValueFramer),
+    Frames(AmazonFramer),
 }
 
 impl Watcher {
@@ -74,6 +84,7 @@ impl Watcher {
             framer: match framing {
                 Framing::Events => AnswerFramer::Events(EventFramer::default()),
                 Framing::Values => AnswerFramer::Values(ValueFramer::default()),
+                Framing::Frames => AnswerFramer::Frames(AmazonFramer::default()),
             },
             reader: format.map(FormatReader::new),
             held: EventBuffer::default(),
@@ -147,6 +158,18 @@ impl Watcher {
                 // An array that was cut off after its last element is still a broken answer.
                 facts.terminal = *ended && (!framer.is_array() || framer.is_closed());
             }
+            AnswerFramer::Frames(framer) => {
+                let start = framer.pushed_bytes();
+                framer.push(bytes, |range| {
+                    if !has_ended(*format, facts) {
+                        reader.read_frame(held.event_bytes(&range, start, bytes), facts);
+                    }
+                    held.clear();
+                });
+                if !framer.is_lost() {
+                    held.store_open_event(framer.frame_start(), start, bytes);
+                }
+            }
         }
     }
 
@@ -174,7 +197,15 @@ impl Watcher {
         match &self.framer {
             AnswerFramer::Events(_) => true,
             AnswerFramer::Values(framer) => framer.is_array(),
+            AnswerFramer::Frames(_) => !self.is_lost(),
         }
+    }
+
+    /// Returns `true` if the rest of the answer cannot be read, because a frame has an impossible length.
+    ///
+    /// What comes after the marked end counts for nothing, so it cannot be lost.
+    pub const fn is_lost(&self) -> bool {
+        matches!(&self.framer, AnswerFramer::Frames(framer) if framer.is_lost()) && !self.facts.terminal
     }
 
     /// Returns the facts so far.
@@ -186,7 +217,8 @@ impl Watcher {
     pub fn is_between_events(&self) -> bool {
         match &self.framer {
             AnswerFramer::Events(framer) => framer.is_between_events(),
-            AnswerFramer::Values(_) => false,
+            // Neither has room for a text event.
+            AnswerFramer::Values(_) | AnswerFramer::Frames(_) => false,
         }
     }
 }
@@ -207,7 +239,8 @@ mod tests {
             ("Text/Event-Stream ;charset=utf-8", Some(Framing::Events)),
             ("application/json; charset=UTF-8", Some(Framing::Values)),
             ("application/jsonl", None),
-            ("application/vnd.amazon.eventstream", None),
+            ("application/vnd.amazon.eventstream", Some(Framing::Frames)),
+            ("Application/VND.Amazon.EventStream; v=1", Some(Framing::Frames)),
             ("", None),
         ] {
             assert_eq!(Framing::from_content_type(kind.as_bytes()), framing, "{kind}");

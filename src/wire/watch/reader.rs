@@ -3,8 +3,8 @@
 use super::event_buffer::EventBytes;
 use crate::wire::{
     Format, anthropic,
-    facts::{EventActivity, Facts},
-    frames::SseEvent,
+    facts::{AnswerError, EventActivity, Facts, bounded_text},
+    frames::{AmazonFrame, SseEvent},
     gemini, openai_chat, openai_responses,
 };
 
@@ -29,6 +29,7 @@ impl FormatReader {
 
     /// Reads one server-sent event. `first` is set for the first event of its stream.
     pub(super) fn read_event(&mut self, whole: EventBytes<'_>, first: bool, facts: &mut Facts) {
+        let whole = whole.ending_before_comma();
         let bytes = match whole.bytes {
             // The byte order mark.
             [0xEF, 0xBB, 0xBF, rest @ ..] if first => rest,
@@ -50,11 +51,34 @@ impl FormatReader {
 
     /// Reads one JSON value.
     pub(super) fn read_value(&mut self, whole: EventBytes<'_>, facts: &mut Facts) {
+        let whole = whole.ending_before_comma();
         if whole.truncated {
             facts.items.give_up();
         }
         let seen = self.read_data(&[], &[], whole.bytes, facts);
         facts.count_event(seen, whole.truncated);
+    }
+
+    /// Reads one of Amazon's frames, which contains an event or ends the answer with an error.
+    pub(super) fn read_frame(&mut self, whole: EventBytes<'_>, facts: &mut Facts) {
+        let frame = AmazonFrame::read(whole.bytes);
+        let event = frame.chunk_event(whole.truncated);
+        if frame.is_error() {
+            let mut error = AnswerError {
+                kind: bounded_text(frame.error_name().as_bytes()),
+                ..AnswerError::default()
+            };
+            error.event.store_first(frame.payload);
+            (facts.error, facts.terminal) = (Some(error), true);
+        } else if !event.is_empty() {
+            let event = EventBytes {
+                bytes: &event,
+                truncated: whole.truncated,
+            };
+            self.read_value(event, facts);
+            return;
+        }
+        facts.count_event(EventActivity::Progress, whole.truncated);
     }
 
     /// Returns `true` if an event is a piece of text that changes no fact.

@@ -4,10 +4,15 @@
 
 use antiphon::{
     repair::{Action, RepairPolicy, Repaired},
-    wire::{Dialect, Format, Wire, frames::EventFramer},
+    wire::{
+        Dialect, Format, Wire,
+        frames::EventFramer,
+        watch::{Framing, Watcher},
+    },
 };
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use strict_provider::frames::chunk_frame;
 
 use crate::support::{
     bodies::{Rng, Shape, sized},
@@ -169,6 +174,31 @@ fn a_million_tiny_events_of_a_stream() {
         let stream = |events: usize| (events, "data: x\n\n".repeat(events));
         is_linear("events", 1_000_000 / TIMES, stream, |(events, stream)| {
             assert_eq!(framed(stream.as_bytes(), chunk), (*events, stream.len() as u64));
+        });
+    }
+}
+
+/// Watches a stream of Amazon's frames. Returns the number of events.
+fn watched_frames(stream: &[u8], chunk: usize) -> u64 {
+    let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Frames);
+    stream.chunks(chunk).for_each(|chunk| watcher.push(chunk));
+    watcher.facts().events
+}
+
+#[test]
+fn one_huge_frame_of_a_stream() {
+    let stream = |kibibytes: usize| chunk_frame("x".repeat(kibibytes * 1024).as_bytes());
+    is_linear("one frame in chunks of 1 KiB", 8 * 1024 / TIMES, stream, |stream| {
+        assert_eq!(watched_frames(stream, 1024), 1);
+    });
+}
+
+#[test]
+fn many_tiny_frames_of_a_stream() {
+    for chunk in [7, 4096] {
+        let stream = |frames: usize| (frames as u64, chunk_frame(b"{}").repeat(frames));
+        is_linear("frames", 100_000 / TIMES, stream, |(frames, stream)| {
+            assert_eq!(watched_frames(stream, chunk), *frames);
         });
     }
 }

@@ -1,5 +1,5 @@
-//! Watches every stream of `tests/streams/<format>/`: `<story>.sse` or `.json` in, the facts in `<story>.sse.txt` or
-//! `<story>.json.txt` out, for any chunking.
+//! Watches every stream of `tests/streams/<format>/`: `<story>.sse`, `.json` or `.eventstream` in, the facts in
+//! `<story>.sse.txt`, `.json.txt` or `.eventstream.txt` out, for any chunking.
 //!
 //! `UPDATE_CASES=1 cargo test --test it watchers` rewrites the facts. Read the difference before you commit it.
 #![expect(
@@ -15,9 +15,11 @@ use std::{
 
 use antiphon::wire::{
     Format,
-    frames::EventFramer,
+    frames::{EventFramer, SseEvent},
     watch::{EVENT_BYTES_MAX, Facts, Framing, LISTED_MAX, OutputPhase, Watcher},
 };
+
+use strict_provider::frames::{chunk_frame, frame};
 
 use crate::support::bodies::Rng;
 
@@ -46,6 +48,7 @@ fn stories() -> Vec<Story> {
             let framing = match file.extension().and_then(|kind| kind.to_str()) {
                 Some("sse") => Framing::Events,
                 Some("json") => Framing::Values,
+                Some("eventstream") => Framing::Frames,
                 _ => continue,
             };
             let bytes = fs::read(&file).unwrap();
@@ -124,6 +127,7 @@ fn every_stream_gives_its_expected_facts() {
         let beside = story.file.with_extension(match story.framing {
             Framing::Events => "sse.txt",
             Framing::Values => "json.txt",
+            Framing::Frames => "eventstream.txt",
         });
         if std::env::var_os("UPDATE_CASES").is_some() {
             fs::write(&beside, &facts).unwrap();
@@ -399,6 +403,99 @@ fn a_too_long_event_is_read_up_to_the_limit() {
             wanted,
             "chunks of {size}"
         );
+    }
+}
+
+/// Returns the data of the events of a stream.
+fn data_of_events(stream: &[u8]) -> Vec<Vec<u8>> {
+    let stream = stream.strip_prefix("\u{feff}".as_bytes()).unwrap_or(stream);
+    let mut data = Vec::new();
+    EventFramer::default().push(stream, |event| {
+        let [start, end] = [event.start, event.end].map(|at| usize::try_from(at).unwrap());
+        let event = SseEvent::read(&stream[start..end]);
+        data.extend(Some(event.data.to_vec()).filter(|data| !data.is_empty()));
+    });
+    data
+}
+
+/// Whatever the format: a frame gives the facts of the event inside.
+#[test]
+fn frames_give_the_facts_of_their_events() {
+    let mut checked = 0;
+    for story in stories().iter().filter(|story| story.framing == Framing::Events) {
+        let events = data_of_events(&story.bytes);
+        let plain: Vec<u8> = events
+            .iter()
+            .flat_map(|data| {
+                let lines = data.split(|byte| *byte == b'\n');
+                let lines = lines.flat_map(|line| [b"data: ", line, b"\n"].concat());
+                lines.chain(*b"\n").collect::<Vec<u8>>()
+            })
+            .collect();
+        let frames: Vec<u8> = events.iter().flat_map(|data| chunk_frame(data)).collect();
+        let wanted = watch(story.format, Framing::Events, [&*plain]);
+        assert_eq!(
+            watch(story.format, Framing::Frames, [&*frames]),
+            wanted,
+            "{}",
+            story.file.display()
+        );
+        checked += 1;
+    }
+    assert!(checked >= 20, "{checked}");
+}
+
+/// The bytes and the sums of a frame are those of Amazon's own SDK for Python (botocore 1.44).
+#[test]
+fn the_strict_provider_writes_frames_as_amazon_does() {
+    let hex: String = frame(&[(":message-type", "event")], b"{}")
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(
+        hex,
+        "000000280000001660470efd0d3a6d6573736167652d747970650700056576656e747b7db7184afc"
+    );
+}
+
+#[test]
+fn a_too_long_frame_is_read_up_to_the_limit() {
+    let filler = "x".repeat(EVENT_BYTES_MAX);
+    let stream: Vec<u8> = [
+        format!(r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"toolu_1","name":"ls","input":"{filler}"}}}}"#),
+        format!(r#"{{"type":"message_delta","x":["{filler}"],"delta":{{"stop_reason":"end_turn"}}}}"#),
+        r#"{"type":"message_stop"}"#.to_owned(),
+    ]
+    .iter()
+    .flat_map(|event| chunk_frame(event.as_bytes()))
+    .collect();
+    let wanted = watch(Format::Anthropic, Framing::Frames, [&*stream]);
+    let (facts, _) = &wanted;
+    assert_eq!((facts.events, facts.truncated, facts.terminal), (3, 2, true));
+    assert_eq!((facts.calls.count, facts.stop.as_deref()), (1, None));
+    for size in [1000, 65536, EVENT_BYTES_MAX, EVENT_BYTES_MAX + 1] {
+        let chunks = stream.chunks(size);
+        assert_eq!(
+            watch(Format::Anthropic, Framing::Frames, chunks),
+            wanted,
+            "chunks of {size}"
+        );
+    }
+}
+
+#[test]
+fn an_impossible_length_is_forgotten_once_the_answer_has_ended() {
+    let end = chunk_frame(br#"{"type":"message_stop"}"#);
+    for (bytes, lost) in [
+        (vec![0; 4], true),
+        ([&*end, &[0; 4]].concat(), false),
+        ([&[0; 4], &*end].concat(), true),
+    ] {
+        for size in [1, 7, bytes.len()] {
+            let mut watcher = Watcher::new(Some(Format::Anthropic), Framing::Frames);
+            bytes.chunks(size).for_each(|chunk| watcher.push(chunk));
+            assert_eq!((watcher.is_lost(), watcher.is_stream()), (lost, !lost), "{bytes:?}");
+        }
     }
 }
 

@@ -22,6 +22,7 @@
 //! | R16 | results that reach nobody are counted and kept | `cancels`; `parking`, `mistaken_calls` |
 
 pub(crate) mod addresses;
+pub(crate) mod amazon_streams;
 pub(crate) mod api;
 pub(crate) mod branches;
 pub(crate) mod bursts;

@@ -83,13 +83,18 @@ const ANSWERS: [Answer; 5] = [
 /// Returns the counter with this name and these labels.
 fn counter(app: &App, name: &str, labels: &str) -> usize {
     let page = app.telemetry.encode_metrics();
-    let start = format!("antiphon_{name}_total{{{labels}}} ");
+    let labels = if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{labels}}}")
+    };
+    let start = format!("antiphon_{name}_total{labels} ");
     let line = page.lines().find_map(|line| line.strip_prefix(&start));
     line.map_or(0, |count| count.parse().unwrap())
 }
 
 /// Waits until a counter reaches `wanted`. The exchange is recorded after the last byte.
-async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
+pub(super) async fn counts(app: &App, name: &str, labels: &str, wanted: usize) {
     for _ in 0..500 {
         if counter(app, name, labels) == wanted {
             return;

@@ -1,5 +1,6 @@
 //! The data path, over real connections on both sides.
 
+pub(crate) mod amazon_frames;
 pub(crate) mod answer_watching;
 pub(crate) mod backpressure;
 pub(crate) mod body_memory;
