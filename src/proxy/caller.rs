@@ -116,7 +116,7 @@ fn has_shared_key(path: &DataPath, head: &HeaderMap, query: Option<&str>) -> boo
 fn named_reader<B>(path: &DataPath, request: &Request<B>) -> Option<(Caller, bool)> {
     let (head, query) = (request.headers(), request.uri().query());
     // The proxy has no secret to verify a signature with.
-    if is_signed(head) {
+    if is_signed(head, query) {
         return None;
     }
     let tokens = &path.settings.client_tokens;

@@ -12,7 +12,9 @@ use http::{
     },
 };
 
-use crate::ledger_api;
+use memchr::memmem;
+
+use crate::{auth::principal::decode_query, ledger_api};
 
 /// `x-antiphon-request-id`.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-antiphon-request-id");
@@ -192,12 +194,66 @@ impl fmt::Debug for RedactedHeaders<'_> {
     }
 }
 
-/// Returns `true` if the request has a signature over its body, which any edit would break.
-pub(super) fn is_signed(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(AUTHORIZATION)
-        .iter()
-        .any(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256"))
+/// A client's signature over the body of its request, which any edit would break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodySignature {
+    /// SigV4 in `Authorization`. A profile's credential replaces it.
+    Replaceable,
+    /// Any other. It may come from a setup that a profile does not replace as a whole, so it always counts.
+    Lasting,
+}
+
+/// Schemes of `Authorization` that sign the body: SigV4, SigV4a, and Oracle Cloud's.
+const SIGNING_SCHEMES: [(&str, BodySignature); 3] = [
+    ("AWS4-HMAC-SHA256", BodySignature::Replaceable),
+    ("AWS4-ECDSA-P256-SHA256", BodySignature::Lasting),
+    ("Signature", BodySignature::Lasting),
+];
+
+/// Query parameters of an address that AWS's schemes have signed, in lower case.
+const SIGNING_PARAMETERS: [&str; 2] = ["x-amz-algorithm", "x-amz-signature"];
+
+/// The header of HTTP message signatures (RFC 9421), and the digest of the body that they may cover.
+const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
+const BODY_DIGEST: &[u8] = b"content-digest";
+
+/// Finds the client's signature over the body. `None` if it has none.
+fn find_signature(headers: &HeaderMap, query: Option<&str>) -> Option<BodySignature> {
+    let mut pairs = query.unwrap_or_default().split('&');
+    let names_signature = |pair: &str| {
+        // Compared decoded, as the provider does.
+        let name = decode_query(pair.split('=').next().unwrap_or_default());
+        SIGNING_PARAMETERS
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    let mut inputs = headers.get_all(SIGNATURE_INPUT).iter();
+    if pairs.any(names_signature) || inputs.any(|input| memmem::find(input.as_bytes(), BODY_DIGEST).is_some()) {
+        return Some(BodySignature::Lasting);
+    }
+    headers.get_all(AUTHORIZATION).iter().find_map(|value| {
+        let scheme = value.as_bytes().split(u8::is_ascii_whitespace).next()?;
+        let known = SIGNING_SCHEMES
+            .iter()
+            .find(|(name, _)| scheme.eq_ignore_ascii_case(name.as_bytes()));
+        known.map(|(_, signature)| *signature)
+    })
+}
+
+/// Returns `true` if the client has signed the body of its request.
+pub(super) fn is_signed(headers: &HeaderMap, query: Option<&str>) -> bool {
+    find_signature(headers, query).is_some()
+}
+
+/// Returns `true` if an edit of the body would break a signature of the client that is sent, or may be.
+///
+/// `has_profile` is set if a profile's credential replaces the client's. Its own signature is made after all edits.
+pub(super) fn forbids_edits(headers: &HeaderMap, query: Option<&str>, has_profile: bool) -> bool {
+    match find_signature(headers, query) {
+        None => false,
+        Some(BodySignature::Replaceable) => !has_profile,
+        Some(BodySignature::Lasting) => true,
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::{
         data_path::{DataPath, OnOutage},
         error::ProxyError,
         exchange_log::ExchangeLog,
-        headers::is_signed,
+        headers::forbids_edits,
         heavy_body::{HEAVY_CALLS_MIN, is_heavy_pass},
         late_delivery::LedgerWait,
         late_results::LateResults,
@@ -221,8 +221,8 @@ impl BodyRepair<'_> {
         let builder = self.context_builder(caller);
         let mut context = builder.enter_lane(read.plain, &read.outline, log);
         context.follow_owner(objects, self.owners.method);
-        // Any edit would break the client's signature. A profile's signature is made after all edits.
-        let is_signed = context.credential_binding == CredentialBinding::Passthrough && is_signed(self.headers);
+        let has_profile = context.credential_binding != CredentialBinding::Passthrough;
+        let is_signed = forbids_edits(self.headers, self.route.target.query(), has_profile);
         let mode = if is_signed { Mode::Observe } else { self.mode };
         log.event.mode = Some(mode);
         // Strict and observe mode only report what is missing.

@@ -15,7 +15,7 @@ use crate::{
         error::ProxyError,
         exchange_log::ExchangeLog,
         fact_scope::FactScope,
-        headers::is_signed,
+        headers::forbids_edits,
         response_chain::{ChainRequest, WithoutDeadId},
     },
     recall::LedgerBudget,
@@ -100,7 +100,8 @@ impl DeadIdRemoval<'_> {
         let request = self.chain_request(caller, plain, None);
         let removed = request.remove_dead_id(plain).filter(|removed| removed.id == id)?;
         // Any edit would break the client's own signature.
-        let is_signed = is_signed(self.headers) && !path.profiles.has_profiles(&self.route.upstream.name);
+        let has_profile = path.profiles.has_profiles(&self.route.upstream.name);
+        let is_signed = forbids_edits(self.headers, self.route.target.query(), has_profile);
         Some(DeadResponse {
             removed,
             mode: if is_signed { Mode::Observe } else { self.mode },

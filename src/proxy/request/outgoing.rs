@@ -234,9 +234,9 @@ impl OutgoingRequest {
         self.body.payload = Payload::InMemory(body);
     }
 
-    /// Sets `traceparent`, unless the client has signed its headers.
+    /// Sets `traceparent`, unless the client has signed its request.
     pub(in crate::proxy) fn set_trace_parent(&mut self, parent: HeaderValue) {
-        if !is_signed(&self.headers) {
+        if !is_signed(&self.headers, self.uri.query()) {
             self.headers.insert(TRACEPARENT, parent);
         }
     }

@@ -6,7 +6,8 @@ use antiphon::repair::Mode;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{before, post},
+    app::{before, post, post_with},
+    pool,
     wire::{Message, Upstream},
 };
 
@@ -104,6 +105,92 @@ async fn observed_and_signed_bodies_are_not_changed() {
             .await;
         assert_eq!(answer.header("x-antiphon-repair"), Some(repair));
         assert_eq!(upstream.request().text(), ANTHROPIC);
+    }
+}
+
+/// Every scheme that signs the body. `Authorization` and the query are those of the client.
+#[tokio::test]
+async fn a_body_with_any_signature_is_not_changed() {
+    let amazon = "Credential=x, SignedHeaders=host, Signature=y";
+    let in_query = "?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=x&X-Amz-Signature=y";
+    let many_regions = "?X-Amz-Algorithm=AWS4-ECDSA-P256-SHA256&X-Amz-Signature=y";
+    let oracle = r#"version="1",headers="date (request-target) host x-content-sha256",signature="y""#;
+    for (query, fields) in [
+        ("", vec![("Authorization", format!("AWS4-HMAC-SHA256 {amazon}"))]),
+        ("", vec![("Authorization", format!("AWS4-ECDSA-P256-SHA256 {amazon}"))]),
+        ("", vec![("authorization", format!("aws4-ecdsa-p256-sha256 {amazon}"))]),
+        (in_query, vec![]),
+        (many_regions, vec![]),
+        ("?x=1&x-amz-signature=y", vec![]),
+        ("?X%2DAmz%2DSignature=y", vec![]),
+        ("", vec![("Authorization", format!("Signature {oracle}"))]),
+        (
+            "",
+            vec![
+                ("Signature-Input", "a=(\"content-digest\")".to_owned()),
+                ("Signature", "a=:y:".to_owned()),
+            ],
+        ),
+    ] {
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let upstream = Upstream::ok().await;
+        let app = before(upstream.address).start().await;
+        let path = format!("/anthropic/v1/messages{query}");
+        let answer = app.ask(post_with(&path, &fields, ANTHROPIC.as_bytes())).await;
+        let words = answer.header("x-antiphon-repair");
+        assert_eq!(words, Some("observed; reason=signed"), "{query} {fields:?}");
+        assert_eq!(upstream.request().text(), ANTHROPIC);
+    }
+    // Neither a name that only looks like one nor a bearer token is a signature.
+    for (query, value) in [
+        ("?X-Amz-Date=y&signature=z", "Bearer AWS4-HMAC-SHA256"),
+        ("?max-amz-signature=y", "AWS4x"),
+        ("", "Signatures a"),
+    ] {
+        let upstream = Upstream::ok().await;
+        let app = before(upstream.address).start().await;
+        let path = format!("/anthropic/v1/messages{query}");
+        let answer = app
+            .ask(post_with(&path, &[("authorization", value)], ANTHROPIC.as_bytes()))
+            .await;
+        assert_eq!(
+            answer.header("x-antiphon-repair"),
+            Some("placeholder=1"),
+            "{query} {value}"
+        );
+    }
+}
+
+/// A profile of the proxy replaces a signature in `Authorization` by its own. What else the client has signed stays.
+#[tokio::test]
+async fn with_a_profile_only_an_ordinary_signature_is_replaced() {
+    let ordinary = "AWS4-HMAC-SHA256 Credential=x, Signature=y";
+    let many_regions = "AWS4-ECDSA-P256-SHA256 Credential=x, Signature=y";
+    for (query, value, words) in [
+        ("", ordinary, "placeholder=1"),
+        ("", many_regions, "observed; reason=signed"),
+        (
+            "?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=y",
+            "",
+            "observed; reason=signed",
+        ),
+    ] {
+        let upstream = Upstream::ok().await;
+        let app = before(upstream.address).with(|builder| {
+            builder.profiles.insert("anthropic".to_owned(), pool::strangers("a"));
+        });
+        let app = app.start().await;
+        let path = format!("/anthropic/v1/messages{query}");
+        let answer = app
+            .ask(post_with(&path, &[("authorization", value)], ANTHROPIC.as_bytes()))
+            .await;
+        assert_eq!(answer.header("x-antiphon-repair"), Some(words), "{query} {value}");
+        assert_eq!(upstream.request().text() == ANTHROPIC, words.starts_with("observed"));
+        assert_eq!(
+            pool::key(&upstream.request()),
+            "a",
+            "the client's own signature is not sent"
+        );
     }
 }
 
