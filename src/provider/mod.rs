@@ -15,6 +15,7 @@ mod kind;
 mod path;
 mod route;
 mod template;
+mod unprefixed;
 mod version;
 
 pub use aws::{aws_region, aws_service};
@@ -80,6 +81,9 @@ pub enum RouteError {
     /// No upstream matches the path. Answer 404 with [`Routes::base_urls`].
     #[error("no upstream matches this path")]
     UnknownPath,
+    /// The path belongs to this API, and no upstream is certain to speak it. Answer 404 with [`Routes::base_urls`].
+    #[error("a path of {0} needs the prefix of its upstream")]
+    PrefixNeeded(&'static str),
 }
 
 /// The configured upstreams, which requests are routed to.
@@ -119,7 +123,7 @@ impl Routes {
         }
         let ((upstream, server), rest) = match self.by_prefix(path) {
             Some(found) => found,
-            None => (self.by_shape(path, headers).ok_or(RouteError::UnknownPath)?, path),
+            None => (self.by_shape(path, headers)?, path),
         };
         // A server could read `//name` as a host.
         if rest.starts_with("//") {
@@ -182,30 +186,10 @@ impl Routes {
         Some((self.find_upstream(name)?, rest))
     }
 
-    /// Returns the upstream of a path without prefix, for clients whose base URL is only the host.
-    fn by_shape(&self, path: &str, headers: &HeaderMap) -> Option<(&Upstream, ServerHash)> {
-        // The header of the credential reveals the provider that the client means.
-        let sent = |kind: ProviderKind| headers.contains_key(kind.credential_header());
-        let v1 = path.starts_with("/v1/");
-        // Credentials of Google Cloud allow far more than models, so its paths require the upstream's prefix.
-        let cloud = path.starts_with("/v1/projects/");
-        let messages = path == "/v1/messages" || path.starts_with("/v1/messages/") || path.starts_with("/api/");
-        // Anthropic first: `/v1/` alone would select OpenAI below.
-        if messages || (v1 && (headers.contains_key("anthropic-version") || sent(ProviderKind::Anthropic))) {
-            self.find_upstream("anthropic")
-        } else if path.starts_with("/v1beta/")
-            || path.starts_with("/upload/")
-            || sent(ProviderKind::Gemini)
-            || (v1 && is_gemini(path) && !cloud)
-        {
-            self.find_upstream("gemini")
-        } else if path.starts_with("/model/") {
-            self.find_upstream("bedrock")
-        } else if v1 && !cloud {
-            self.find_upstream("openai")
-        } else {
-            None
-        }
+    /// Returns the upstream of a path without a prefix.
+    fn by_shape(&self, path: &str, headers: &HeaderMap) -> Result<(&Upstream, ServerHash), RouteError> {
+        let name = unprefixed::shaped_upstream(path, headers)?;
+        self.find_upstream(name).ok_or(RouteError::UnknownPath)
     }
 }
 

@@ -73,6 +73,8 @@ pub enum ProxyError {
     /// No upstream has this path.
     #[error("no route")]
     NoRoute {
+        /// The API that the path belongs to, if its paths need the prefix of an upstream.
+        api: Option<&'static str>,
         /// The base URLs that work.
         bases: Vec<String>,
     },
@@ -266,11 +268,15 @@ impl ProxyError {
             Self::TooManyExchanges { token, max } => {
                 format!("the client token {token} may have {max} requests at the same time; try again")
             }
-            Self::NoRoute { bases } => {
-                format!(
-                    "no upstream has this path; set the base url to one of: {}",
-                    bases.join(", ")
-                )
+            Self::NoRoute { api, bases } => {
+                let bases = bases.join(", ");
+                match api {
+                    None => format!("no upstream has this path; set the base url to one of: {bases}"),
+                    Some(api) => format!(
+                        "this is a path of {api}, which needs the prefix of its upstream; set the base url to one of: \
+                         {bases}"
+                    ),
+                }
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
             Self::Body(ClientFault::Stalled) => {

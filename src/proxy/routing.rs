@@ -18,10 +18,17 @@ pub(super) fn find_route<'p, B>(path: &'p DataPath, request: &Request<B>) -> Res
         .find_route(request.method(), target, request.headers())
         .map_err(|reason| match reason {
             RouteError::BadPath => ProxyError::Refused(RequestRefusal::Path),
-            RouteError::UnknownPath => ProxyError::NoRoute {
-                bases: base_urls(path, request.uri(), request.headers()),
-            },
+            RouteError::UnknownPath => no_route(path, request, None),
+            RouteError::PrefixNeeded(api) => no_route(path, request, Some(api)),
         })
+}
+
+/// Returns the error for a request without a route. `api` is the API whose paths need a prefix.
+fn no_route<B>(path: &DataPath, request: &Request<B>, api: Option<&'static str>) -> ProxyError {
+    ProxyError::NoRoute {
+        api,
+        bases: base_urls(path, request.uri(), request.headers()),
+    }
 }
 
 /// Returns the base URL of each upstream, as the client can reach the proxy.

@@ -64,7 +64,13 @@ fn errors() -> Vec<(String, ProxyError)> {
     );
     let token = "ci".to_owned();
     add("too many exchanges", ProxyError::TooManyExchanges { token, max: 1 });
-    add("no route", ProxyError::NoRoute { bases: Vec::new() });
+    add(
+        "no route",
+        ProxyError::NoRoute {
+            api: None,
+            bases: Vec::new(),
+        },
+    );
     add("body broken", ProxyError::Body(ClientFault::Broken));
     add("body stalled", ProxyError::Body(ClientFault::Stalled));
     add("body too large", ProxyError::TooLarge { limit: 9 });

@@ -24,6 +24,8 @@ const PATHS: &[&str] = &[
     "/v1/responses/compact",
     "/v1/responses/input_tokens",
     "/v1/conversations/c/items",
+    "/api/chat",
+    "/api/oauth/profile",
     "/v1/models",
     "/v1beta/models/m:generateContent",
     "/v1beta/models/m:streamGenerateContent",
@@ -82,6 +84,7 @@ fn route(routes: &Routes, method: &Method, path: &str, field: Option<&str>) -> S
         }
         Err(RouteError::BadPath) => "bad path".to_owned(),
         Err(RouteError::UnknownPath) => "unknown".to_owned(),
+        Err(RouteError::PrefixNeeded(api)) => format!("needs the prefix of {api}"),
     }
 }
 

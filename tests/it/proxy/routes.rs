@@ -7,6 +7,11 @@ use antiphon::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, uri::PathAndQuery};
 
+use crate::support::{
+    app::{before, post_with},
+    wire::Upstream,
+};
+
 pub(crate) fn routes(upstreams: &[&str]) -> Routes {
     let flags = Flags {
         upstreams: upstreams.iter().map(ToString::to_string).collect(),
@@ -37,6 +42,7 @@ fn everything() -> Routes {
         "west=https://api-uw.minimax.io",
         "like=https://minimax.io.example",
         "dash=https://dashscope.aliyuncs.com",
+        "ollama=http://127.0.0.1:11434",
     ])
 }
 
@@ -64,6 +70,7 @@ fn decide(routes: &Routes, request: &str, headers: &[&str]) -> String {
         }
         Err(RouteError::BadPath) => "400".to_owned(),
         Err(RouteError::UnknownPath) => "404".to_owned(),
+        Err(RouteError::PrefixNeeded(api)) => format!("404 {api}"),
     }
 }
 
@@ -250,7 +257,7 @@ fn without_a_prefix_the_path_selects_the_upstream() {
         ("/v1alpha/models/m:generateContent", &[], "404"),
         ("/model/anthropic.claude/invoke", &[], "bedrock /model/anthropic.claude/invoke anthropic-bedrock"),
         ("/model/anthropic.claude/converse-stream", &[], "bedrock /model/anthropic.claude/converse-stream -"),
-        ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", &["authorization"], "404"),
+        ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", &["authorization"], "404 Google Cloud"),
         ("/v1", &[], "404"),
         ("/", &[], "404"),
         ("/chat/completions", &[], "404"),
@@ -261,6 +268,85 @@ fn without_a_prefix_the_path_selects_the_upstream() {
         ("GET /favicon.ico", &[], "404"),
         ("OPTIONS *", &[], "404"),
     ]);
+}
+
+/// Each of these paths has an owner that its shape does not show, so that a broad prefix would send its key elsewhere.
+#[test]
+fn a_path_of_another_provider_needs_a_prefix() {
+    #[rustfmt::skip]
+    check(&[
+        ("/api/chat", &[], "404 Ollama"),
+        ("/api/generate", &["authorization"], "404 Ollama"),
+        ("/api/embed", &[], "404 Ollama"),
+        ("/api/embeddings", &[], "404 Ollama"),
+        ("GET /api/tags", &[], "404 Ollama"),
+        ("/api/show", &[], "404 Ollama"),
+        ("GET /api/ps", &[], "404 Ollama"),
+        ("/api/chat", &["x-api-key"], "404 Ollama"),
+        ("/api/chat", &["x-goog-api-key"], "404 Ollama"),
+        ("/ollama/api/chat", &[], "ollama /api/chat -"),
+        ("GET /ollama/api/tags", &[], "ollama /api/tags -"),
+        // OpenRouter's and Open WebUI's own.
+        ("/api/v1/chat/completions", &["authorization"], "404"),
+        ("/api/chat/completions", &["authorization"], "404"),
+        ("/api/chats", &[], "404"),
+        ("/api", &[], "404"),
+        ("/api/", &[], "404"),
+        // Anthropic's own, as its clients call them.
+        ("GET /api/hello", &[], "anthropic /api/hello -"),
+        ("GET /api/oauth/profile", &[], "anthropic /api/oauth/profile -"),
+        ("GET /api/oauth/usage", &["authorization"], "anthropic /api/oauth/usage -"),
+        ("GET /api/oauth/claude_cli/roles", &[], "anthropic /api/oauth/claude_cli/roles -"),
+        ("/api/event_logging/batch", &[], "anthropic /api/event_logging/batch -"),
+        ("/api/claude_cli_feedback", &[], "anthropic /api/claude_cli_feedback -"),
+        ("/api/claude_code/metrics", &[], "anthropic /api/claude_code/metrics -"),
+        ("GET /api/web/domain_info?domain=x", &[], "anthropic /api/web/domain_info?domain=x -"),
+        ("GET /api/organizations/o/x", &[], "anthropic /api/organizations/o/x -"),
+        // A header that only Anthropic's clients send names it too.
+        ("GET /api/new_thing", &["anthropic-version"], "anthropic /api/new_thing -"),
+        ("GET /api/new_thing", &["anthropic-beta"], "anthropic /api/new_thing -"),
+        // Google Cloud.
+        ("/v1/publishers/google/models/m:generateContent", &[], "404 Google Cloud"),
+        ("/v1/publishers/anthropic/models/m:rawPredict", &["authorization"], "404 Google Cloud"),
+        ("/v1/projects/p/locations/l/publishers/google/models/m:generateContent", &["x-goog-api-key"], "404 Google Cloud"),
+        ("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", &["anthropic-version"], "404 Google Cloud"),
+        ("/v1beta1/projects/p/locations/l/endpoints/openapi/chat/completions", &["x-goog-api-key"], "404 Google Cloud"),
+        // Mistral and Cohere.
+        ("/v1/agents/completions", &["authorization"], "404 Mistral"),
+        ("/v1/fim/completions", &["authorization"], "404 Mistral"),
+        ("/v1/chat", &["authorization"], "404 Cohere"),
+        ("/v2/chat", &["authorization"], "404 Cohere"),
+        // Servers that follow OpenAI's API have these too.
+        ("/v1/rerank", &["authorization"], "openai /v1/rerank -"),
+        ("/v1/agents", &["authorization"], "openai /v1/agents -"),
+        // Google's uploads, and no others.
+        ("/upload/v1beta/files", &[], "gemini /upload/v1beta/files -"),
+        ("/upload/storage/v1/b/x/o", &["authorization"], "404"),
+    ]);
+}
+
+/// The client's key goes nowhere, and the answer says which base URL to set.
+#[tokio::test]
+async fn a_path_that_needs_a_prefix_gets_a_404_that_names_it() {
+    let upstream = Upstream::ok().await;
+    let app = before(upstream.address).with(|builder| builder.upstreams[1].name = "ollama".to_owned());
+    let app = app.start().await;
+    let fields = [("authorization", "Bearer sk-ollama"), ("x-api-key", "sk-ollama")];
+    let answer = app.ask(post_with("/api/chat", &fields, b"{\"messages\":[]}")).await;
+    assert_eq!(answer.status(), 404);
+    let said = answer.text();
+    for wanted in [
+        "this is a path of Ollama, which needs the prefix",
+        "http://localhost/ollama",
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert!(upstream.requests().is_empty());
+    let answer = app
+        .ask(post_with("/ollama/api/chat", &fields, b"{\"messages\":[]}"))
+        .await;
+    assert_eq!(answer.status(), 200);
+    assert!(upstream.request().line().starts_with("POST /api/chat "));
 }
 
 #[test]
