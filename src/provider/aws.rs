@@ -7,6 +7,9 @@ const SERVICES: &[(&str, &str)] = &[
     ("bedrock-mantle", "bedrock-mantle"),
 ];
 
+/// Domains of Amazon's endpoints. `api.aws` serves IPv6 too.
+const DOMAINS: &[&str] = &["amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "api.aws"];
+
 /// Returns the service name in signatures for this host (no port); `bedrock` for an unknown host.
 pub fn aws_service(host: &str) -> &'static str {
     parse_host(host).map_or("bedrock", |(service, _)| service)
@@ -18,17 +21,20 @@ pub fn aws_region(host: &str) -> Option<&str> {
     parse_host(host).map(|(_, region)| region)
 }
 
+/// Splits a host into service and region: `SERVICE.REGION.DOMAIN`, or `vpce-ID.SERVICE.REGION.vpce.DOMAIN`.
 fn parse_host(host: &str) -> Option<(&'static str, &str)> {
-    let amazon = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
     // The dot keeps out hosts like `notamazonaws.com`.
-    let bare = |host: &str, end: &str| host.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));
-    if !amazon.iter().any(|end| bare(host, end)) {
-        return None;
-    }
-    let mut labels = host.split('.');
-    let service = labels.find_map(|label| SERVICES.iter().find(|(first, _)| *first == label))?;
-    // The region is the label after the service.
-    labels.next().map(|region| (service.1, region))
+    let labels = |domain: &&str| host.strip_suffix(domain)?.strip_suffix('.');
+    let labels: Vec<&str> = DOMAINS.iter().find_map(labels)?.split('.').collect();
+    let (service, region) = match labels[..] {
+        [service, region] => (service, region),
+        [endpoint, service, region, "vpce"] if endpoint.starts_with("vpce-") => (service, region),
+        _ => return None,
+    };
+    // Anyone may own `bedrock-runtime.s3.amazonaws.com`, which is a bucket.
+    let is_region = region.matches('-').count() >= 2;
+    let (_, service) = SERVICES.iter().find(|(first, _)| *first == service && is_region)?;
+    Some((service, region))
 }
 
 #[cfg(test)]
@@ -55,6 +61,19 @@ mod tests {
                 "bedrock",
             ),
             ("bedrock-mantle.eu-west-1.api.aws", Some("eu-west-1"), "bedrock-mantle"),
+            ("bedrock-runtime.us-east-1.api.aws", Some("us-east-1"), "bedrock"),
+            (
+                "bedrock-runtime.eusc-de-east-1.amazonaws.eu",
+                Some("eusc-de-east-1"),
+                "bedrock",
+            ),
+            (
+                "vpce-1.bedrock-mantle.us-east-1.vpce.amazonaws.com",
+                Some("us-east-1"),
+                "bedrock-mantle",
+            ),
+            ("bedrock-runtime.s3.amazonaws.com", None, "bedrock"),
+            ("x.bedrock-runtime.us-east-1.vpce.amazonaws.com", None, "bedrock"),
             ("bedrock-runtime.us-east-1.example.com", None, "bedrock"),
             ("bedrock-runtime.us-east-1.notamazonaws.com", None, "bedrock"),
             ("localhost", None, "bedrock"),

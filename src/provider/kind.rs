@@ -1,5 +1,6 @@
 //! The table of providers: the location of each API, and the dialect in which each reads a format.
 
+use super::aws_region;
 use crate::{
     labels::labelled_enum,
     wire::{Dialect, Format, Wire},
@@ -72,20 +73,27 @@ const fn built_in_row(name: &'static str, kind: ProviderKind, url: Option<&'stat
     BuiltInProvider { name, kind, url }
 }
 
-/// Host patterns that imply a kind, beyond [`BUILT_IN`]: prefix, suffix, kind.
-const HOST_PATTERNS: &[(&str, &str, ProviderKind)] = &[
-    ("bedrock-runtime", ".amazonaws.com", ProviderKind::Bedrock),
-    ("bedrock-runtime", ".amazonaws.com.cn", ProviderKind::Bedrock),
-    ("bedrock-mantle", ".api.aws", ProviderKind::Bedrock),
-    ("", ".openai.azure.com", ProviderKind::Azure),
-    ("", ".openai.azure.us", ProviderKind::Azure),
-    ("", ".cognitiveservices.azure.com", ProviderKind::Azure),
-    ("", ".services.ai.azure.com", ProviderKind::Azure),
-    ("", "aiplatform.googleapis.com", ProviderKind::Vertex),
-    ("api", ".minimax.io", ProviderKind::MiniMax),
-    ("api", ".minimaxi.com", ProviderKind::MiniMax),
+/// Host patterns that imply a kind, beyond [`BUILT_IN`] and Amazon's hosts, which [`aws_region`] knows.
+///
+/// `*` stands for text within a label. A first label that is `*` alone stands for one label or more.
+const HOST_PATTERNS: &[(&str, ProviderKind)] = &[
+    ("*.openai.azure.com", ProviderKind::Azure),
+    ("*.openai.azure.us", ProviderKind::Azure),
+    ("*.openai.azure.cn", ProviderKind::Azure),
+    ("*.cognitiveservices.azure.com", ProviderKind::Azure),
+    ("*.cognitiveservices.azure.us", ProviderKind::Azure),
+    ("*.cognitiveservices.azure.cn", ProviderKind::Azure),
+    ("*.services.ai.azure.com", ProviderKind::Azure),
+    // Global, of one region, and of several: new models are often only at the last.
+    ("aiplatform.googleapis.com", ProviderKind::Vertex),
+    ("*-aiplatform.googleapis.com", ProviderKind::Vertex),
+    ("aiplatform.*.rep.googleapis.com", ProviderKind::Vertex),
+    ("api.minimax.io", ProviderKind::MiniMax),
+    ("api-*.minimax.io", ProviderKind::MiniMax),
+    ("api.minimaxi.com", ProviderKind::MiniMax),
+    ("api-*.minimaxi.com", ProviderKind::MiniMax),
     // Code Assist, which gemini-cli uses for users with a Google account.
-    ("cloudcode-pa", ".googleapis.com", ProviderKind::Gemini),
+    ("cloudcode-pa.googleapis.com", ProviderKind::Gemini),
 ];
 
 impl ProviderKind {
@@ -114,15 +122,15 @@ impl ProviderKind {
             row.map(|row| row.kind)
         };
         let by_host = || {
-            let known = HOST_PATTERNS
-                .iter()
-                .find(|(start, end, _)| host.starts_with(start) && host.ends_with(end));
-            known.map(|(_, _, kind)| *kind)
+            let known = HOST_PATTERNS.iter().find(|(pattern, _)| matches_host(pattern, &host));
+            known.map(|(_, kind)| *kind)
         };
+        let bedrock = || aws_region(&host).map(|_| Self::Bedrock);
         // The name first: an operator who calls an upstream `anthropic` behind a gateway means the API.
         by_name()
             .or_else(minimax)
             .or_else(by_url)
+            .or_else(bedrock)
             .or_else(by_host)
             .unwrap_or(Self::Compatible)
     }
@@ -143,6 +151,26 @@ impl ProviderKind {
             _ => Dialect::Compatible,
         };
         Wire { format, dialect }
+    }
+}
+
+/// Returns `true` if all labels of a host match a pattern.
+fn matches_host(pattern: &str, host: &str) -> bool {
+    if let Some(end) = pattern.strip_prefix('*').filter(|end| end.starts_with('.')) {
+        return host.strip_suffix(end).is_some_and(|labels| !labels.is_empty());
+    }
+    let mut labels = host.split('.');
+    let mut known = pattern.split('.');
+    known.all(|known| labels.next().is_some_and(|label| matches_label(known, label))) && labels.next().is_none()
+}
+
+fn matches_label(pattern: &str, label: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == label,
+        Some((start, end)) => {
+            let inner = label.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+            inner.is_some_and(|inner| !inner.is_empty())
+        }
     }
 }
 

@@ -451,6 +451,97 @@ fn kinds_come_from_the_name_then_from_the_host() {
         ("work", "api.groq.com", ProviderKind::Compatible),
         ("work", "api.anthropic.com.evil.example", ProviderKind::Compatible),
         ("work", "127.0.0.1", ProviderKind::Compatible),
+        ("work", "aiplatform.us.rep.googleapis.com", ProviderKind::Vertex),
+        ("work", "aiplatform.eu.rep.googleapis.com", ProviderKind::Vertex),
+        ("work", "bedrock-runtime.us-east-1.api.aws", ProviderKind::Bedrock),
+        (
+            "work",
+            "bedrock-runtime-fips.us-gov-west-1.api.aws",
+            ProviderKind::Bedrock,
+        ),
+        (
+            "work",
+            "bedrock-runtime.eusc-de-east-1.amazonaws.eu",
+            ProviderKind::Bedrock,
+        ),
+        (
+            "work",
+            "vpce-0a1b-2c3d.bedrock-runtime.us-east-1.vpce.amazonaws.com",
+            ProviderKind::Bedrock,
+        ),
+        (
+            "work",
+            "vpce-0a1b-2c3d-us-east-1a.bedrock-runtime.cn-north-1.vpce.amazonaws.com.cn",
+            ProviderKind::Bedrock,
+        ),
+        (
+            "work",
+            "vpce-0a1b-2c3d.bedrock-mantle.us-east-1.vpce.amazonaws.com",
+            ProviderKind::Bedrock,
+        ),
+        ("work", "me.openai.azure.cn", ProviderKind::Azure),
+        ("work", "me.cognitiveservices.azure.cn", ProviderKind::Azure),
+        ("work", "me.privatelink.openai.azure.com", ProviderKind::Azure),
+        ("work", "bedrock-runtime.s3.amazonaws.com", ProviderKind::Compatible),
+        (
+            "work",
+            "bedrock-runtime.s3.us-east-1.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "aiplatform.us.rep.googleapis.com.evil.example",
+            ProviderKind::Compatible,
+        ),
+        ("work", "evilaiplatform.googleapis.com", ProviderKind::Compatible),
+        ("work", "notaiplatform.us.rep.googleapis.com", ProviderKind::Compatible),
+        ("work", "aiplatform.us.repgoogleapis.com", ProviderKind::Compatible),
+        ("work", "storage.us.rep.googleapis.com", ProviderKind::Compatible),
+        (
+            "work",
+            "bedrock-runtimes.us-east-1.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "bedrock-runtime.us-east-1.evilamazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "bedrock-runtime.us-east-1.evilapi.aws",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "bedrock-runtime.us-east-1.amazonaws.eu.evil.example",
+            ProviderKind::Compatible,
+        ),
+        ("work", "bedrock-runtime.evil.example", ProviderKind::Compatible),
+        (
+            "work",
+            "vpce-0a1b.bedrock-runtime.us-east-1.vpce.evilamazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "vpce-0a1b.bedrock-agent.us-east-1.vpce.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "vpce-0a1b.s3.us-east-1.vpce.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        (
+            "work",
+            "bucket.bedrock-runtime.us-east-1.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
+        ("work", "openai.azure.cn", ProviderKind::Compatible),
+        ("work", "meopenai.azure.cn", ProviderKind::Compatible),
+        ("work", "apis.minimax.io", ProviderKind::Compatible),
+        ("work", "api-uw.minimax.io", ProviderKind::MiniMax),
     ] {
         assert_eq!(ProviderKind::infer_kind(name, host), kind, "{name} {host}");
     }
