@@ -19,6 +19,15 @@ pub fn next_turn_path(format: Format, model: &str) -> String {
     }
 }
 
+/// Chat Completions path suffixes of requests with histories. Mistral's agents take the same body.
+const CHAT_SUFFIXES: [&str; 2] = ["/chat/completions", "/agents/completions"];
+
+/// Publishers on Vertex AI whose models take the body of the publisher's own API, with the kind that reads it.
+const PUBLISHERS: [(&str, ProviderKind, Format); 2] = [
+    ("anthropic", ProviderKind::Vertex, Format::Anthropic),
+    ("mistralai", ProviderKind::Mistral, Format::OpenAiChat),
+];
+
 /// Messages path suffixes of requests with histories. A batch has several.
 const MESSAGES_SUFFIXES: [&str; 3] = ["/messages", "/messages/count_tokens", "/messages/batches"];
 
@@ -42,18 +51,16 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     if let Some((_, model)) = invoke.and_then(|path| path.rsplit_once("/model/")) {
         return is_anthropic_model(model).then(|| ProviderKind::Bedrock.wire_for(Format::Anthropic));
     }
-    let publisher = template::has_segment(path, |segment| segment == b"publishers")
-        .then(|| path.rsplit_once("/publishers/anthropic/models/"));
-    if let Some((_, model)) = publisher.flatten() {
+    if let Some((kind, format)) = publisher_of(path) {
         let predicts = [":rawPredict", ":streamRawPredict"]
             .iter()
-            .any(|verb| model.ends_with(verb));
-        return predicts.then(|| ProviderKind::Vertex.wire_for(Format::Anthropic));
+            .any(|verb| path.ends_with(verb));
+        return predicts.then(|| kind.wire_for(format));
     }
     if is_gemini(path) {
         return Some(kind.wire_for(Format::Gemini));
     }
-    if path.ends_with("/chat/completions") {
+    if CHAT_SUFFIXES.iter().any(|end| path.ends_with(end)) {
         return Some(kind.wire_for(Format::OpenAiChat));
     }
     // Adds items to a conversation that the provider stores.
@@ -65,6 +72,17 @@ pub(super) fn wire_of(path: &str, kind: ProviderKind) -> Option<Wire> {
     let messages = MESSAGES_SUFFIXES.iter().any(|end| path.ends_with(end));
     (messages && !template::has_segment(path, |segment| segment == b"threads"))
         .then(|| kind.wire_for(Format::Anthropic))
+}
+
+/// Returns the kind and the format of a path with a model of one of [`PUBLISHERS`]. `None` for any other path.
+fn publisher_of(path: &str) -> Option<(ProviderKind, Format)> {
+    if !template::has_segment(path, |segment| segment == b"publishers") {
+        return None;
+    }
+    let (_, rest) = path.rsplit_once("/publishers/")?;
+    let (name, _) = rest.split_once("/models/")?;
+    let known = PUBLISHERS.iter().find(|(known, ..)| *known == name);
+    known.map(|(_, kind, format)| (*kind, *format))
 }
 
 /// Returns the model in a path, still percent-encoded.
