@@ -20,12 +20,15 @@ pub enum Undetected {
     #[error("this looks like a {0} body, a format that this version does not support")]
     Unsupported(&'static str),
     /// A body without the history of any format.
-    #[error("no `messages`, `input` or `contents` in this body")]
+    #[error("no `messages`, `input` or `contents` with a history in this body")]
     NoHistory,
 }
 
 /// Name of Bedrock's own format, which is not read.
 const CONVERSE: &str = "Bedrock Converse";
+
+/// Name of Bedrock's count of the tokens of a request, whose `input` is an object around that request.
+const COUNT_TOKENS: &str = "Bedrock CountTokens";
 
 /// Detects the format by the keys and blocks of `body`. A history that fits both formats counts as Chat Completions.
 pub fn detect_wire(body: &[u8]) -> Result<Wire, Undetected> {
@@ -36,6 +39,9 @@ pub fn detect_wire(body: &[u8]) -> Result<Wire, Undetected> {
     let Some(messages) = top.messages else {
         if top.is_interactions(json) {
             return Err(Undetected::Unsupported(interactions::NAME));
+        }
+        if top.counts_tokens(json) {
+            return Err(Undetected::Unsupported(COUNT_TOKENS));
         }
         return top.other.ok_or(Undetected::NoHistory);
     };
@@ -75,6 +81,7 @@ pub fn plainly_other_format(body: &[u8], wire: Wire) -> Option<&'static str> {
         (Some(_), None, None) => detect_wire(body).map_or_else(unsupported_name, |found| Some(found.format.api_name())),
         (None, Some(_), None) if top.is_interactions(json) => Some(interactions::NAME),
         (None, Some(_), None) => Some(Format::OpenAiResponses.api_name()),
+        (None, None, None) if top.counts_tokens(json) => Some(COUNT_TOKENS),
         (None, None, Some(_)) => Some(Format::Gemini.api_name()),
         _ => None,
     }
@@ -125,7 +132,10 @@ impl TopLevelHints {
             b"messages" => self.messages = Some(value),
             b"input" => {
                 self.input = Some(value);
-                self.other = Some(Wire::OPENAI_RESPONSES);
+                // Any other value is no history of this format.
+                if matches!(json.kind(value), JsonKind::Array | JsonKind::String | JsonKind::Null) {
+                    self.other = Some(Wire::OPENAI_RESPONSES);
+                }
             }
             b"contents" => {
                 self.contents = Some(value);
@@ -167,6 +177,13 @@ impl TopLevelHints {
         marks.is_interactions()
     }
 
+    /// Reports whether `input` is the object around a request whose tokens Bedrock is to count.
+    fn counts_tokens(&self, json: Json<'_>) -> bool {
+        let has = |input: Span, key: &str| json.member(input, key).is_some();
+        let input = self.input.filter(|input| json.kind(*input) == JsonKind::Object);
+        input.is_some_and(|input| has(input, "converse") || has(input, "invokeModel"))
+    }
+
     /// Reports whether the body has a key that may contain a history of this format.
     fn has_history_of(&self, format: Format) -> bool {
         match format {
@@ -182,7 +199,12 @@ impl TopLevelHints {
     fn contradiction(&self, json: Json<'_>, format: Format) -> Option<&'static str> {
         if format == Format::OpenAiResponses {
             let alone = self.messages.is_none() && self.contents.is_none();
-            return (alone && self.is_interactions(json)).then_some(interactions::NAME);
+            let found = if self.is_interactions(json) {
+                Some(interactions::NAME)
+            } else {
+                self.counts_tokens(json).then_some(COUNT_TOKENS)
+            };
+            return found.filter(|_| alone);
         }
         let mut votes = MessageHints::default();
         json.for_each_element(self.messages?, |message| votes.read_message(json, message))
@@ -300,6 +322,20 @@ mod tests {
                 r#"{"input":[{"type":"function_call","id":"fc_1","name":"f","arguments":{}}]}"#,
                 Ok(Wire::OPENAI_RESPONSES),
             ),
+            (
+                r#"{"input":{"converse":{"messages":[{"role":"user","content":[{"text":"x"}]}]}}}"#,
+                Err(Undetected::Unsupported("Bedrock CountTokens")),
+            ),
+            (
+                r#"{"input":{"invokeModel":{"body":"e30="}}}"#,
+                Err(Undetected::Unsupported("Bedrock CountTokens")),
+            ),
+            (r#"{"input":{"role":"user","content":"x"}}"#, Err(Undetected::NoHistory)),
+            (r#"{"input":7}"#, Err(Undetected::NoHistory)),
+            (
+                r#"{"input":null,"previous_response_id":"r"}"#,
+                Ok(Wire::OPENAI_RESPONSES),
+            ),
             ("{}", Err(Undetected::NoHistory)),
             ("{", Err(Undetected::Unreadable(Unreadable::NotJson))),
             (r#"{"messages":7}"#, Err(Undetected::Unreadable(Unreadable::Shape))),
@@ -319,6 +355,7 @@ mod tests {
         let plain = r#"{"messages":[{"role":"user","content":"x"}]}"#;
         let items = r#"{"input":[{"type":"function_call_output","call_id":"a","output":"r"}]}"#;
         let steps = r#"{"input":[{"type":"function_result","call_id":"a","result":"r"}]}"#;
+        let count = r#"{"input":{"converse":{"messages":[]}}}"#;
         let contents = r#"{"contents":[{"role":"user","parts":[{"text":"x"}]}]}"#;
         let rows: &[(&str, &str, Option<&str>)] = &[
             (chat_calls, "anthropic", Some("Chat Completions")),
@@ -353,6 +390,9 @@ mod tests {
             (items, "gemini", Some("Responses")),
             (steps, "openai-responses", Some("Gemini Interactions")),
             (steps, "gemini", Some("Gemini Interactions")),
+            (count, "openai-responses", Some("Bedrock CountTokens")),
+            (count, "anthropic", Some("Bedrock CountTokens")),
+            (count, "openai-chat", Some("Bedrock CountTokens")),
             (contents, "anthropic", Some("generateContent")),
             (contents, "openai-responses", Some("generateContent")),
             (contents, "gemini", None),

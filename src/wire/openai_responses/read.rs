@@ -130,9 +130,14 @@ impl<'a> ResponsesReader<'a> {
             return Err(Unreadable::DuplicateHistory);
         }
         self.history = Some(history);
-        if cursor.peek_kind() != JsonKind::Array {
-            self.conversation.notes.only_text = Some(cursor.skip_value()?);
-            return Ok(());
+        match cursor.peek_kind() {
+            JsonKind::Array => {}
+            // Bedrock's CountTokens has an object here, with a request of another format inside.
+            JsonKind::Object => return Err(Unreadable::Shape),
+            _ => {
+                self.conversation.notes.only_text = Some(cursor.skip_value()?);
+                return Ok(());
+            }
         }
         let array = cursor.walk_array(|cursor| self.read_item(cursor))?;
         self.conversation.array = Some(array);

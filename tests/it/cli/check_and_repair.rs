@@ -110,7 +110,7 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
         (
             &["check", "-"],
             b"{}",
-            "no `messages`, `input` or `contents` in this body",
+            "no `messages`, `input` or `contents` with a history in this body",
         ),
         (
             &["check"],
@@ -424,6 +424,45 @@ fn check_compares_a_list_with_the_named_format() {
         text(&out.stdout),
         "-: every tool call has its result (openai-responses)\n"
     );
+}
+
+/// The body of a count is read if it has the history itself. Bedrock's wraps a request of another format.
+#[test]
+fn check_reads_counts_of_tokens_only_with_a_history() {
+    let converse = r#"{"input":{"converse":{"messages":[{"role":"user","content":[{"text":"go"}]}]}}}"#;
+    let invoke = r#"{"input":{"invokeModel":{"body":"eyJtZXNzYWdlcyI6W119"}}}"#;
+    let bedrock = "this looks like a Bedrock CountTokens body, a format that this version does not support";
+    let named = "this is a Bedrock CountTokens body";
+    for body in [converse, invoke] {
+        for command in ["check", "repair"] {
+            let out = antiphon(&[command], body.as_bytes());
+            let said = text(&out.stdout) + &text(&out.stderr);
+            assert!(said.contains(bedrock), "{command} {body}: {said}");
+            assert_eq!(out.status.code(), Some(2), "{command} {body}");
+            let out = antiphon(&[command, "--wire", "openai-responses"], body.as_bytes());
+            let said = text(&out.stdout) + &text(&out.stderr);
+            assert_eq!(out.status.code(), Some(2), "{command} --wire {body}: {said}");
+        }
+        let out = antiphon(&["repair", "--wire", "openai-responses"], body.as_bytes());
+        assert!(text(&out.stderr).contains(named), "{}", text(&out.stderr));
+        // As one of several lines too.
+        let out = antiphon(&["check"], format!("{body}\n{body}\n").as_bytes());
+        assert_eq!(out.status.code(), Some(2), "{body}");
+    }
+    let output = r#"{"type":"function_call_output","call_id":"c1","output":"r"}"#;
+    for (body, found) in [
+        (
+            format!(r#"{{"model":"claude-x","messages":[{GO_ON},{CALL},{GO_ON}]}}"#),
+            "unanswered",
+        ),
+        (format!(r#"{{"model":"gpt-5","input":[{output}]}}"#), "orphan"),
+    ] {
+        let out = antiphon(&["check"], body.as_bytes());
+        assert!(text(&out.stdout).contains(found), "{body}: {}", text(&out.stdout));
+        assert_eq!(out.status.code(), Some(1), "{body}");
+    }
+    let out = antiphon(&["check"], br#"{"model":"gpt-5","input":"count me"}"#);
+    assert_eq!(out.status.code(), Some(0));
 }
 
 #[test]
