@@ -20,7 +20,7 @@ use crate::{
         output::{OutputFormat, write_document},
         style::Painter,
     },
-    repair::{self, RepairPolicy},
+    repair::{self, PairingContext, RepairPolicy},
     wire::Wire,
 };
 
@@ -89,15 +89,24 @@ fn check_body(input: BodyInput) -> Result<CheckedBody, InputError> {
     let (name, wire) = (input.name, input.wire);
     // `check` reads no configuration, so it reports what the default policy finds.
     let policy = RepairPolicy::default();
+    let unreadable = |cause| InputError::Unreadable {
+        name: name.clone(),
+        wire,
+        cause,
+    };
+    let parsed = repair::parse(&input.body, wire).map_err(unreadable)?;
+    if let Some(cause) = parsed.unread_entry() {
+        return Err(InputError::UnreadableEntry { name, wire, cause });
+    }
     let check = || {
-        let mut findings = repair::check(&input.body, wire, &policy)?;
+        let mut findings = parsed.pair(PairingContext::new(&policy)).findings()?;
         let mut notes = repair::possible_findings(&input.body, wire, &policy)?;
         let lost = repair::lost_values(&input.body, wire, &policy)?;
         add_in_order(&mut findings, lost.documented);
         add_in_order(&mut notes, lost.possible);
         Ok((findings, notes))
     };
-    let (findings, notes) = check().map_err(|cause| InputError::Unreadable { name, wire, cause })?;
+    let (findings, notes) = check().map_err(unreadable)?;
     Ok(CheckedBody {
         wire,
         origin: input.origin,

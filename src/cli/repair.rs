@@ -117,6 +117,15 @@ fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
 
 /// Returns the report in one line.
 fn report_summary(report: &RepairReport) -> String {
+    let done = describe_actions(report);
+    match report.unread {
+        Some(cause) => format!("{done}; an entry could not be read: {cause}"),
+        None => done,
+    }
+}
+
+/// Returns the findings and what was done about them.
+fn describe_actions(report: &RepairReport) -> String {
     if report.findings.is_empty() {
         return "nothing to repair: every byte unchanged".to_owned();
     }
@@ -153,5 +162,6 @@ fn report_document(report: &RepairReport, input: &BodyInput) -> Value {
         "actions": actions.collect::<Map<_, _>>(),
         "deferred": report.deferred,
         "unrepairable": report.unrepairable,
+        "unread": report.unread.map(|cause| cause.to_string()),
     })
 }

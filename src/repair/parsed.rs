@@ -147,6 +147,11 @@ impl<'b> Parsed<'b> {
             .collect()
     }
 
+    /// Returns the reason for which an entry of a batch could not be read. `None` if all could.
+    pub const fn unread_entry(&self) -> Option<Unreadable> {
+        self.unread
+    }
+
     /// Applies the pairing rules.
     #[must_use]
     pub fn pair(self, context: PairingContext<'_>) -> Paired<'b> {

@@ -5,6 +5,7 @@ mod faults;
 mod origin;
 mod text_lines;
 mod transcripts;
+mod unread;
 
 use std::{
     fs::File,
@@ -14,7 +15,10 @@ use std::{
 
 use bytes::Bytes;
 
-use self::text_lines::TextLine;
+use self::{
+    text_lines::TextLine,
+    unread::{Unread, find_unread},
+};
 use crate::{
     printable::printable_text,
     wire::{
@@ -79,6 +83,33 @@ pub(super) enum InputError {
         /// Format of the body.
         found: &'static str,
     },
+    /// Messages were found, and nothing of them was read.
+    #[error(
+        "{}: not read as {kind}: {reason}, so nothing is known about its calls; {}",
+        printable_text(name),
+        reason.remedy()
+    )]
+    NotRead {
+        /// Name of the file.
+        name: String,
+        /// Format, or the kind of the transcript.
+        kind: String,
+        /// Reason of the failure.
+        reason: Unread,
+    },
+    /// A request of a batch does not follow its format. The proxy would forward it unchanged.
+    #[error(
+        "{}: an entry is unreadable as {wire}: {cause}; the proxy would forward it unchanged",
+        printable_text(name)
+    )]
+    UnreadableEntry {
+        /// Name of the file.
+        name: String,
+        /// Format that was tried.
+        wire: Wire,
+        /// Reason of the failure.
+        cause: Unreadable,
+    },
     /// The body does not follow its format. The proxy would forward it unchanged.
     #[error(
         "{}: unreadable as {wire}: {cause}; the proxy would forward it unchanged",
@@ -105,6 +136,28 @@ pub(super) struct BodyInput {
     pub(super) wire: Wire,
     /// Origin of the body in the file.
     pub(super) origin: BodyOrigin,
+}
+
+impl BodyInput {
+    /// Refuses a body of which nothing was read. A report would call it healthy.
+    fn refuse_unread(self) -> Result<Self, InputError> {
+        let unread = find_unread(&self.body, self.wire);
+        let (kind, unread) = match &self.origin {
+            BodyOrigin::Transcript { source, lines } if source.is_agent() => {
+                let is_unread = lines.is_empty() || unread.is_some();
+                (source.label().to_owned(), is_unread.then_some(Unread::EmptyTranscript))
+            }
+            _ => (self.wire.to_string(), unread),
+        };
+        match unread {
+            None => Ok(self),
+            Some(reason) => Err(InputError::NotRead {
+                name: self.name,
+                kind,
+                reason,
+            }),
+        }
+    }
 }
 
 /// Reads one body; `-` is standard input.
@@ -183,12 +236,15 @@ fn finish_body(name: String, body: Bytes, wire: Option<Wire>, origin: BodyOrigin
     // Otherwise `--wire` overrides the detection, since a broken body may look like another format.
     let known = wire.or_else(|| origin.known_wire());
     match known.map_or_else(|| detect_wire(&body), Ok) {
-        Ok(wire) => Ok(BodyInput {
-            name,
-            body,
-            wire,
-            origin,
-        }),
+        Ok(wire) => {
+            let input = BodyInput {
+                name,
+                body,
+                wire,
+                origin,
+            };
+            input.refuse_unread()
+        }
         Err(cause) => Err(InputError::Undetected { name, cause }),
     }
 }

@@ -16,7 +16,7 @@ const INTERACTION: &[u8] = br#"{"model":"gemini-3.5-flash","store":false,"input"
     {"type":"function_call","id":"c1","name":"f","arguments":{"a":1}},
     {"type":"user_input","content":[{"type":"text","text":"hurry"}]}]}"#;
 
-fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
+pub(super) fn antiphon(arguments: &[&str], stdin: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_antiphon"))
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -34,7 +34,7 @@ fn file(path: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -170,8 +170,9 @@ fn check_prints_json() {
     assert_eq!(out.status.code(), Some(1));
 }
 
-const CALL: &str = r#"{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01","name":"f","input":{}}]}"#;
-const GO_ON: &str = r#"{"role":"user","content":"go on"}"#;
+pub(super) const CALL: &str =
+    r#"{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01","name":"f","input":{}}]}"#;
+pub(super) const GO_ON: &str = r#"{"role":"user","content":"go on"}"#;
 
 #[test]
 fn check_reads_lists_and_lines() {
@@ -209,7 +210,7 @@ fn check_reads_lists_and_lines() {
 }
 
 /// Returns a line of Claude Code's transcript.
-fn line(kind: &str, uuid: &str, parent: &str, message: &str) -> String {
+pub(super) fn line(kind: &str, uuid: &str, parent: &str, message: &str) -> String {
     format!(r#"{{"parentUuid":{parent},"isSidechain":false,"type":"{kind}","uuid":"{uuid}","message":{message}}}"#)
 }
 
