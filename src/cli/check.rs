@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     out.flush()?;
     // An unreadable file weighs more than findings: nothing is known about its calls.
     let unreadable = seen.iter().any(|file| file.verdict.is_err());
-    let has_findings = |bodies: &Vec<CheckedBody>| bodies.iter().any(|body| !body.findings.is_empty());
+    let has_findings = |bodies: &Vec<CheckedBody>| bodies.iter().any(|body| body.count_findings() > 0);
     let found = seen.iter().any(|file| file.verdict.as_ref().is_ok_and(has_findings));
     Ok(match (unreadable, found) {
         (true, _) => ExitCode::from(EXIT_USAGE),

@@ -1,7 +1,7 @@
 //! The result of `antiphon check` for a file and for each of its bodies.
 
 use crate::{
-    cli::input::{BodyOrigin, InputError},
+    cli::input::{BodyOrigin, ChainFault, InputError},
     conversation::Finding,
     wire::Wire,
 };
@@ -22,6 +22,28 @@ pub(super) struct CheckedBody {
 }
 
 impl CheckedBody {
+    /// Returns the number of findings, with the links of a transcript that lose a part of it.
+    pub(super) fn count_findings(&self) -> usize {
+        let losses = self.chain_faults().iter().filter(|fault| !fault.is_bridged);
+        self.findings.len() + losses.count()
+    }
+
+    /// Returns the faults in the links between the lines of a transcript.
+    pub(super) fn chain_faults(&self) -> &[ChainFault] {
+        match &self.origin {
+            BodyOrigin::Transcript { faults, .. } => faults,
+            BodyOrigin::WholeFile | BodyOrigin::Line(_) => &[],
+        }
+    }
+
+    /// Returns the index of the first message that begins on a line or after it.
+    pub(super) fn message_from(&self, line: usize) -> usize {
+        match &self.origin {
+            BodyOrigin::Transcript { lines, .. } => lines.partition_point(|start| *start < line),
+            BodyOrigin::WholeFile | BodyOrigin::Line(_) => 0,
+        }
+    }
+
     /// Returns the place of a finding in the file.
     pub(super) fn place_of(&self, finding: &Finding) -> String {
         let path = self.wire.format.finding_path(finding);

@@ -8,7 +8,7 @@ use super::checked::{CheckedBody, CheckedFile};
 use crate::{
     cli::{
         findings::findings_document,
-        input::BodyOrigin,
+        input::{BodyOrigin, ChainFault},
         style::{Painter, TextStyle},
     },
     conversation::Finding,
@@ -17,6 +17,8 @@ use crate::{
 
 /// Words before a fault that only some servers refuse.
 const NOTE_LEAD: &str = "note: some servers refuse this: ";
+/// Words before a fault that the client of a transcript copes with.
+const BRIDGED_LEAD: &str = "note: ";
 
 /// Writes the result of one file as text.
 pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter) -> io::Result<()> {
@@ -32,11 +34,15 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &shown))?;
     }
     for body in bodies {
+        // First, since they are the cause of others.
+        for fault in body.chain_faults() {
+            write_row(out, name, &ReportRow::of_fault(fault), painter)?;
+        }
         for finding in &body.findings {
-            write_finding(out, name, body, finding, "", painter)?;
+            write_row(out, name, &ReportRow::of_finding(body, finding, ""), painter)?;
         }
         for note in &body.notes {
-            write_finding(out, name, body, note, NOTE_LEAD, painter)?;
+            write_row(out, name, &ReportRow::of_finding(body, note, NOTE_LEAD), painter)?;
         }
     }
     write_verdict(out, name, bodies, painter)
@@ -44,9 +50,11 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
 
 /// Writes the line about the whole file.
 fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], painter: Painter) -> io::Result<()> {
-    let found: usize = bodies.iter().map(|body| body.findings.len()).sum();
+    let found: usize = bodies.iter().map(CheckedBody::count_findings).sum();
+    let is_whole = bodies.iter().all(|body| body.chain_faults().is_empty());
     let verdict = match found {
-        0 => painter.paint(TextStyle::Green, "every tool call has its result"),
+        0 if is_whole => painter.paint(TextStyle::Green, "every tool call has its result"),
+        0 => painter.paint(TextStyle::Green, "every tool call that the client sends has its result"),
         1 => painter.paint(TextStyle::Red, "1 finding"),
         count => painter.paint(TextStyle::Red, &format!("{count} findings")),
     };
@@ -68,24 +76,57 @@ fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], paint
     }
 }
 
-/// Writes one line about a finding, with `lead` before its kind.
-fn write_finding(
-    out: &mut impl Write,
-    name: &str,
-    body: &CheckedBody,
-    finding: &Finding,
-    lead: &str,
-    painter: Painter,
-) -> io::Result<()> {
-    let place = body.place_of(finding);
-    // Not every finding concerns a call with an id.
-    let id = if finding.id.is_empty() {
+/// One line of the report.
+struct ReportRow<'a> {
+    place: String,
+    /// Words before the kind: empty for what counts for the exit code.
+    lead: &'static str,
+    kind: &'static str,
+    explanation: &'static str,
+    detail: Option<&'a str>,
+    /// Id of the call. Empty for what concerns no call with an id.
+    id: String,
+}
+
+impl<'a> ReportRow<'a> {
+    fn of_finding(body: &CheckedBody, finding: &'a Finding, lead: &'static str) -> Self {
+        Self {
+            place: body.place_of(finding),
+            lead,
+            kind: finding.kind.code(),
+            explanation: finding.kind.explanation(),
+            detail: finding.detail,
+            id: printable_name(finding.id.as_bytes()),
+        }
+    }
+
+    fn of_fault(fault: &ChainFault) -> Self {
+        Self {
+            place: format!("line {}", fault.line),
+            lead: if fault.is_bridged { BRIDGED_LEAD } else { "" },
+            kind: fault.kind.code(),
+            explanation: fault.kind.explanation(),
+            detail: None,
+            id: String::new(),
+        }
+    }
+}
+
+/// Writes one line of the report.
+fn write_row(out: &mut impl Write, name: &str, row: &ReportRow<'_>, painter: Painter) -> io::Result<()> {
+    let ReportRow {
+        place,
+        lead,
+        kind,
+        explanation,
+        ..
+    } = row;
+    let id = if row.id.is_empty() {
         String::new()
     } else {
-        format!(" ({})", printable_name(finding.id.as_bytes()))
+        format!(" ({})", row.id)
     };
-    let detail = finding.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
-    let (kind, explanation) = (finding.kind.code(), finding.kind.explanation());
+    let detail = row.detail.map(|detail| format!(" [{detail}]")).unwrap_or_default();
     if !painter.is_for_people() {
         return writeln!(out, "{name}: {place}: {lead}{kind}: {explanation}{detail}{id}");
     }
@@ -94,7 +135,7 @@ fn write_finding(
     } else {
         TextStyle::Dim
     };
-    let (place, kind) = (painter.paint(TextStyle::Cyan, &place), painter.paint(colour, kind));
+    let (place, kind) = (painter.paint(TextStyle::Cyan, place), painter.paint(colour, kind));
     let id = painter.paint(TextStyle::Dim, &id);
     writeln!(out, "  {place}: {lead}{kind}: {explanation}{detail}{id}")
 }
@@ -121,17 +162,36 @@ fn body_document(name: &str, body: &CheckedBody) -> Value {
         "line": line,
         "wire": body.wire.to_string(),
         "transcript": matches!(&body.origin, BodyOrigin::Transcript { source, .. } if source.is_agent()),
-        "findings": located_document(&body.findings, body),
-        "notes": located_document(&body.notes, body),
+        "findings": located_document(&body.findings, false, body),
+        "notes": located_document(&body.notes, true, body),
         "error": null,
     })
 }
 
-/// Returns findings as JSON, with the line of each if the file has lines.
-fn located_document(findings: &[Finding], body: &CheckedBody) -> Value {
+/// Returns findings as JSON, with the line of each if the file has lines. Faults in the links come first.
+fn located_document(findings: &[Finding], is_bridged: bool, body: &CheckedBody) -> Value {
     let mut documents = findings_document(findings, body.wire);
     for (document, finding) in documents.as_array_mut().into_iter().flatten().zip(findings) {
         document["line"] = json!(body.line_of(finding));
     }
-    documents
+    let faults = body.chain_faults().iter();
+    let faults = faults.filter(|fault| fault.is_bridged == is_bridged);
+    faults
+        .map(|fault| fault_document(fault, body))
+        .chain(documents.as_array_mut().into_iter().flat_map(std::mem::take))
+        .collect()
+}
+
+/// Returns a fault in the links as JSON, with the keys of a finding.
+fn fault_document(fault: &ChainFault, body: &CheckedBody) -> Value {
+    json!({
+        "kind": fault.kind.code(),
+        "place": format!("line {}", fault.line),
+        "message": body.message_from(fault.line),
+        "part": null,
+        "id": "",
+        "detail": null,
+        "explanation": fault.kind.explanation(),
+        "line": fault.line,
+    })
 }

@@ -86,7 +86,8 @@ pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: Transcr
     body.extend(texts.join(&b','));
     body.extend(b"]}");
     let lines = items.iter().map(|(number, _)| *number).collect();
-    (body.into(), BodyOrigin::Transcript { source, lines })
+    let faults = Vec::new();
+    (body.into(), BodyOrigin::Transcript { source, lines, faults })
 }
 
 /// Returns the request body that a value is, or that it contains as a line of a batch file. `None` if it is neither.

@@ -1,6 +1,7 @@
 //! Input of `check` and `repair`: request bodies from files or standard input, and their wire format.
 
 mod bodies;
+mod chain_fault;
 mod faults;
 mod origin;
 mod text_lines;
@@ -28,7 +29,7 @@ use crate::{
     },
 };
 
-pub(super) use self::origin::BodyOrigin;
+pub(super) use self::{chain_fault::ChainFault, origin::BodyOrigin};
 
 /// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -143,7 +144,7 @@ impl BodyInput {
     fn refuse_unread(self) -> Result<Self, InputError> {
         let unread = find_unread(&self.body, self.wire);
         let (kind, unread) = match &self.origin {
-            BodyOrigin::Transcript { source, lines } if source.is_agent() => {
+            BodyOrigin::Transcript { source, lines, .. } if source.is_agent() => {
                 let is_unread = lines.is_empty() || unread.is_some();
                 (source.label().to_owned(), is_unread.then_some(Unread::EmptyTranscript))
             }

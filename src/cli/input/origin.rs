@@ -1,5 +1,6 @@
 //! The origin of a body that `check` reads: its place in the file, and the writer of the file.
 
+use super::chain_fault::ChainFault;
 use crate::wire::Wire;
 
 /// The part of a file that a body was taken from.
@@ -15,6 +16,8 @@ pub(in crate::cli) enum BodyOrigin {
         source: TranscriptSource,
         /// Line of each message, counted from 1.
         lines: Vec<usize>,
+        /// Faults in the links between the lines, in the order of the file.
+        faults: Vec<ChainFault>,
     },
 }
 

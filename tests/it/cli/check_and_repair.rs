@@ -250,14 +250,15 @@ fn check_puts_a_transcript_of_claude_code_together() {
     let lost = lines.remove(5);
     assert!(lost.contains("toolu_02"));
     // The next line names the lost one, or the one before it.
-    for parent in ["\"r2\"", "\"a2\""] {
+    for (parent, found) in [("\"r2\"", 2), ("\"a2\"", 1)] {
         lines[5] = line("user", "u2", parent, GO_ON);
-        let out = check(&lines);
+        let lines = text(&check(&lines).stdout);
+        let wanted = "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n-: ";
+        assert!(lines.contains(&format!("{wanted}{found} finding")), "{parent}: {lines}");
         assert_eq!(
-            text(&out.stdout),
-            "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n\
-             -: 1 finding (anthropic, Claude Code's transcript)\n",
-            "{parent}"
+            lines.contains("-: line 6: lost_parent: "),
+            found == 2,
+            "{parent}: {lines}"
         );
     }
 }
@@ -556,12 +557,14 @@ fn check_finds_open_calls_after_a_lost_line() {
             user("e", "\"d\""),
         ];
         let out = antiphon(&["check"], lines.join("\n").as_bytes());
-        assert_eq!(
-            text(&out.stdout),
-            "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
-             -: 1 finding (anthropic, Claude Code's transcript)\n",
-            "{kind}: {}",
-            text(&out.stderr)
+        let lines = text(&out.stdout);
+        assert!(lines.starts_with("-: line 3: lost_parent: "), "{kind}: {lines}");
+        assert!(
+            lines.ends_with(
+                "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
+                 -: 2 findings (anthropic, Claude Code's transcript)\n"
+            ),
+            "{kind}: {lines}"
         );
     }
 }

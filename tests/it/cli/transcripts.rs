@@ -143,3 +143,126 @@ fn a_batch_with_an_unreadable_request_is_not_called_healthy() {
     let errors = text(&out.stderr);
     assert!(errors.contains("; an entry could not be read: "), "{errors}");
 }
+
+/// Marks a line as one of a sub-agent.
+fn of_subagent(line: &str) -> String {
+    line.replace("\"isSidechain\":false", "\"isSidechain\":true,\"agentId\":\"a1\"")
+}
+
+/// In a file of its own a sub-agent's conversation is the one that counts. Beside the main conversation it is not.
+#[test]
+fn check_reads_the_file_of_a_subagent() {
+    let open_call = [
+        line("user", "a", "null", GO_ON),
+        line("assistant", "b", "\"a\"", CALL),
+        line("user", "c", "\"b\"", GO_ON),
+    ]
+    .map(|line| of_subagent(&line));
+    let out = antiphon(&["check"], open_call.join("\n").as_bytes());
+    assert!(
+        text(&out.stdout).starts_with("-: line 2: unanswered: "),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
+    assert_eq!(out.status.code(), Some(1));
+    let main = [line("user", "m", "null", GO_ON), line("user", "n", "\"m\"", GO_ON)];
+    let both = [&main[..1], &open_call, &main[1..]].concat();
+    let out = antiphon(&["check"], both.join("\n").as_bytes());
+    assert_eq!(out.status.code(), Some(0), "{}{}", text(&out.stdout), text(&out.stderr));
+}
+
+/// Returns the lines of a healthy session, written by a version of Claude Code.
+fn session(version: &str) -> Vec<String> {
+    let result = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01","content":"done"}]}"#;
+    [
+        line("user", "u1", "null", GO_ON),
+        line("assistant", "a1", "\"u1\"", CALL),
+        line("user", "r1", "\"a1\"", result),
+        line("assistant", "a2", "\"r1\"", r#"{"role":"assistant","content":"done"}"#),
+        line("user", "u2", "\"a2\"", GO_ON),
+        line("assistant", "a3", "\"u2\"", r#"{"role":"assistant","content":"again"}"#),
+        line("user", "u3", "\"a3\"", GO_ON),
+    ]
+    .map(|line| line.replace("\"isSidechain\"", &format!("\"version\":\"{version}\",\"isSidechain\"")))
+    .to_vec()
+}
+
+/// What a client silently leaves out of its next request is not "every tool call has its result".
+#[test]
+fn check_reports_a_broken_chain() {
+    let lost = |lines: &mut Vec<String>| lines[4] = lines[4].replace("\"a2\"", "\"gone\"");
+    let circle = |lines: &mut Vec<String>| lines[2] = lines[2].replace("\"a1\"", "\"a3\"");
+    let twice = |lines: &mut Vec<String>| lines[4] = lines[4].replace("\"u2\"", "\"u1\"");
+    let beside = |lines: &mut Vec<String>| {
+        lines[4] = lines[4].replace("\"a2\"", "\"s1\"");
+        lines.insert(4, of_subagent(&line("user", "s1", "null", GO_ON)));
+    };
+    let rows: [(&str, usize, bool, &dyn Fn(&mut Vec<String>)); 4] = [
+        ("lost_parent", 5, true, &lost),
+        ("parent_circle", 3, true, &circle),
+        ("uuid_twice", 5, false, &twice),
+        ("parent_in_subagent", 6, false, &beside),
+    ];
+    for (kind, number, is_mended, damage) in rows {
+        for (version, copes) in [
+            ("2.1.42", false),
+            ("2.1.332", is_mended),
+            ("2.2.0", is_mended),
+            ("?", false),
+        ] {
+            let mut lines = session(version);
+            assert_eq!(antiphon(&["check"], lines.join("\n").as_bytes()).status.code(), Some(0));
+            damage(&mut lines);
+            let out = antiphon(&["check"], lines.join("\n").as_bytes());
+            let said = format!("{}{}", text(&out.stdout), text(&out.stderr));
+            let note = if copes { "note: " } else { "" };
+            let wanted = format!("-: line {number}: {note}{kind}: ");
+            assert!(said.starts_with(&wanted), "{kind} {version}: {said}");
+            assert!(
+                !said.contains("every tool call has its result"),
+                "{kind} {version}: {said}"
+            );
+            assert_eq!(out.status.code(), Some(i32::from(!copes)), "{kind} {version}: {said}");
+            let out = antiphon(&["check", "--output", "json"], lines.join("\n").as_bytes());
+            let document: Value = serde_json::from_slice(&out.stdout).unwrap();
+            let body = &document["files"][0];
+            let found = &body[if copes { "notes" } else { "findings" }][0];
+            assert_eq!(
+                (&found["kind"], &found["line"]),
+                (&json!(kind), &json!(number)),
+                "{body}"
+            );
+        }
+    }
+}
+
+/// Not every odd link loses something.
+#[test]
+fn check_does_not_report_links_that_lose_nothing() {
+    // A copy of a line, a file whose first line follows one of another file, and a branch that the user has left.
+    let copy = |lines: &mut Vec<String>| lines.insert(4, lines[3].clone());
+    let first = |lines: &mut Vec<String>| lines[0] = lines[0].replace("null", "\"elsewhere\"");
+    let left = |lines: &mut Vec<String>| lines.insert(6, line("user", "x", "\"gone\"", GO_ON));
+    let rows: [&dyn Fn(&mut Vec<String>); 3] = [&copy, &first, &left];
+    for change in rows {
+        let mut lines = session("2.1.42");
+        change(&mut lines);
+        let out = antiphon(&["check"], lines.join("\n").as_bytes());
+        let said = format!("{}{}", text(&out.stdout), text(&out.stderr));
+        assert_eq!(
+            said,
+            "-: every tool call has its result (anthropic, Claude Code's transcript)\n"
+        );
+    }
+    // The last line has no id: the lines before it count nevertheless.
+    let mut lines = session("2.1.42");
+    lines[2] = line("user", "r1", "\"a1\"", GO_ON);
+    lines.push(line("user", "", "null", GO_ON));
+    let out = antiphon(&["check"], lines.join("\n").as_bytes());
+    assert!(
+        text(&out.stdout).starts_with("-: line 2: unanswered: "),
+        "{}",
+        text(&out.stdout)
+    );
+}

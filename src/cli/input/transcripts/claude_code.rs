@@ -1,9 +1,12 @@
 //! The conversation of Claude Code's transcript: one line for each block, linked to the line before it.
 
+mod chain;
+
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
+use self::chain::{ChainedLine, present_branch};
 use crate::{
     cli::input::{
         origin::{BodyOrigin, TranscriptSource},
@@ -11,19 +14,6 @@ use crate::{
     },
     wire::json::JsonKind,
 };
-
-/// A line that belongs to the conversation.
-struct ChainedLine<'a> {
-    line: TextLine<'a>,
-    /// Place among all lines of the file.
-    place: usize,
-    /// Id of the line. Empty if it has none.
-    uuid: String,
-    is_assistant: bool,
-    /// Id of the answer. All blocks of one answer have the same.
-    message_id: String,
-    parent: String,
-}
 
 /// A message of the body.
 struct PutTogether {
@@ -44,12 +34,9 @@ struct MessageList {
 
 /// Puts the messages together that Claude Code would send next.
 pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
-    let chained: Vec<ChainedLine<'_>> = lines
-        .iter()
-        .enumerate()
-        .filter_map(|(place, line)| chained_line(place, *line))
-        .collect();
-    let mut branch = present_branch(lines, &chained);
+    let owner = owner_of(lines);
+    let chained: Vec<ChainedLine<'_>> = lines.iter().filter_map(|line| chained_line(*line, owner)).collect();
+    let (mut branch, faults) = present_branch(lines, &chained, owner);
     add_parallel_calls(&chained, &mut branch);
     let mut list = MessageList::default();
     // Without any link, as in the output of `--output-format stream-json`, the order of the lines is that of the messages.
@@ -66,66 +53,52 @@ pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
     let origin = BodyOrigin::Transcript {
         source: TranscriptSource::ClaudeCode,
         lines: list.messages.iter().map(|message| message.number).collect(),
+        faults,
     };
     (body.into(), origin)
 }
 
-/// Reads a line of the main conversation. `None` for subagents, events, and messages that are only shown.
-fn chained_line(place: usize, line: TextLine<'_>) -> Option<ChainedLine<'_>> {
+/// The agent whose conversation a file contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChainOwner {
+    /// The main agent. Lines of its sub-agents may stand between its own.
+    MainAgent,
+    /// A sub-agent, with a file of its own.
+    SubAgent,
+}
+
+/// Returns the owner of the conversation: a sub-agent if all messages are marked as those of one.
+fn owner_of(lines: &[TextLine<'_>]) -> ChainOwner {
+    let mut messages = lines.iter().filter(|line| super::is_claude_code_line(line));
+    if messages.all(is_of_subagent) {
+        ChainOwner::SubAgent
+    } else {
+        ChainOwner::MainAgent
+    }
+}
+
+fn is_of_subagent(line: &TextLine<'_>) -> bool {
+    line.is_true("isSidechain")
+}
+
+/// Reads a line of the owner's conversation. `None` for subagents of it, events, and messages that are only shown.
+fn chained_line(line: TextLine<'_>, owner: ChainOwner) -> Option<ChainedLine<'_>> {
     let kind = line.text("type");
-    let is_true = |name: &str| {
-        let member = line.json.member(line.root, name);
-        member.is_some_and(|value| line.json.bytes(value) == b"true")
-    };
-    let is_shown_only = ["isSidechain", "isApiErrorMessage", "isVisibleInTranscriptOnly"]
-        .into_iter()
-        .any(is_true);
+    let is_shown_only = line.is_true("isApiErrorMessage") || line.is_true("isVisibleInTranscriptOnly");
     // The output of a command names the call of a subagent in this member.
-    let is_of_subagent = !line.text("parent_tool_use_id").is_empty();
-    if !matches!(kind.as_str(), "user" | "assistant") || is_shown_only || is_of_subagent {
+    let is_foreign =
+        !line.text("parent_tool_use_id").is_empty() || (owner == ChainOwner::MainAgent && is_of_subagent(&line));
+    if !matches!(kind.as_str(), "user" | "assistant") || is_shown_only || is_foreign {
         return None;
     }
     let message = line.json.member(line.root, "message")?;
     Some(ChainedLine {
         line,
-        place,
         uuid: line.text("uuid"),
         is_assistant: kind == "assistant",
         message_id: String::from_utf8_lossy(&line.json.member_text(message, "id")).into_owned(),
         parent: line.text("parentUuid"),
     })
-}
-
-/// Returns the ids of the lines from the last message back to the start or the last compaction.
-fn present_branch(lines: &[TextLine<'_>], chained: &[ChainedLine<'_>]) -> HashSet<String> {
-    // The place and the parent of each line, by its id. Lines without a message are links too.
-    let links: HashMap<String, (usize, String)> = lines
-        .iter()
-        .enumerate()
-        .map(|(place, line)| (line.text("uuid"), (place, line.text("parentUuid"))))
-        .collect();
-    let mut at = chained.last().map(|last| last.uuid.clone()).unwrap_or_default();
-    let mut branch = HashSet::new();
-    // A line that was seen ends the walk: a damaged file may have a circle.
-    while !at.is_empty() && branch.insert(at.clone()) {
-        let (place, parent) = links.get(&at).cloned().unwrap_or_default();
-        let is_lost = !parent.is_empty() && !links.contains_key(&parent);
-        // After a lost line the message before it goes on: what is lost must not hide what it leaves open.
-        at = if is_lost {
-            message_before(chained, place)
-        } else {
-            parent
-        };
-    }
-    branch
-}
-
-/// Returns the id of the last message before a place in the file. Empty if there is none.
-fn message_before(chained: &[ChainedLine<'_>], place: usize) -> String {
-    // The lines are in the order of the file, so their places can be searched by halves.
-    let count = chained.partition_point(|chained| chained.place < place);
-    let before = count.checked_sub(1).and_then(|last| chained.get(last));
-    before.map(|before| before.uuid.clone()).unwrap_or_default()
 }
 
 /// Adds the blocks of answers and the results that stand beside the branch: parallel calls branch off.
