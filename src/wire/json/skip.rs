@@ -261,11 +261,11 @@ mod tests {
     fn no_container_has_a_backslash_outside_of_strings() {
         for fill in [0, 40, 60, 61, 62, 63, 64, 130] {
             let blanks = " ".repeat(fill);
-            for inner in [r"", r#""a""#, r#""a""#, r#""a\""b""#, r#""a"\,"b""#] {
+            for inner in [r"\", r#"\"a""#, r#""a"\"#, r#""a\\"\"b""#, r#""a"\,"b""#] {
                 let body = format!("{{{blanks}{inner}}}");
                 assert_eq!(container_end(body.as_bytes(), 1), None, "{body}");
             }
-            let body = format!(r#"{{{blanks}"a\"":"\{blanks}""}}"#);
+            let body = format!(r#"{{{blanks}"a\\\"":"\\{blanks}\""}}"#);
             assert_eq!(container_end(body.as_bytes(), 1), Some(body.len()), "{body}");
         }
     }
