@@ -33,6 +33,17 @@ const ASK_FOR_SUMMARY: [&[u8]; 3] = [
 /// Searchers for these phrases. Building one costs more than most searches.
 static SUMMARY_FINDERS: LazyLock<[memmem::Finder<'static>; 3]> =
     LazyLock::new(|| ASK_FOR_SUMMARY.map(memmem::Finder::new));
+/// Values of [`BodyField::Tools`] that declare no tool, without white space.
+const NO_TOOLS: [&[u8]; 5] = [
+    b"[]",
+    b"null",
+    b"[{}]",
+    b"[{\"functionDeclarations\":[]}]",
+    b"[{\"function_declarations\":[]}]",
+];
+/// Bytes of the longest of them.
+const NO_TOOLS_BYTES_MAX: usize = 30;
+
 /// Searcher for the types of compactions.
 static COMPACTION_FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\"compact"));
 
@@ -147,8 +158,12 @@ pub struct Outline {
     pub compaction: bool,
     /// `true` if it lets the provider compact the history.
     pub may_compact: bool,
+    /// `true` if it declares at least one tool.
+    pub declares_tools: bool,
     /// Number of messages. In Responses: items.
     pub messages: usize,
+    /// Number of messages up to the last one of the assistant.
+    pub assistant_end: usize,
     /// The instructions before the history: a field or the first message.
     pub system: Option<Span>,
     /// The user's first message, or the whole history if it is one text.
@@ -185,7 +200,9 @@ impl Outline {
             is_paused: messages.last().is_some_and(|last| is_paused(conversation, last)),
             compaction: noted.compaction || asks_for_summary(conversation),
             may_compact: bytes(BodyField::ContextManagement).is_some_and(names_compaction),
+            declares_tools: bytes(BodyField::Tools).is_some_and(names_tool),
             messages: messages.len(),
+            assistant_end: assistant_end(messages),
             system: fields
                 .get(BodyField::System)
                 .or_else(|| system.map(|message| message.span)),
@@ -224,6 +241,21 @@ fn names_compaction(value: &[u8]) -> bool {
     let head = value.get(..value.len().min(SEARCHED_MAX)).unwrap_or_default();
     work::count_bytes(head.len());
     COMPACTION_FINDER.find(head).is_some()
+}
+
+/// Returns `true` if a list of tools is not empty.
+fn names_tool(value: &[u8]) -> bool {
+    let letters = value.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    // One byte more than the longest empty list, so that no longer value is taken for one.
+    let head: Vec<u8> = letters.take(NO_TOOLS_BYTES_MAX.saturating_add(1)).collect();
+    work::count_bytes(value.len());
+    !NO_TOOLS.contains(&head.as_slice())
+}
+
+/// Returns the number of messages up to the last one of the assistant.
+fn assistant_end(messages: &[Message]) -> usize {
+    let last = messages.iter().rposition(|message| message.role == Role::Assistant);
+    last.map_or(0, |last| last.saturating_add(1))
 }
 
 /// Returns `true` if the last user message is Claude Code's request for a summary.

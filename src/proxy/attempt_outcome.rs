@@ -9,8 +9,7 @@ use crate::{
     ledger::RecordName,
     policy::{Class, LimitHints, Verdict, stream_timeouts::RunningTool},
     profiles::{ObservedAttempt, Profiles},
-    session::Lane,
-    session_table::{AnswerEnd, SessionTable},
+    session_table::{AnswerEnd, AnsweredRequest, SessionTable},
     wire::watch::Facts,
 };
 
@@ -21,8 +20,8 @@ pub(super) struct AttemptOutcome {
     pub(super) sessions: Arc<SessionTable>,
     pub(super) attempt: ObservedAttempt,
     pub(super) caller: Caller,
-    /// Lane of the request. `None` if nothing identifies it.
-    pub(super) lane: Option<Lane>,
+    /// The request with its lane. `None` if nothing identifies the lane.
+    pub(super) request: Option<AnsweredRequest>,
     /// Late-result context. `None` if no tool service is configured.
     pub(super) late_results: Option<LateResults>,
     /// Calls whose posted results stand in their places in the accepted request.
@@ -58,17 +57,17 @@ impl AttemptOutcome {
             results.record_answer(&facts.calls, end == AnswerEnd::Complete, end == AnswerEnd::ClientLeft);
         }
         // Without a lane no session can wait for the calls.
-        let Some(lane) = self.lane else { return 0 };
+        let Some(request) = self.request else { return 0 };
         let now = clock::now();
         // Storing the id of any other answer would only cost memory.
         let id = facts.answer_id.as_deref().filter(|_| self.is_continued_by_id);
         // A client that left, or an error of the provider, says nothing about the tool.
         if let Some(tool) = tool.filter(|_| verdict.class.is_silence()) {
-            self.sessions.note_stall(lane.id, tool.clone(), now);
+            self.sessions.note_stall(request.lane.id, tool.clone(), now);
         }
         let came = answer_end(verdict.class);
         self.sessions
-            .note_answer(&self.caller, lane, &facts.calls, came, id, now)
+            .note_answer(&self.caller, request, &facts.calls, came, id, now)
     }
 }
 

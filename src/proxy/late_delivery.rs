@@ -13,7 +13,7 @@ use super::{
     late_results::LateResults,
 };
 use crate::{
-    conversation::{BodyField, Outline},
+    conversation::Outline,
     late::read_for_request,
     ledger::{CommitStep, RecordName, Unread},
     recall::AppendedText,
@@ -160,8 +160,7 @@ impl LateDelivery<'_> {
             return Ok(None);
         }
         // Boxed, because it is rare and the future of every exchange would be larger otherwise.
-        let declares_tools = outline.field(BodyField::Tools).is_some();
-        Box::pin(self.find_and_insert(plain, paired, may_add, declares_tools)).await
+        Box::pin(self.find_and_insert(plain, paired, may_add, outline.declares_tools)).await
     }
 
     /// Does the work of [`LateDelivery::insert_late_texts`]. New results are put in if `may_add` is set.

@@ -69,7 +69,9 @@ impl LateResults {
         self.record_emitted(calls, is_whole);
         if let Some(lane) = self.lane.filter(|_| client_left && !calls.list.is_empty()) {
             self.late.note_lane_left(lane.id);
-            self.late.cancels().note_dropped_stream(lane.id);
+            // Calls of other answers may still run, for a client that has left this one alone.
+            let is_of_stream = |id: &[u8]| calls.list.iter().any(|call| call.id.as_bytes() == id);
+            self.late.cancels().note_dropped_stream(lane.id, is_of_stream);
         }
     }
 

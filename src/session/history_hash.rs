@@ -54,7 +54,7 @@ fn model_family(model: &[u8]) -> &[u8] {
 /// Returns the span of a message's first text.
 ///
 /// Clients change the rest during a session: cache markers, and a string that becomes a list of one block.
-fn first_text(json: Json<'_>, message: Span) -> Span {
+pub(super) fn first_text(json: Json<'_>, message: Span) -> Span {
     if message.len() > MESSAGE_BYTES_MAX {
         return message;
     }

@@ -9,6 +9,7 @@
 
 mod branches;
 mod call_state;
+mod lane_request;
 mod lane_view;
 mod open_calls;
 mod repeated_calls;
@@ -26,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Caller,
-    conversation::{BodyField, CallChain, Outline},
+    conversation::CallChain,
     digest::DigestHashBuilder,
     policy::stream_timeouts::RunningTool,
     session::{Lane, LaneId},
@@ -36,10 +37,11 @@ use crate::{
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
 pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
+pub use lane_request::{AnsweredRequest, LaneRequest};
 use lane_view::STALL_SHOWN;
 pub use lane_view::{LaneFilter, LaneLabels, LaneNames, LaneTotals, LaneView, StalledTool};
-use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
+use open_calls::{OpenCalls, is_truncated_id};
 use repeated_calls::LostCalls;
 pub use repeated_calls::{LOST_CALLS_MAX, LossKind, REPEAT_WINDOW, RepeatedCall, ShownCall};
 
@@ -112,6 +114,8 @@ struct LaneState {
     is_compacted: bool,
     /// `true` once a request of the lane has declared tools after words of the user.
     has_begun: bool,
+    /// `true` once a turn of the lane has declared tools.
+    declares_tools: bool,
 }
 
 /// A lane in the map.
@@ -163,6 +167,15 @@ pub struct EnteredLane {
     pub forks: usize,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub unattended: Vec<[u8; 32]>,
+    /// The ids of calls that the request lacks, although it goes on with their conversation.
+    pub left_ids: Vec<Box<str>>,
+}
+
+impl EnteredLane {
+    /// Returns `true` if the request lacks the call with this id, although it goes on with the conversation of the call.
+    pub fn has_left(&self, id: &[u8]) -> bool {
+        self.left_ids.iter().any(|left| is_truncated_id(left.as_bytes(), id))
+    }
 }
 
 impl LaneState {
@@ -180,6 +193,7 @@ impl LaneState {
             last_idle: Duration::ZERO,
             is_compacted: false,
             has_begun: false,
+            declares_tools: false,
         }
     }
 
@@ -273,36 +287,44 @@ impl SessionTable {
         self.change_lane(lane, now, |session| session.is_compacted = true);
     }
 
-    /// Notes a request of the lane: closes the calls that it answers, and those that the lane went on without.
-    ///
-    /// `goes_on` is `false` for a request that only counts tokens or compacts its history. Operators see the `names`.
+    /// Notes a request of the lane: closes the calls that it answers, and those that it goes on without. Operators see the
+    /// `names`.
     pub fn enter_lane(
         &self,
         lane: LaneId,
         names: LaneNames<'_>,
-        outline: &Outline,
-        goes_on: bool,
+        request: LaneRequest<'_>,
         now: Instant,
     ) -> EnteredLane {
-        // Such a request does not continue the history, so it proves no fork.
+        // A request that does not go on proves no fork.
         let nothing = CallChain::default();
-        let chain = if goes_on { &outline.chain } else { &nothing };
+        let chain = if request.goes_on {
+            &request.outline.chain
+        } else {
+            &nothing
+        };
         self.change_lane(lane, now, |session| {
             session.labels.set_names(names);
-            let closed = session.calls.close_by_request(outline, &self.limits, now);
+            let is_compacted = session.is_compacted || request.is_compacted;
+            let request = LaneRequest {
+                is_compacted,
+                ..request
+            };
+            let (closed, left_ids) = session.calls.close_by_request(&request, &self.limits, now);
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
-            let is_compacted = session.is_compacted;
-            // Clients ask for titles before, which need no tools.
-            let is_turn = goes_on && outline.ends_with_user_text && outline.field(BodyField::Tools).is_some();
-            let begins = is_turn && !session.has_begun;
-            session.has_begun |= is_turn;
-            // The conversation goes on: its last answer is not the present one any more.
-            if goes_on {
+            let declares_tools = request.mark.declares_tools();
+            // Clients ask for titles and topics in between, which need no tools.
+            let is_turn = request.goes_on && (declares_tools || !session.declares_tools);
+            session.declares_tools |= is_turn && declares_tools;
+            let begins = is_turn && declares_tools && request.outline.ends_with_user_text && !session.has_begun;
+            session.has_begun |= begins;
+            if is_turn {
+                // The conversation goes on: its last answer is not the present one any more.
                 session.stall = None;
+                // The turn writes the cache of the new history.
+                session.is_compacted = false;
             }
-            // The next turn writes the cache of the new history.
-            session.is_compacted &= !goes_on;
             EnteredLane {
                 idle: session.last_idle,
                 is_compacted,
@@ -312,6 +334,7 @@ impl SessionTable {
                 begins,
                 forks,
                 unattended: session.calls.unattended_ids(),
+                left_ids,
             }
         })
     }
@@ -322,12 +345,13 @@ impl SessionTable {
     pub fn note_answer(
         &self,
         caller: &Caller,
-        lane: Lane,
+        request: AnsweredRequest,
         calls: &EmittedCalls,
         came: AnswerEnd,
         answer_id: Option<&str>,
         now: Instant,
     ) -> usize {
+        let AnsweredRequest { lane, mark } = request;
         if let Some(id) = answer_id.filter(|id| !id.is_empty()) {
             self.lanes_by_answer.insert(answer_key(caller, id), lane);
         }
@@ -343,7 +367,7 @@ impl SessionTable {
             if came == AnswerEnd::Complete {
                 session.stall = None;
             }
-            session.calls.open_calls(calls, came, &self.limits, now)
+            session.calls.open_calls(calls, (mark, came), &self.limits, now)
         })
     }
 

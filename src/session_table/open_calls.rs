@@ -11,13 +11,17 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
+use super::{
+    call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall},
+    lane_request::LaneRequest,
+};
 use crate::{
     conversation::{
-        Outline, OutlineCall,
+        OutlineCall,
         outline::{ID_BYTES_MAX, IDS_MAX, OutlineResult},
     },
     repair::id_letters,
+    session::TurnMark,
     wire::watch::{EmittedCalls, TEXT_BYTES_MAX},
 };
 
@@ -77,8 +81,10 @@ pub(super) struct OpenCall {
     tentative: bool,
     /// The number of the answer that brought the call.
     answer_number: u64,
-    /// The number of messages in the request that was answered.
-    messages: usize,
+    /// The request that was answered.
+    asked: TurnMark,
+    /// `true` once a request that goes on has lacked the call.
+    is_lacking: bool,
 }
 
 impl OpenCall {
@@ -106,9 +112,7 @@ impl OpenCall {
     }
 
     fn has_id(&self, id: &[u8]) -> bool {
-        // The emitted id was truncated at a character boundary, so it may be up to three bytes shorter.
-        let cut = id.len() >= ID_BYTES_MAX && self.id.len() > ID_BYTES_MAX.saturating_sub(4);
-        !self.id.is_empty() && (*id == *self.id.as_bytes() || (cut && id.starts_with(self.id.as_bytes())))
+        is_truncated_id(self.id.as_bytes(), id)
     }
 
     /// Returns `true` if the letters and digits of its id are `wanted`. Openclaw strips all other characters.
@@ -157,16 +161,12 @@ enum CallEffect {
     Lost,
 }
 
-/// The open calls of a lane, with the length of its history.
+/// The open calls of a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenCalls {
     pub(super) list: Vec<OpenCall>,
     /// Calls that the lane went on without, in that order.
     left_behind: VecDeque<OpenCall>,
-    /// The number of messages in the last request that was no side request.
-    messages: usize,
-    /// The number of messages in the last request.
-    latest_messages: usize,
     answers: u64,
     /// The time of the last request or answer.
     last_heard: Option<Instant>,
@@ -185,10 +185,12 @@ impl OpenCalls {
     }
 
     /// Opens the calls of an answer. Returns the number of calls that no client waits for.
+    ///
+    /// `asked` is the request that was answered: another one may have come since.
     pub(super) fn open_calls(
         &mut self,
         calls: &EmittedCalls,
-        came: AnswerEnd,
+        (asked, came): (TurnMark, AnswerEnd),
         limits: &CallLimits,
         now: Instant,
     ) -> usize {
@@ -206,7 +208,8 @@ impl OpenCalls {
             detached: dropped.then_some(DetachReason::StreamDropped),
             tentative: came != AnswerEnd::Complete,
             answer_number: self.answers,
-            messages: self.latest_messages,
+            asked,
+            is_lacking: false,
         });
         self.list.extend(open);
         let over = self.list.len().saturating_sub(OPEN_CALLS_MAX);
@@ -214,10 +217,16 @@ impl OpenCalls {
         if dropped { calls.list.len() } else { 0 }
     }
 
-    /// Closes the calls that a request answers, and those that it shows the lane went on without.
+    /// Closes the calls that a request answers, and those that it goes on without.
     ///
-    /// A side request closes nothing: it is shorter than the request before, and contains none of the calls.
-    pub(super) fn close_by_request(&mut self, outline: &Outline, limits: &CallLimits, now: Instant) -> ClosedCalls {
+    /// A request beside the conversation of a call proves nothing about it. Returns the closed calls, and the ids of those
+    /// that the request lacks although it goes on.
+    pub(super) fn close_by_request(
+        &mut self,
+        request: &LaneRequest<'_>,
+        limits: &CallLimits,
+        now: Instant,
+    ) -> (ClosedCalls, Vec<Box<str>>) {
         let mut closed = ClosedCalls::default();
         // Judged before this request counts as a sign of life.
         for call in &mut self.list {
@@ -226,29 +235,30 @@ impl OpenCalls {
             }
         }
         self.last_heard = Some(now);
-        self.latest_messages = outline.messages;
-        let (fates, others) = self.match_results(&outline.last_results);
+        let (fates, others) = self.match_results(&request.outline.last_results);
         // A result may still come for a call that an earlier request went on without.
         closed.settled = others
             .iter()
             .filter_map(|answer| self.settle_late(answer, now))
             .collect();
+        let mut shown = Vec::with_capacity(self.list.len());
         let mut in_body: Vec<u64> = Vec::new();
         for (call, fate) in self.list.iter_mut().zip(&fates) {
             // The last calls of the body count too: a request may contain a call that it does not answer.
-            if *fate != CallEffect::Unchanged || call.is_any_of(&outline.last_calls) {
+            let is_shown = *fate != CallEffect::Unchanged || call.is_any_of(&request.outline.last_calls);
+            if is_shown {
                 call.mark_shown();
                 in_body.push(call.answer_number);
             }
+            shown.push(is_shown);
         }
-        if outline.messages < self.messages && in_body.is_empty() {
-            return closed;
-        }
-        self.messages = outline.messages;
+        let mut left_ids = self.left_before(request);
         let mut open = Vec::with_capacity(self.list.len());
-        for (call, fate) in std::mem::take(&mut self.list).into_iter().zip(fates) {
-            // A request too short to follow the call's answer comes from another agent, unless it contains that answer.
-            let goes_on = outline.messages >= call.messages || in_body.contains(&call.answer_number);
+        let calls = std::mem::take(&mut self.list).into_iter().zip(fates).zip(shown);
+        for ((mut call, fate), is_shown) in calls {
+            // The client has seen nothing of a broken answer if it sends the same request again.
+            let is_retry = call.tentative && request.goes_on && request.mark == call.asked;
+            let goes_on = is_retry || request.goes_on_from(&call.asked, in_body.contains(&call.answer_number));
             match fate {
                 CallEffect::Settled => closed.settled.push(call.to_settled(now)),
                 CallEffect::Lost => {
@@ -257,13 +267,31 @@ impl OpenCalls {
                 }
                 CallEffect::Unchanged if goes_on => {
                     closed.abandoned = closed.abandoned.saturating_add(1);
+                    if request.is_compacted && !is_shown {
+                        // Its result still reaches the conversation, whose history merely lacks the call.
+                        self.remember_left(call);
+                        continue;
+                    }
+                    call.is_lacking = !is_shown;
+                    left_ids.extend((!is_shown).then(|| call.id.clone()));
                     self.leave_behind(call, &mut closed);
                 }
                 CallEffect::Unchanged => open.push(call),
             }
         }
         self.list = open;
-        closed
+        (closed, left_ids)
+    }
+
+    /// Returns the ids of calls that an earlier request lacked, if this one goes on without them, too.
+    fn left_before(&self, request: &LaneRequest<'_>) -> Vec<Box<str>> {
+        let goes_on =
+            |call: &&OpenCall| call.is_lacking && !request.is_compacted && request.goes_on_from(&call.asked, false);
+        self.left_behind
+            .iter()
+            .filter(goes_on)
+            .map(|call| call.id.clone())
+            .collect()
     }
 
     /// Returns the hashes of the ids of calls that the lane went on without, when no client waited for them any more.
@@ -275,13 +303,19 @@ impl OpenCalls {
         unattended.map(|call| blake3::hash(call.id.as_bytes()).into()).collect()
     }
 
-    /// Moves a call to those that the lane went on without. A call that the client was never seen to have is dropped.
+    /// Moves a call to those that the lane went on without, and counts it as detached.
     fn leave_behind(&mut self, mut call: OpenCall, closed: &mut ClosedCalls) {
+        if !call.tentative && call.detach_call(DetachReason::WentOn) {
+            closed.detached.push(DetachReason::WentOn);
+        }
+        self.remember_left(call);
+    }
+
+    /// Remembers a call that the lane went on without: a result may still settle it. One that the client was never seen to
+    /// have is dropped.
+    fn remember_left(&mut self, call: OpenCall) {
         if call.tentative {
             return;
-        }
-        if call.detach_call(DetachReason::WentOn) {
-            closed.detached.push(DetachReason::WentOn);
         }
         self.left_behind.push_back(call);
         let over = self.left_behind.len().saturating_sub(LEFT_CALLS_MAX);
@@ -359,6 +393,13 @@ impl OpenCalls {
         };
         slot.map(|slot| *slot = fate).is_some()
     }
+}
+
+/// Returns `true` if `own` is the emitted form of an id, which may be truncated.
+pub(super) fn is_truncated_id(own: &[u8], id: &[u8]) -> bool {
+    // The emitted id was truncated at a character boundary, so it may be up to three bytes shorter.
+    let cut = id.len() >= ID_BYTES_MAX && own.len() > ID_BYTES_MAX.saturating_sub(4);
+    !own.is_empty() && (id == own || (cut && id.starts_with(own)))
 }
 
 /// Returns `true` if the lane has been silent for too long since the call was emitted.

@@ -76,7 +76,13 @@ pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) 
     late.0.outbox.wake();
 }
 
-pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
+pub(super) fn note_request(
+    late: &LateStore,
+    caller: Caller,
+    lane: LaneId,
+    body: &[u8],
+    is_left: impl Fn(&[u8]) -> bool,
+) {
     if !watches(late, lane) {
         // Another process may watch the lane, and sees nothing of this request.
         if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() {
@@ -87,7 +93,7 @@ pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body:
     let at = clock::unix_time();
     let contains = |id: &[u8]| memmem::find(body, id).is_some();
     // Some clients strip other characters from ids.
-    let lacks = |call: &WatchedCall| goes_on && !contains(&call.id) && !contains(&id_letters(&call.id));
+    let lacks = |call: &WatchedCall| is_left(&call.id) && !contains(&call.id) && !contains(&id_letters(&call.id));
     let heard = late
         .0
         .watched_lanes
@@ -101,12 +107,12 @@ pub(super) fn note_request(late: &LateStore, caller: Caller, lane: LaneId, body:
     late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
 }
 
-pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId) {
+pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId, is_of_stream: impl Fn(&[u8]) -> bool) {
     let left = late
         .0
         .watched_lanes
         .lock()
-        .leave(lane.as_bytes(), LeaveReason::StreamDropped, clock::now());
+        .drop_stream(lane.as_bytes(), is_of_stream, clock::now());
     store_left(late, left);
 }
 

@@ -161,10 +161,17 @@ impl LaneWatch {
         self.lanes.get(lane).map_or(Moment::ZERO, |watched| watched.signed_at)
     }
 
-    /// Notes that a lane was left. Returns the calls for which that is news.
-    pub(super) fn leave(&mut self, lane: &[u8; 32], reason: LeaveReason, now: Instant) -> Vec<LeftCall> {
+    /// Notes that the client left the stream of these calls. Returns those for which that is news.
+    pub(super) fn drop_stream(
+        &mut self,
+        lane: &[u8; 32],
+        is_of_stream: impl Fn(&[u8]) -> bool,
+        now: Instant,
+    ) -> Vec<LeftCall> {
         let watched = self.lanes.get_mut(lane);
-        watched.map_or_else(Vec::new, |watched| watched.leave(lane, (reason, now), |_| true))
+        watched.map_or_else(Vec::new, |watched| {
+            watched.leave(lane, (LeaveReason::StreamDropped, now), |call| is_of_stream(&call.id))
+        })
     }
 
     /// Notes that a session was closed. Returns the calls for which that is news.
@@ -301,8 +308,9 @@ mod tests {
             (key(1), LeaveReason::StreamDropped),
             (key(2), LeaveReason::StreamDropped),
         ];
-        assert_eq!(reasons(&watch.leave(&LANE, LeaveReason::StreamDropped, now)), both);
-        assert!(watch.leave(&LANE, LeaveReason::Closed, now).is_empty(), "it is no news");
+        assert_eq!(reasons(&watch.drop_stream(&LANE, |id| *id == [1], now)), both[..1]);
+        assert_eq!(reasons(&watch.drop_stream(&LANE, |_| true, now)), both[1..]);
+        assert!(watch.close_session(&[9; 32], now).is_empty(), "it is no news");
         // The request shows the first call and lacks the second.
         let heard = watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO));
         assert_eq!(heard.revoked, [key(1)]);

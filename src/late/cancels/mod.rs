@@ -27,15 +27,15 @@ impl Cancels<'_> {
         evidence::watches(self.0, lane)
     }
 
-    /// Notes a request of a lane, without waiting. `goes_on` is `true` if the history in `body` leaves
-    /// some call of the lane without its result, and goes on all the same: a call that it lacks was left.
-    pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], goes_on: bool) {
-        evidence::note_request(self.0, caller, lane, body, goes_on);
+    /// Notes a request of a lane, without waiting. `is_left` is `true` for the ids of calls whose conversation goes on without
+    /// them: a call that `body` lacks was left.
+    pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], is_left: impl Fn(&[u8]) -> bool) {
+        evidence::note_request(self.0, caller, lane, body, is_left);
     }
 
-    /// Notes that the client left the stream that brought calls of a lane. Does not wait.
-    pub fn note_dropped_stream(self, lane: LaneId) {
-        evidence::note_dropped_stream(self.0, lane);
+    /// Notes that the client left a stream of a lane, which brought the calls with these ids. Does not wait.
+    pub fn note_dropped_stream(self, lane: LaneId, is_of_stream: impl Fn(&[u8]) -> bool) {
+        evidence::note_dropped_stream(self.0, lane, is_of_stream);
     }
 
     /// Notes that the client closed a session, by its hash.

@@ -32,6 +32,7 @@ use crate::{
     profiles::{ObservedAttempt, ProfilePlace, RetryPayer},
     provider::Route,
     recall::KeyedFact,
+    session_table::AnsweredRequest,
     telemetry::events::ModelRequest,
     upstream::{Phase, SendErrorKind},
 };
@@ -273,7 +274,10 @@ impl Attempts<'_> {
                 payer: self.retry_payer(log),
             },
             caller: context.caller,
-            lane: context.lane,
+            request: context.lane.map(|lane| AnsweredRequest {
+                lane,
+                mark: context.turn_mark,
+            }),
             late_results: self.outgoing.body.late_results.clone(),
             restored: Vec::new(),
             note: self

@@ -27,8 +27,8 @@ use crate::{
         owned_ids::NamedObjects,
     },
     repair::ContinuityKind,
-    session::{self, ClientHeaders, ClientHints, Lane, SessionRequest},
-    session_table::{EnteredLane, LaneNames},
+    session::{self, ClientHeaders, ClientHints, Lane, SessionRequest, TurnMark},
+    session_table::{EnteredLane, LaneNames, LaneRequest},
     wire::{Format, json::Json},
 };
 
@@ -66,6 +66,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) budget_client: BudgetClient,
     /// Lane of the request. `None` if nothing identifies it.
     pub(in crate::proxy) lane: Option<Lane>,
+    /// Marks of the request, by which later ones go on with its conversation.
+    pub(in crate::proxy) turn_mark: TurnMark,
     /// Hash that decides which profile serves a conversation first.
     pub(in crate::proxy) choice_hash: [u8; 32],
     /// Hash of the session that the client names, under which its calls are recorded.
@@ -108,13 +110,6 @@ pub(super) fn named_model(route: &Route<'_>, body: &[u8], outline: &Outline) -> 
     // Gemini, Bedrock and Azure name the model in the path.
     let model = named.or_else(|| route.model_name().map(ToOwned::to_owned));
     model.filter(|model| !model.is_empty() && model.len() <= MODEL_MAX)
-}
-
-/// Returns `true` if the request goes on from a history at the provider.
-fn continues_by_id(outline: &Outline) -> bool {
-    [BodyField::PreviousResponse, BodyField::Thread, BodyField::Conversation]
-        .into_iter()
-        .any(|field| outline.field(field).is_some())
 }
 
 impl RequestContext {
@@ -196,21 +191,22 @@ impl ContextBuilder<'_> {
         let headers = ClientHeaders::read(self.headers);
         let hints = session::read_client_hints(&headers, path);
         let is_compaction = hints.is_compaction || outline.compaction;
-        // A count or a compaction reads the history, but is not the conversation's next request.
-        let goes_on = !is_compaction && !session::is_token_count(path);
+        let request = LaneRequest {
+            outline,
+            mark: TurnMark::of_request(body, outline),
+            // A count or a compaction reads the history, but is not the conversation's next request.
+            goes_on: !is_compaction && !session::is_token_count(path),
+            is_compacted: hints.is_compacted,
+        };
         let evidence = self.session_evidence(body, outline, &headers);
         let evidence = evidence.as_ref();
         let model = named_model(self.route, body, outline);
         log.record_model(model.as_deref());
-        let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), outline, goes_on);
+        let (lane, entered) = self.find_and_enter_lane(evidence, log.lane_names(), request);
         log.record_lane(lane);
         if let Some(lane) = lane {
-            // Short requests beside the conversation, and compacted histories, prove nothing about its calls.
-            let went_on = goes_on && entered.closed.abandoned > 0 && !entered.is_compacted;
-            self.path
-                .late
-                .cancels()
-                .note_request(self.caller, lane.id, body, went_on);
+            let cancels = self.path.late.cancels();
+            cancels.note_request(self.caller, lane.id, body, |id| entered.has_left(id));
         }
         let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
         let session = self.named_session(evidence);
@@ -239,6 +235,7 @@ impl ContextBuilder<'_> {
             },
             caller: self.caller,
             lane,
+            turn_mark: request.mark,
             choice_hash: self.choice_hash(evidence, lane),
             session_hash: session.as_ref().map(|session| session.hash(&self.caller)),
             session_label: session.map(|session| session.label().into()),
@@ -247,7 +244,7 @@ impl ContextBuilder<'_> {
                 .headers
                 .get(headers::INTENT)
                 .is_some_and(|value| value == ledger_api::REPEAT),
-            begins_conversation: entered.begins && is_main && !continues_by_id(outline),
+            begins_conversation: entered.begins && is_main && !session::continues_by_id(outline),
             origin: CarryOver::of_store(&self.path.late)
                 .is_used()
                 .then(|| client_origin(&self.route.upstream.name, self.headers)),
@@ -267,8 +264,7 @@ impl ContextBuilder<'_> {
         &self,
         evidence: Option<&SessionRequest<'_>>,
         names: LaneNames<'_>,
-        outline: &Outline,
-        goes_on: bool,
+        request: LaneRequest<'_>,
     ) -> (Option<Lane>, EnteredLane) {
         let sessions = &self.path.sessions;
         let lane =
@@ -276,7 +272,7 @@ impl ContextBuilder<'_> {
         let Some(lane) = lane else {
             return (None, EnteredLane::default());
         };
-        let entered = sessions.enter_lane(lane.id, names, outline, goes_on, clock::now());
+        let entered = sessions.enter_lane(lane.id, names, request, clock::now());
         self.path.telemetry.record_lane_request(&entered);
         (Some(lane), entered)
     }

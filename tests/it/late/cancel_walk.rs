@@ -257,7 +257,9 @@ impl Walk {
         let lane = self.lane(session);
         self.late
             .cancels()
-            .note_request(self.caller, lane, body.as_bytes(), gone.is_some());
+            .note_request(self.caller, lane, body.as_bytes(), |id| {
+                gone.as_ref().is_some_and(|gone| gone.as_bytes() == id)
+            });
         let calls: Vec<ObservedCall> = shown.iter().map(|id| self.observe(id, session, false)).collect();
         self.late.record_calls(self.caller, calls);
         self.heard[session] = now;
@@ -278,7 +280,7 @@ impl Walk {
     fn is_left(&mut self) {
         let session = self.rng.below(SESSIONS.len());
         if self.rng.chance(50) {
-            self.late.cancels().note_dropped_stream(self.lane(session));
+            self.late.cancels().note_dropped_stream(self.lane(session), |_| true);
         } else {
             self.late.note_session_closed(self.caller, SESSIONS[session]);
         }

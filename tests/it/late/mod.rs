@@ -52,6 +52,7 @@ pub(crate) mod parking;
 pub(crate) mod readers;
 pub(crate) mod refused_results;
 pub(crate) mod replica_races;
+pub(crate) mod side_requests;
 pub(crate) mod slow_ledger;
 pub(crate) mod stories;
 pub(crate) mod strict_mode;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
 
+use super::sessions::request;
 use crate::support::bodies::Rng;
 
 fn chain(ids: &[&str]) -> CallChain {
@@ -47,7 +48,7 @@ fn forks(requests: &[(&str, bool)]) -> Vec<usize> {
             ..Outline::default()
         };
         table
-            .enter_lane(lane, LaneNames::default(), &outline, *goes_on, now())
+            .enter_lane(lane, LaneNames::default(), request(&outline, *goes_on), now())
             .forks
     };
     requests.iter().map(show).collect()
@@ -139,13 +140,8 @@ fn two_processes_on_one_session_are_one_fork() {
         let bytes = Bytes::copy_from_slice(body.as_bytes());
         let repaired = repair(&bytes, Wire::ANTHROPIC, &RepairPolicy::default()).unwrap();
         assert!(repaired.report.actions.is_empty(), "request {at} is untouched");
-        let entered = table.enter_lane(
-            lane,
-            LaneNames::default(),
-            &parse(&bytes, Wire::ANTHROPIC).unwrap().outline(),
-            true,
-            now(),
-        );
+        let outline = parse(&bytes, Wire::ANTHROPIC).unwrap().outline();
+        let entered = table.enter_lane(lane, LaneNames::default(), request(&outline, true), now());
         assert_eq!(entered.forks, *forks, "request {at}");
     }
 }
@@ -224,7 +220,7 @@ fn branches_take_bounded_memory() {
         };
         assert_eq!(
             table
-                .enter_lane(lane, LaneNames::default(), &outline, true, now())
+                .enter_lane(lane, LaneNames::default(), request(&outline, true), now())
                 .forks,
             0,
             "request {n}"

@@ -19,7 +19,7 @@ use antiphon::{
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::sessions::{note_request, view};
+use super::sessions::{asked as request_of, note_request, view};
 
 const ONE: Caller = Caller::of_account(Principal::from_bytes([1; 32]));
 
@@ -110,7 +110,7 @@ impl Scene {
 
     fn answered(&self, at: u64, came: AnswerEnd, list: &[(&str, &str)]) -> usize {
         self.table
-            .note_answer(&ONE, self.lane, &calls(list), came, None, self.at(at))
+            .note_answer(&ONE, request_of(self.lane, 3), &calls(list), came, None, self.at(at))
     }
 
     fn asked(&self, at: u64, outline: &Outline) -> ClosedCalls {
@@ -283,7 +283,7 @@ fn detached_calls_are_bounded_and_counted() {
         .collect();
     for n in 0..20 {
         let lane = called(&n.to_string());
-        table.note_answer(&ONE, lane, &calls(&long), AnswerEnd::Complete, None, now);
+        table.note_answer(&ONE, request_of(lane, 3), &calls(&long), AnswerEnd::Complete, None, now);
         note_request(&table, lane.id, &shows(9, &[], &[]), now);
     }
     assert!(table.lane_totals(now).lanes <= 4, "{:?}", table.lane_totals(now));

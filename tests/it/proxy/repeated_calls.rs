@@ -14,7 +14,7 @@ use antiphon::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::sessions::{calls as emitted, shows, strong, view};
+use super::sessions::{asked, calls as emitted, note_request, request, shows, strong, view};
 use crate::admin::api::{answer as admin_answer, get};
 use crate::support::{
     app::{admin_of, before, post_with},
@@ -241,10 +241,10 @@ fn the_lane_shows_its_repetitions_and_its_unattended_calls() {
     let caller = ONE;
     let table = SessionTable::new(SessionSettings::default());
     let (lane, began) = (strong(&caller, "s"), antiphon::clock::now());
-    table.enter_lane(lane.id, LaneNames::default(), &shows(1, &[], &[]), true, began);
+    note_request(&table, lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &caller,
-        lane,
+        asked(lane, 1),
         &emitted(&[("toolu_1", "f")]),
         AnswerEnd::Complete,
         None,
@@ -252,7 +252,8 @@ fn the_lane_shows_its_repetitions_and_its_unattended_calls() {
     );
     // The lane was silent for longer than its limit, and then went on without the result.
     let late = began + Duration::from_secs(6 * 60);
-    let entered = table.enter_lane(lane.id, LaneNames::default(), &shows(3, &["toolu_1"], &[]), true, late);
+    let outline = shows(3, &["toolu_1"], &[]);
+    let entered = table.enter_lane(lane.id, LaneNames::default(), request(&outline, true), late);
     assert_eq!(entered.unattended, [*blake3::hash(b"toolu_1").as_bytes()]);
     table.note_shown_calls(&caller, Some(lane.id), &[shown(1, 1, LOST)], late);
     assert_eq!(view(&table, lane.id, late).unwrap().repeats, 0);

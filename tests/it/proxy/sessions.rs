@@ -11,11 +11,12 @@ use antiphon::{
     policy::stream_timeouts::RunningTool,
     repair::parse,
     session::{
-        ClientHeaders, Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, find_lane, session_hash,
+        ClientHeaders, Lane, LaneId, SessionId, SessionRequest, SessionSource, SessionStrength, TurnMark, find_lane,
+        session_hash,
     },
     session_table::{
-        AnswerEnd, CallLimits, ClosedCalls, DetachReason, LaneNames, LaneView, OPEN_CALLS_MAX, ProfilePin,
-        SessionSettings, SessionTable, SettledCall,
+        AnswerEnd, AnsweredRequest, CallLimits, ClosedCalls, DetachReason, LaneNames, LaneRequest, LaneView,
+        OPEN_CALLS_MAX, ProfilePin, SessionSettings, SessionTable, SettledCall,
     },
     wire::{
         Format, Wire,
@@ -362,7 +363,7 @@ fn a_request_continues_the_lane_of_the_answer_it_names() {
     let began = first.lane().unwrap();
     table.note_answer(
         &ONE,
-        began,
+        asked(began, 1),
         &EmittedCalls::default(),
         AnswerEnd::Complete,
         Some("resp_1"),
@@ -395,7 +396,7 @@ fn a_request_continues_the_lane_of_the_answer_it_names() {
     // Message threads name the message.
     table.note_answer(
         &ONE,
-        began,
+        asked(began, 1),
         &EmittedCalls::default(),
         AnswerEnd::Complete,
         Some("msg_1"),
@@ -421,7 +422,27 @@ fn now() -> Instant {
 
 /// Notes a request that continues the history of its lane.
 pub(super) fn note_request(table: &SessionTable, lane: LaneId, outline: &Outline, now: Instant) -> ClosedCalls {
-    table.enter_lane(lane, LaneNames::default(), outline, true, now).closed
+    table
+        .enter_lane(lane, LaneNames::default(), request(outline, true), now)
+        .closed
+}
+
+/// Returns a request of a lane.
+pub(super) fn request(outline: &Outline, goes_on: bool) -> LaneRequest<'_> {
+    LaneRequest {
+        outline,
+        mark: TurnMark::of_request(b"", outline),
+        goes_on,
+        is_compacted: false,
+    }
+}
+
+/// Returns a request of a lane that had so many messages, and was answered.
+pub(super) fn asked(lane: Lane, messages: usize) -> AnsweredRequest {
+    AnsweredRequest {
+        lane,
+        mark: TurnMark::of_request(b"", &shows(messages, &[], &[])),
+    }
 }
 
 /// Returns a lane as the admin page shows it.
@@ -511,7 +532,7 @@ fn closes(name: &str, emitted: &[(&str, &str)], request: &Outline, closed: &Clos
         note_request(&table, lane.id, &shows(3, &[], &[]), began),
         ClosedCalls::default()
     );
-    table.note_answer(&ONE, lane, &calls(emitted), AnswerEnd::Complete, None, began);
+    table.note_answer(&ONE, asked(lane, 3), &calls(emitted), AnswerEnd::Complete, None, began);
     assert!(has_open_calls(&table, lane.id, began), "{name}");
     let later = began + second(5);
     assert_eq!(note_request(&table, lane.id, request, later), *closed, "{name}");
@@ -539,7 +560,7 @@ fn a_request_closes_answered_and_abandoned_calls() {
     let request = shows(1, &[], &["toolu_1"]);
     closes("results alone", &both, &request, &settled(&[("Bash", 5)], 1), 0);
     closes("words instead", &[BASH], &shows(5, &[], &[]), &settled(&[], 1), 0);
-    closes("sent again", &[BASH], &shows(3, &[], &[]), &settled(&[], 1), 0);
+    closes("sent again", &[BASH], &shows(3, &[], &[]), &settled(&[], 0), 1);
     closes("cut back", &[BASH], &shows(1, &["toolu_1"], &[]), &settled(&[], 1), 0);
     closes("a title", &[BASH], &shows(2, &[], &[]), &settled(&[], 0), 1);
     closes(
@@ -574,7 +595,7 @@ fn calls_without_ids_are_matched_by_tool() {
     note_request(&table, lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &ONE,
-        lane,
+        asked(lane, 1),
         &calls(&[("", "ls"), ("", "ls"), ("", "cat")]),
         AnswerEnd::Complete,
         None,
@@ -593,7 +614,7 @@ fn calls_of_another_answer_stay_open() {
     note_request(&table, lane.id, &shows(20, &[], &[]), began);
     table.note_answer(
         &ONE,
-        lane,
+        asked(lane, 20),
         &calls(&[("toolu_1", "Task")]),
         AnswerEnd::Complete,
         None,
@@ -603,7 +624,7 @@ fn calls_of_another_answer_stay_open() {
     note_request(&table, lane.id, &shows(1, &[], &[]), began);
     table.note_answer(
         &ONE,
-        lane,
+        asked(lane, 1),
         &calls(&[("toolu_2", "Read")]),
         AnswerEnd::Complete,
         None,
@@ -630,12 +651,12 @@ fn a_shortened_history_leaves_no_call_open() {
     note_request(&table, lane.id, &shows(200, &[], &[]), began);
     // The client has replaced the history with a summary.
     note_request(&table, lane.id, &shows(3, &[], &[]), began);
-    table.note_answer(&ONE, lane, &calls(&[BASH]), AnswerEnd::Complete, None, began);
+    table.note_answer(&ONE, asked(lane, 3), &calls(&[BASH]), AnswerEnd::Complete, None, began);
     let words = note_request(&table, lane.id, &shows(4, &[], &[]), began);
-    assert_eq!(words, ClosedCalls::default(), "as short as a side request");
-    table.note_answer(&ONE, lane, &calls(&[READ]), AnswerEnd::Complete, None, began);
+    assert_eq!(words, settled(&[], 1), "more than the request that brought the call");
+    table.note_answer(&ONE, asked(lane, 4), &calls(&[READ]), AnswerEnd::Complete, None, began);
     let next = note_request(&table, lane.id, &shows(6, &["toolu_2"], &["toolu_2"]), began);
-    assert_eq!(next, settled(&[("Read", 0)], 1));
+    assert_eq!(next, settled(&[("Read", 0)], 0));
     assert!(!has_open_calls(&table, lane.id, began));
 }
 
@@ -659,20 +680,22 @@ fn a_stall_is_shown_until_the_lane_goes_on() {
         ),
         (
             "a count of its tokens",
-            &|table, lane, at| drop(table.enter_lane(lane.id, LaneNames::default(), &shows(1, &[], &[]), false, at)),
+            &|table, lane, at| {
+                drop(table.enter_lane(lane.id, LaneNames::default(), request(&shows(1, &[], &[]), false), at))
+            },
             true,
         ),
         (
             "a whole answer",
             &|table, lane, at| {
-                table.note_answer(&ONE, lane, &no_calls, AnswerEnd::Complete, None, at);
+                table.note_answer(&ONE, asked(lane, 1), &no_calls, AnswerEnd::Complete, None, at);
             },
             false,
         ),
         (
             "another broken answer",
             &|table, lane, at| {
-                table.note_answer(&ONE, lane, &no_calls, AnswerEnd::Broken, None, at);
+                table.note_answer(&ONE, asked(lane, 1), &no_calls, AnswerEnd::Broken, None, at);
             },
             true,
         ),
@@ -716,7 +739,7 @@ fn the_table_is_bounded_and_forgets_silent_lanes() {
     for n in 0..20 {
         let lane = strong(&ONE, &n.to_string());
         for _ in 0..3 {
-            table.note_answer(&ONE, lane, &calls(&heavy), AnswerEnd::Complete, None, began);
+            table.note_answer(&ONE, asked(lane, 1), &calls(&heavy), AnswerEnd::Complete, None, began);
         }
         assert!(
             table
@@ -731,7 +754,7 @@ fn the_table_is_bounded_and_forgets_silent_lanes() {
     let lane = strong(&ONE, "s");
     table.note_answer(
         &ONE,
-        lane,
+        asked(lane, 1),
         &calls(&[("toolu_1", "Bash")]),
         AnswerEnd::Complete,
         None,
@@ -770,12 +793,11 @@ struct LaneModel {
     pin: Option<ProfilePin>,
     /// Id, tool, opening time, answer, and message count of the request before.
     open: Vec<(String, String, u64, u64, usize)>,
-    messages: usize,
     latest: usize,
 }
 
 impl LaneModel {
-    fn asked(&mut self, messages: usize, answers: &[String], at: u64) -> (Vec<(String, u64)>, usize) {
+    fn note(&mut self, messages: usize, answers: &[String], at: u64) -> (Vec<(String, u64)>, usize) {
         self.latest = messages;
         let bare = |id: &str| id.replace('_', "");
         let is_here = |id: &str| answers.iter().any(|answer| bare(answer) == bare(id));
@@ -785,14 +807,10 @@ impl LaneModel {
             .filter(|call| is_here(&call.0))
             .map(|call| call.3)
             .collect();
-        if messages < self.messages && turns.is_empty() {
-            return (Vec::new(), 0);
-        }
-        self.messages = messages;
         let (mut settled, mut abandoned) = (Vec::new(), 0);
         self.open.retain(|(id, tool, opened, turn, before)| {
             let answered = is_here(id);
-            let dropped = messages >= *before || turns.contains(turn);
+            let dropped = messages > *before || turns.contains(turn);
             if answered {
                 settled.push((tool.clone(), at - opened));
             } else if dropped {
@@ -852,7 +870,7 @@ fn random_lanes_match_the_model() {
                     let answer = format!("resp_{emitted}");
                     table.note_answer(
                         &principal,
-                        lane,
+                        asked(lane, noted.latest),
                         &calls(&texts),
                         AnswerEnd::Complete,
                         Some(&answer),
@@ -873,7 +891,7 @@ fn random_lanes_match_the_model() {
                     let answers = random_answers(noted, &mut rng);
                     let texts: Vec<&str> = answers.iter().map(String::as_str).collect();
                     let closed = note_request(&table, lane.id, &shows(messages, &[], &texts), time);
-                    let (wanted, abandoned) = noted.asked(messages, &answers, at);
+                    let (wanted, abandoned) = noted.note(messages, &answers, at);
                     let wanted: Vec<(&str, u64)> = wanted.iter().map(|(tool, open)| (tool.as_str(), *open)).collect();
                     assert_eq!(closed, settled(&wanted, abandoned), "seed {seed}");
                 }

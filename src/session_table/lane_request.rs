@@ -1,0 +1,46 @@
+//! A request as its lane sees it, and the answer to one.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
+)]
+
+use crate::{
+    conversation::Outline,
+    session::{Lane, TurnMark},
+};
+
+/// A request of a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneRequest<'r> {
+    /// The outline of its body.
+    pub outline: &'r Outline,
+    /// The marks by which it goes on with a conversation, or stands beside it.
+    pub mark: TurnMark,
+    /// `false` if it only counts tokens, or compacts its history.
+    pub goes_on: bool,
+    /// `true` if the history was compacted since the last turn.
+    pub is_compacted: bool,
+}
+
+impl LaneRequest<'_> {
+    /// Returns `true` if the request goes on with the conversation in which `asked` was answered.
+    ///
+    /// Cancels, carry-over, the counts of detached calls and the open calls of the lane all follow from this.
+    /// `contains_answer` is `true` if its history contains that answer.
+    pub(super) const fn goes_on_from(&self, asked: &TurnMark, contains_answer: bool) -> bool {
+        if contains_answer || self.is_compacted {
+            // The history itself proves it, or begins anew.
+            return self.goes_on && self.mark.may_continue(asked);
+        }
+        self.goes_on && self.mark.goes_on_from(asked)
+    }
+}
+
+/// A request of a lane that was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct AnsweredRequest {
+    /// The lane.
+    pub lane: Lane,
+    /// The marks of the request.
+    pub mark: TurnMark,
+}
