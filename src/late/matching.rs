@@ -108,6 +108,14 @@ impl NamedCall<'_> {
     }
 }
 
+/// Returns the calls with an id: those that spell it in the same way, else those with its letters and digits.
+pub(super) fn calls_of_id<T>(calls: Vec<T>, id: &[u8], id_of: impl Fn(&T) -> &[u8]) -> Vec<T> {
+    let letters = id_letters(id);
+    let alike = calls.into_iter().filter(|call| id_letters(id_of(call)) == letters);
+    let (exact, others): (Vec<T>, Vec<T>) = alike.partition(|call| id_of(call) == id);
+    if exact.is_empty() { others } else { exact }
+}
+
 /// Chooses the call that a service means: the only candidate with the letters and digits of its id.
 ///
 /// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore identifies a

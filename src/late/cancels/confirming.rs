@@ -1,5 +1,7 @@
 //! Requests about cancels: the owner of a call wants it undone, and its service reports that it was, or will not be.
 
+use std::time::Duration;
+
 use super::{evidence, sending};
 use crate::{
     auth::Caller,
@@ -8,13 +10,13 @@ use crate::{
         CHANGE_TRIES_MAX, LateError, LateStore,
         leave_reason::LeaveReason,
         matching::{self, NamedCall},
-        outbox::{self, OutgoingRecord},
+        outbox::{self, OutgoingRecord, Purpose},
         record_names,
         records::{RecordedCall, RecordedCallState},
         settling::{self, MatchedCall},
     },
     ledger::{CommitOutcome, ROWS_MAX, Record, RecordKey, RecordKind},
-    repair::{Tier, id_letters},
+    repair::Tier,
 };
 
 /// The outcome of a request about a cancel.
@@ -41,44 +43,91 @@ pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Resu
         .ledger
         .find_by_index(RecordKind::Call, index, ROWS_MAX, now)
         .await?;
-    let letters = id_letters(id);
     let own = found
         .into_iter()
         .filter(|record| record.key.principal == *caller.principal().as_bytes());
     let decoded = own.filter_map(|record| Some((record.key, RecordedCall::decode(&record.value)?)));
-    let mut calls: Vec<(RecordKey, RecordedCall)> =
-        decoded.filter(|(_, call)| id_letters(&call.id) == letters).collect();
-    let Some((key, call)) = calls.pop() else {
+    let own: Vec<(RecordKey, RecordedCall)> = decoded.collect();
+    let mut calls = matching::calls_of_id(own, id, |(_, call)| &call.id);
+    let Some((key, _)) = calls.pop() else {
         return Ok(CancelAnswer::Unknown);
     };
     if !calls.is_empty() {
         return Ok(CancelAnswer::Ambiguous);
     }
-    if call.tier != Tier::Revertible || late.0.settings.tool_settings(&call.tool).cancel_url.is_none() {
-        return Ok(CancelAnswer::NotUndoable);
+    for _ in 0..CHANGE_TRIES_MAX {
+        // On a conflict another request, or the sender, was first: the next round finds what it has stored.
+        if let Some(answer) = request_of_call(late, key).await? {
+            return Ok(answer);
+        }
     }
-    if call.state == RecordedCallState::Cancelled {
-        return Ok(CancelAnswer::State(call.state));
-    }
-    if !matching::is_running(&call) {
-        return Ok(CancelAnswer::Ended);
-    }
-    if call.state == RecordedCallState::CancelRefused {
-        return Ok(CancelAnswer::State(call.state));
-    }
+    Err(LateError::Busy)
+}
+
+/// Stores the message that asks for a cancel, or lets that of an earlier evidence be sent at once.
+///
+/// A message that the owner asked for before stays as it is: one cancel is one message. Returns `None` if another writer
+/// was first.
+async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<Option<CancelAnswer>, LateError> {
+    let now = clock::unix_time();
     let message_key = evidence::cancel_key(&key);
-    // One that was sent has its own tries and its own end.
+    // Read together: between two reads the message could be sent and answered.
+    let mut records = late.0.ledger.read(vec![key, message_key], now).await?.into_iter();
+    let (call, stored) = (records.next().flatten(), records.next().flatten());
+    let Some(call) = call.and_then(|record| RecordedCall::decode(&record.value)) else {
+        return Ok(Some(CancelAnswer::Unknown));
+    };
+    if let Some(answer) = answer_without_request(late, &call) {
+        return Ok(Some(answer));
+    }
+    let requested = || OutgoingRecord {
+        give_up_at: call.deadline.max(now),
+        ..evidence::cancel_message(late, &key, call.lane, LeaveReason::Requested, now)
+    };
     let is_sent = call.state == RecordedCallState::CancelRequested;
-    let stored = evidence::read_message(late, message_key).await?;
-    if !is_sent || stored.is_none_or(|stored| stored.is_dead) {
-        let message = OutgoingRecord {
-            give_up_at: call.deadline.max(now),
-            ..evidence::cancel_message(late, &key, call.lane, LeaveReason::Requested, now)
-        };
-        outbox::store_message(late, message_key, &message).await?;
+    let known = stored.as_ref().and_then(|record| OutgoingRecord::decode(&record.value));
+    let step = match (stored.as_ref(), known) {
+        (Some(record), Some(message)) if message.is_dead => Some(outbox::replace_step(record, &requested())),
+        // It has its own tries and its own end.
+        (_, Some(message)) if is_sent || is_requested(&message) => None,
+        (Some(record), Some(message)) => {
+            let at_once = OutgoingRecord {
+                made_at: message.made_at,
+                ..requested()
+            };
+            Some(outbox::replace_step(record, &at_once))
+        }
+        // The service has accepted it, and will report.
+        _ if is_sent => None,
+        _ => Some(outbox::insert_step(message_key, &requested())),
+    };
+    if let Some(step) = step {
+        if late.0.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
+            return Ok(None);
+        }
+        late.0.outbox.schedule(message_key, Duration::ZERO);
     }
     late.0.watched_lanes.lock().make_final(&key, clock::now());
-    Ok(CancelAnswer::State(RecordedCallState::CancelRequested))
+    Ok(Some(CancelAnswer::State(RecordedCallState::CancelRequested)))
+}
+
+fn is_requested(message: &OutgoingRecord) -> bool {
+    let Purpose::Cancel { reason, .. } = message.purpose else {
+        return false;
+    };
+    reason == LeaveReason::Requested
+}
+
+/// Returns the answer for a call that needs no cancel, or can have none. `None` if its service is to be asked.
+fn answer_without_request(late: &LateStore, call: &RecordedCall) -> Option<CancelAnswer> {
+    let is_undoable = late.0.settings.tool_settings(&call.tool).cancel_url.is_some();
+    match call.state {
+        _ if call.tier != Tier::Revertible || !is_undoable => Some(CancelAnswer::NotUndoable),
+        RecordedCallState::Cancelled => Some(CancelAnswer::State(call.state)),
+        _ if !matching::is_running(call) => Some(CancelAnswer::Ended),
+        RecordedCallState::CancelRefused => Some(CancelAnswer::State(call.state)),
+        _ => None,
+    }
 }
 
 /// Notes the end of a cancel. See [`Cancels::confirm`](super::Cancels::confirm).

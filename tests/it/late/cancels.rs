@@ -1,10 +1,12 @@
 //! Cancels of calls whose conversation was left, with the real binary and a receiver that fails.
 
+use std::collections::BTreeSet;
+
 use antiphon::auth::TokenHash;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::post_with,
+    app::{get_with, post_with},
     binary::{Install, Process},
     provider::{Provider, Reply, ToolCall},
     receiver::{Answer, Receiver},
@@ -139,7 +141,7 @@ async fn a_call_of_a_closed_session_is_undone() {
     // The answer is noted after it has arrived.
     let path = format!("/ledger/v1/intents/{intent}");
     let view = loop {
-        let view = stage.process().ask(crate::support::app::get_with(&path, SERVICE)).await;
+        let view = stage.process().ask(get_with(&path, SERVICE)).await;
         if view.json()["state"] != "cancel_requested" {
             break view;
         }
@@ -240,6 +242,45 @@ async fn an_owner_cancels_its_own_call() {
     assert_eq!(result.status(), 200, "{}", result.text());
     let ended = stage.posts(&path, &[("x-api-key", "sk-ann")], &json!({})).await;
     assert_eq!(ended.status(), 409, "{}", ended.text());
+}
+
+/// Returns the requests of an owner to cancel a call, all at once.
+async fn ask_at_once(stage: &Stage, id: &str, count: usize) -> Vec<Message> {
+    let path = format!("calls/{id}/cancel");
+    let fields = [("x-api-key", "sk-ann")];
+    let asked = (0..count).map(async |_| stage.posts(&path, &fields, &json!({})).await);
+    futures_util::future::join_all(asked).await
+}
+
+/// R8: however often an owner asks at once, the service gets one message.
+#[tokio::test]
+async fn an_owner_that_asks_many_times_at_once_sends_one_message() {
+    let stage = Stage::start("").await;
+    let counts = [2, 4, 8, 32, 1];
+    for (number, count) in counts.into_iter().enumerate() {
+        let (session, id) = (format!("many {number}"), format!("toolu_01AaBb9dE3fG7hJ2k{number}"));
+        stage.calls(&session, &id, "hold").await;
+        // A busy machine records calls a moment after their answer.
+        let open = get_with("/ledger/v1/outstanding?state=open", &[("x-api-key", "sk-ann")]);
+        while !stage.process().ask(&open).await.text().contains(&id) {}
+        for answer in ask_at_once(&stage, &id, count).await {
+            let said = (answer.status(), answer.json());
+            assert_eq!(said, (202, json!({"state": "cancel_requested"})), "{}", answer.text());
+        }
+    }
+    stage.receiver.wait_for(counts.len()).await;
+    // The service has them, and will report: it is not asked again.
+    let again = ask_at_once(&stage, "toolu_01AaBb9dE3fG7hJ2k0", 2).await;
+    assert!(again.iter().all(|answer| answer.status() == 202));
+    stage.calls("last", THIRD, "hold").await;
+    while ask_at_once(&stage, THIRD, 1).await[0].status() != 202 {}
+    let received = stage.receiver.wait_for(counts.len() + 1).await;
+    let calls: Vec<String> = received
+        .iter()
+        .map(|message| message.json()["data"]["call_id"].to_string())
+        .collect();
+    let different: BTreeSet<&String> = calls.iter().collect();
+    assert_eq!(calls.len(), different.len(), "{calls:?}");
 }
 
 /// A history without the call, and silence, are evidence, too.

@@ -111,6 +111,28 @@ async fn a_cancel_belongs_to_the_replica_that_sends_it() {
     assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
 }
 
+/// An owner asks many times at once, at both replicas: the service gets one message.
+#[tokio::test]
+async fn a_cancel_that_an_owner_asks_for_at_two_replicas_is_one_message() {
+    let Some(url) = new_database().await else { return };
+    let (provider, receiver) = (Provider::start().await, Receiver::start().await);
+    let fleet = Fleet::start(&provider, &url, 2, &undoable(&receiver, "")).await;
+    calls(&provider, &fleet, "hold").await;
+    let path = format!("/ledger/v1/calls/{ID}/cancel");
+    let ask = async |at: usize| {
+        let request = post_with(&path, &[("x-api-key", "sk-ann")], b"{}");
+        fleet.replicas[at].ask(request).await.status()
+    };
+    // Replica 1 may still learn of the call.
+    while ask(1).await == 404 {}
+    let asked = futures_util::future::join_all((0..32).map(async |number| ask(number % 2).await)).await;
+    assert!(asked.iter().all(|status| *status == 202), "{asked:?}");
+    receiver.wait_for(1).await;
+    // Another replica looks at a message two seconds after it was told of it.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(receiver.received().len(), 1, "{:?}", receiver.received());
+}
+
 /// The replica that knows why a conversation was left dies before the cancel is due: one that has seen the conversation
 /// itself, and nothing of its end, sends it.
 #[tokio::test]
