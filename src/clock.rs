@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{LazyLock, PoisonError, RwLock},
     task::{Context, Poll, ready},
     time::{Duration, SystemTime},
 };
@@ -22,20 +22,59 @@ pub fn std_now() -> std::time::Instant {
 
 /// The greatest correction of the system clock, in nanoseconds.
 const CORRECTION_MAX: i64 = 2_000_000_000;
+/// The greatest step of the system clock that is none, but the adjustment of a clock that runs.
+const STEP_MAX: Duration = Duration::from_secs(2);
 
-/// The correction of the system clock, in nanoseconds.
-static CORRECTION: AtomicI64 = AtomicI64::new(0);
+/// The clock that this process follows. `None` while it follows the system's.
+static FOLLOWED: RwLock<Option<FollowedClock>> = RwLock::new(None);
+/// The origin of [`FollowedClock`]'s times.
+static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(monotonic_now);
 
-/// Returns the time since 1970, for people and other machines; zero if the clock is before 1970. It is the system clock
-/// with the correction of [`follow_clock`].
-pub fn unix_time() -> Duration {
-    let (system, correction) = (system_time(), CORRECTION.load(Ordering::Relaxed));
+/// A clock of another machine, as this one's monotonic clock continues it. A step of the system clock does not change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FollowedClock {
+    /// The last time that was read from it, since 1970.
+    read: Duration,
+    /// The time of the monotonic clock then.
+    at: Duration,
+    /// The time by which the system clock was behind then, in nanoseconds.
+    correction: i64,
+}
+
+impl FollowedClock {
+    fn read(ahead: i64, system: Duration, at: Duration) -> Self {
+        let correction = ahead.clamp(-CORRECTION_MAX, CORRECTION_MAX);
+        Self {
+            read: corrected(system, correction),
+            at,
+            correction,
+        }
+    }
+
+    /// Returns its present time.
+    const fn time(&self, monotonic: Duration) -> Duration {
+        self.read.saturating_add(monotonic.saturating_sub(self.at))
+    }
+
+    /// Returns `true` if the system clock has made no step since the last read, and the machine has not slept.
+    fn is_steady(&self, system: Duration, monotonic: Duration) -> bool {
+        corrected(system, self.correction).abs_diff(self.time(monotonic)) <= STEP_MAX
+    }
+}
+
+const fn corrected(time: Duration, correction: i64) -> Duration {
     let by = Duration::from_nanos(correction.unsigned_abs());
     if correction < 0 {
-        system.saturating_sub(by)
+        time.saturating_sub(by)
     } else {
-        system.saturating_add(by)
+        time.saturating_add(by)
     }
+}
+
+/// Returns the time since 1970, for people and other machines; zero if the clock is before 1970. It is the system clock, or
+/// the one that [`follow_clock`] follows.
+pub fn unix_time() -> Duration {
+    followed_clock().map_or_else(system_time, |followed| followed.time(ORIGIN.elapsed()))
 }
 
 /// Returns the time of the system clock since 1970; zero if it is before 1970.
@@ -49,7 +88,24 @@ pub fn system_time() -> Duration {
 /// Lets [`unix_time`] follow another clock that is `ahead` nanoseconds ahead of this machine's, so that processes on
 /// several machines mean the same by a moment. A greater difference than 2 s is followed by 2 s.
 pub fn follow_clock(ahead: i64) {
-    CORRECTION.store(ahead.clamp(-CORRECTION_MAX, CORRECTION_MAX), Ordering::Relaxed);
+    let followed = FollowedClock::read(ahead, system_time(), ORIGIN.elapsed());
+    *FOLLOWED.write().unwrap_or_else(PoisonError::into_inner) = Some(followed);
+}
+
+/// Returns `false` if the clock that this process follows may show another time by now: the system clock has made a step,
+/// or the machine has slept. The next [`follow_clock`] ends that.
+pub fn is_steady() -> bool {
+    followed_clock().is_none_or(|followed| followed.is_steady(system_time(), ORIGIN.elapsed()))
+}
+
+fn followed_clock() -> Option<FollowedClock> {
+    *FOLLOWED.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the present on the monotonic clock, which tests do not pause.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+fn monotonic_now() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 /// Returns a time since 1970 as RFC 3339 in UTC.
@@ -124,6 +180,32 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+
+    #[test]
+    fn a_step_of_the_system_clock_changes_no_followed_time_and_is_noticed() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let (system, at) = (SECOND * 1_000_000, SECOND * 50);
+        for (ahead, read) in [
+            (0, system),
+            (1_500_000_000, system + SECOND * 3 / 2),
+            (-9_000_000_000, system - SECOND * 2),
+        ] {
+            let followed = FollowedClock::read(ahead, system, at);
+            let later = at + SECOND * 9;
+            assert_eq!(followed.time(later), read + SECOND * 9);
+            for (now, is_steady) in [
+                (system + SECOND * 9, true),
+                (system + SECOND * 11, true),
+                (system + SECOND * 12, false),
+                (system + SECOND * 6, false),
+                // It jumps ahead by 20 minutes, or the machine has slept.
+                (system + SECOND * 1_209, false),
+                (Duration::ZERO, false),
+            ] {
+                assert_eq!(followed.is_steady(now, later), is_steady, "{ahead} {now:?}");
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_silence_without_a_break_counts() {

@@ -14,4 +14,7 @@ pub enum LateError {
     /// Other writers changed the record before each of the retries.
     #[error("too many concurrent changes of one ledger record: retry later")]
     Busy,
+    /// The clock of this machine has made a step, so that it cannot judge the leases of other replicas.
+    #[error("the clock of this machine has made a step: no claim is granted until it agrees with that of the database")]
+    ClockStep,
 }

@@ -192,7 +192,7 @@ impl LateWorker {
                 pending.note_failure(now, self.last_stored_at)
             }
             // These do not go away with time: the ledger is full or closed, or the record is too large.
-            LateError::Ledger(_) | LateError::Random(_) => false,
+            LateError::Ledger(_) | LateError::Random(_) | LateError::ClockStep => false,
         };
         if may_recover {
             return self.jobs.lock().put_back(pending);

@@ -263,9 +263,10 @@ impl From<LateError> for ApiRefusal {
             // The cause goes to the log only: a caller learns the code, and nothing of the operator's store.
             LateError::Ledger(LedgerError::Full { .. }) => ApiErrorCode::Full,
             LateError::Ledger(LedgerError::TooLarge) => ApiErrorCode::TooLarge,
-            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed) | LateError::Busy | LateError::Random(_) => {
-                ApiErrorCode::Unavailable
-            }
+            LateError::Ledger(LedgerError::Store(_) | LedgerError::Closed)
+            | LateError::Busy
+            | LateError::ClockStep
+            | LateError::Random(_) => ApiErrorCode::Unavailable,
         })
     }
 }

@@ -13,7 +13,7 @@ use super::{
     intents::{Holder, IntentId, IntentState, is_strong_user},
     operator_list::ListCursor,
 };
-use crate::{auth::Caller, ledger::Moment};
+use crate::{auth::Caller, clock, ledger::Moment};
 
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
@@ -32,6 +32,10 @@ impl Intents<'_> {
 
     /// Claims an intent. A grant is durable on return.
     pub async fn claim(self, claim: &IntentClaim<'_>, now: Moment) -> Result<ClaimOutcome, LateError> {
+        // A lease that another replica has granted would seem to have ended.
+        if !self.0.0.ledger.is_exclusive() && !clock::is_steady() {
+            return Err(LateError::ClockStep);
+        }
         claiming::claim_intent(self.0, claim, now).await
     }
 
