@@ -32,7 +32,9 @@ impl Holder<'_> {
         match self {
             Self::Service(service) => {
                 let account = Principal::from_bytes(intent.account);
-                account == service.principal || service.may_answer(account, &intent.tool)
+                // Without a call it belongs to its claimant alone: a service's users are nobody else's.
+                let is_of_call = intent.run.call.is_some();
+                account == service.principal || (is_of_call && service.may_answer(account, &intent.tool))
             }
             Self::Caller(caller) => caller.principal() == principal,
         }

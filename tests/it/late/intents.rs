@@ -42,6 +42,10 @@ fn settings() -> LateSettings {
                 ..service("tools", None, None)
             },
             service("strangers", Some(&["ben"]), Some(&["render"])),
+            ServiceSettings {
+                on_behalf: true,
+                ..service("neighbours", None, None)
+            },
         ],
         personal_tokens: ["ann".to_owned(), "ben".to_owned()].into(),
         tools: [
@@ -359,6 +363,42 @@ async fn intents_of_other_callers_and_unknown_users_are_their_own() {
         "{}",
         refused.text()
     );
+}
+
+/// Users of a service are no one else's, also if the other service answers for every caller and tool.
+#[tokio::test]
+async fn an_intent_for_a_user_of_a_service_belongs_to_that_service() {
+    let (_upstream, app) = world(durable()).await;
+    let granted = claim(&app, &of_user("u-1", "render", &json!({"film": 1}))).await;
+    assert_eq!(granted.status(), 201, "{}", granted.text());
+    let secret = granted.json()["claim"].clone();
+    let path = format!("intents/{}", granted.json()["intent"].as_str().unwrap());
+    let neighbours = [("authorization", "Bearer token of neighbours")];
+    let report = |more: Value| {
+        let mut body = json!({"claim": secret});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.to_string()
+    };
+    let reads = async |who: &[(&str, &str)]| get(&app, &path, who).await;
+    assert_eq!(reads(&neighbours).await.status(), 404);
+    for (end, more) in [
+        ("heartbeat", json!({})),
+        ("result", json!({"content": "x"})),
+        ("cancel", json!({})),
+    ] {
+        let answer = ask(&app, &format!("{path}/{end}"), &neighbours, &report(more)).await;
+        assert_eq!(answer.status(), 404, "{end} {}", answer.text());
+    }
+    let settled = ask(
+        &app,
+        &format!("{path}/result"),
+        TOOLS,
+        &report(json!({"content": "film 1"})),
+    )
+    .await;
+    assert_eq!(settled.status(), 200, "{}", settled.text());
+    assert_eq!(reads(&neighbours).await.status(), 404);
+    assert_eq!(reads(TOOLS).await.json()["result"]["content"], "film 1");
 }
 
 #[tokio::test]
