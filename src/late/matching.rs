@@ -116,7 +116,8 @@ pub(super) fn calls_of_id<T>(calls: Vec<T>, id: &[u8], id_of: impl Fn(&T) -> &[u
     if exact.is_empty() { others } else { exact }
 }
 
-/// Chooses the call that a service means: the only candidate with the letters and digits of its id.
+/// Chooses the call that a service means: the only candidate with the letters and digits of its id. Of several calls of one
+/// caller the exact spelling chooses.
 ///
 /// A wrong choice would put a result into a foreign conversation. A reusable id such as `call_0` therefore identifies a
 /// call only together with its owner and either its session or its tool and input. Even then only one of the calls may
@@ -145,10 +146,16 @@ pub fn choose_call(
     let fits = |candidate: &CandidateCall<'_>| {
         id_letters(&candidate.call.id) == wanted && is_open_to(candidate) && is_described(candidate)
     };
+    let is_exact = |candidate: &CandidateCall<'_>| candidate.call.id == named.call_id;
+    // Another spelling chooses no caller: its client may strip ids.
+    let is_outranked = |one: &CandidateCall<'_>| {
+        let is_better = |other: &CandidateCall<'_>| other.principal == one.principal && is_exact(other) && fits(other);
+        !is_exact(one) && candidates.iter().any(is_better)
+    };
     let found: Vec<(usize, &CandidateCall<'_>)> = candidates
         .iter()
         .enumerate()
-        .filter(|(_, candidate)| fits(candidate))
+        .filter(|(_, candidate)| fits(candidate) && !is_outranked(candidate))
         .collect();
     match found[..] {
         [] => CallMatch::None,
@@ -209,7 +216,9 @@ pub fn is_same_call(recorded: &RecordedCall, observed: &RecordedCall) -> bool {
         // A request may continue another session.
         has_same_input || is_in_session(recorded, observed.session)
     };
-    is_same && recorded.tool == observed.tool
+    // Clients strip characters from an id that an answer has emitted. No two of its own ids are one call.
+    let is_same_id = recorded.id == observed.id || recorded.is_emitted != observed.is_emitted;
+    is_same && is_same_id && recorded.tool == observed.tool
 }
 
 /// Returns `true` if a call was recorded in this session. Clients may change the input of a call that they send back.

@@ -51,6 +51,17 @@ pub(super) fn twin_call_name(
     hash_name(b"twin", &[&id_letters(call_id), tool, &input, &session])
 }
 
+/// Returns the name of a call of a strong id whose letters and digits are those of another call: `X_1` beside `X1`.
+pub(super) fn spelled_call_name(
+    call_id: &[u8],
+    tool: &[u8],
+    input: Option<&[u8; 32]>,
+    session: Option<&[u8; 32]>,
+) -> RecordName {
+    let (input, session) = (optional_bytes(input), optional_bytes(session));
+    hash_name(b"spelled", &[call_id, tool, &input, &session])
+}
+
 /// Returns the names under which a call of a body may be recorded, the most exact one first.
 pub(super) fn candidate_names(call: &CallQuery, lane: Option<&[u8; 32]>) -> Vec<RecordName> {
     let CallQuery {
@@ -65,7 +76,8 @@ pub(super) fn candidate_names(call: &CallQuery, lane: Option<&[u8; 32]>) -> Vec<
     }
     let twin = |session| twin_call_name(id, tool, Some(input_hash), session);
     let own = session.as_ref().map(|session| twin(Some(session)));
-    own.into_iter().chain([name, twin(None)]).collect()
+    let spelled = spelled_call_name(id, tool, Some(input_hash), session.as_ref());
+    [spelled].into_iter().chain(own).chain([name, twin(None)]).collect()
 }
 
 /// Returns `true` if another call may have the same id although the id is strong: no known maker has made it.
@@ -80,12 +92,15 @@ fn optional_bytes(hash: Option<&[u8; 32]>) -> Vec<u8> {
 /// Returns the hash of an observation of a call: equal ones need to be recorded once.
 pub(super) fn observation(
     key: &RecordKey,
+    (call_id, tool): (&[u8], &[u8]),
     input: Option<&[u8; 32]>,
     session: Option<&[u8; 32]>,
-    tool: &[u8],
 ) -> [u8; 32] {
     let (input, session) = (optional_bytes(input), optional_bytes(session));
-    hash_name(b"observed", &[&key.principal, &key.name, tool, &input, &session])
+    hash_name(
+        b"observed",
+        &[&key.principal, &key.name, call_id, tool, &input, &session],
+    )
 }
 
 /// Returns the name of a parked result within its service.

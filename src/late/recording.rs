@@ -45,7 +45,8 @@ fn prepare_record(late: &LateStore, caller: Caller, opened: ObservedCall) -> Opt
     let lane = opened.lane.map(|lane| *lane.as_bytes());
     let name = record_names::call_name(&opened.id, &opened.tool, lane.as_ref(), opened.input.as_ref());
     let key = RecordKey::new(RecordKind::Call, caller.principal(), name);
-    let observed = record_names::observation(&key, opened.input.as_ref(), opened.session.as_ref(), &opened.tool);
+    let named = (&opened.id[..], &opened.tool[..]);
+    let observed = record_names::observation(&key, named, opened.input.as_ref(), opened.session.as_ref());
     if late.0.recorded.contains_key(&observed) {
         return None;
     }

@@ -156,13 +156,13 @@ async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError>
         let Some(recorded) = RecordedCall::decode(&record.value) else {
             return Ok(false);
         };
+        let twin = twin_key(&recorded, new);
         let steps = change_steps(late, &record, recorded, new);
         let has_steps = !steps.is_empty();
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
             return Ok(has_steps);
         }
         // The twin exists already, or another writer was first. Only the latter needs another try.
-        let twin = twin_key(new);
         if late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some) {
             return Ok(false);
         }
@@ -184,9 +184,10 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
             vec![late.replace_step(record, &merged)]
         };
     }
-    let mut steps = vec![insert_step(late, twin_key(new), &new.call)];
+    let mut steps = vec![insert_step(late, twin_key(&recorded, new), &new.call)];
+    let has_same_id = recorded.id == new.call.id;
     // Only the session tells these calls apart, so the first one must say so.
-    if recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
+    if has_same_id && recorded.tool == new.call.tool && recorded.input == new.call.input && !recorded.has_twin {
         let marked = RecordedCall {
             has_twin: true,
             ..recorded
@@ -196,9 +197,15 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
     steps
 }
 
-fn twin_key(new: &NewCall) -> RecordKey {
+/// Returns the key of a second call with the letters and digits of a recorded one.
+fn twin_key(recorded: &RecordedCall, new: &NewCall) -> RecordKey {
     let call = &new.call;
-    let name = record_names::twin_call_name(&call.id, &call.tool, call.input.as_ref(), call.session.as_ref());
+    let name_of = if recorded.id == call.id {
+        record_names::twin_call_name
+    } else {
+        record_names::spelled_call_name
+    };
+    let name = name_of(&call.id, &call.tool, call.input.as_ref(), call.session.as_ref());
     RecordKey { name, ..new.key }
 }
 

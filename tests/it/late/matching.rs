@@ -17,6 +17,7 @@ use antiphon::{
 
 const STRONG: &str = "toolu_01A09q90qw90lq917835lq9";
 const STRIPPED: &str = "toolu01A09q90qw90lq917835lq9";
+const SPACED: &str = "toolu-01A09q90qw90lq917835lq9";
 const WEAK: &str = "call_0";
 
 fn key() -> PrincipalKey {
@@ -99,6 +100,10 @@ fn late_matching_finds_one_call_or_none() {
         (all(), STRONG, None, &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::Several),
         (all(), STRIPPED, None, &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::Several),
         (all(), STRONG, Some("b"), &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::One(1)),
+        // Of two calls of one caller the exact spelling chooses. Without one, they are not told apart.
+        (all(), STRONG, None, &[["a", STRIPPED, "t"], ["a", STRONG, "t"]], CallMatch::One(1)),
+        (all(), STRIPPED, None, &[["a", STRIPPED, "t"], ["a", STRONG, "t"]], CallMatch::One(0)),
+        (all(), SPACED, None, &[["a", STRIPPED, "t"], ["a", STRONG, "t"]], CallMatch::Several),
         // The owner only narrows the choice.
         (all(), STRONG, Some("c"), &[["a", STRONG, "t"], ["b", STRONG, "t"]], CallMatch::None),
         (one(), STRONG, Some("b"), &[["b", STRONG, "t"]], CallMatch::None),

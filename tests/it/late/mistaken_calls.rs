@@ -221,3 +221,35 @@ async fn an_appended_result_is_in_token_counts() {
     send(&world, path, &session, &json!({"model": "m", "messages": log})).await;
     assert_copies_of_result(&world, 1);
 }
+
+/// Ids that differ in other characters than letters and digits are two ids, whichever of them comes first.
+#[tokio::test(start_paused = true)]
+async fn ids_with_the_same_letters_and_digits_are_two_ids() {
+    const PAIRS: [[&str; 2]; 3] = [
+        ["mZx7_Kq2Wv9R", "mZx7Kq2Wv9R"],
+        ["mZx7Kq2Wv9R", "mZx7_Kq2Wv9R"],
+        ["mZx7-Kq2Wv9R", "mZx7_Kq2Wv9R"],
+    ];
+    for inputs in [[1, 2], [1, 1]] {
+        for ids in PAIRS {
+            let world = verified_world(&durable()).await;
+            let call =
+                |at: usize| json!({"type": "tool_use", "id": ids[at], "name": "render", "input": {"n": inputs[at]}});
+            let both = json!({"role": "assistant", "content": [call(0), call(1)]});
+            script_call(&world, &both);
+            let owner = owner(&ask(&world, "s1", &[says("go")]).await);
+            for at in [1, 0] {
+                let content = json!(format!("result {at}."));
+                let posted = post_to(&world, ids[at], &owner, &content).await;
+                assert_eq!(posted.status(), 200, "{ids:?} {inputs:?} {at}: {}", posted.text());
+            }
+            ask(&world, "s1", &[says("go"), both]).await;
+            let body: serde_json::Value = serde_json::from_str(&last_body(&world)).unwrap();
+            let answers = body["messages"][2]["content"].as_array().unwrap();
+            for (at, id) in ids.iter().enumerate() {
+                let answer = answers.iter().find(|answer| answer["tool_use_id"] == *id).unwrap();
+                assert_eq!(answer["content"], format!("result {at}."), "{ids:?} {inputs:?}: {body}");
+            }
+        }
+    }
+}
