@@ -31,6 +31,8 @@ pub(in crate::cli) struct ApiClient {
     url: ApiUrl,
     /// Headers of every request: the credential, among others.
     headers: HeaderMap,
+    /// The longest wait for a whole answer.
+    timeout: Duration,
 }
 
 /// An answer of the API.
@@ -73,7 +75,18 @@ impl ApiClient {
         let tls = url.trust().into_client_config();
         let tls = tls.map_err(|error| ClientError::Unusable(format!("cannot set up TLS: {error}")))?;
         let sender = Sender::with_tls(&settings, TokioExecutor::new(), tls);
-        Ok(Self { sender, url, headers })
+        Ok(Self {
+            sender,
+            url,
+            headers,
+            timeout: REQUEST_TIMEOUT,
+        })
+    }
+
+    /// Sets the timeout of a whole exchange. The default is 60 seconds.
+    #[must_use]
+    pub(in crate::cli) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Sends a GET request.
@@ -117,8 +130,9 @@ impl ApiClient {
         headers: HeaderMap,
     ) -> Result<ApiReply, ClientError> {
         let exchange = self.exchange_in_time(method, path, body, headers);
-        let reply = tokio::time::timeout(REQUEST_TIMEOUT, exchange).await;
-        reply.unwrap_or_else(|_| Err(self.unreachable("no complete answer within 60 seconds".to_owned())))
+        let reply = tokio::time::timeout(self.timeout, exchange).await;
+        let late = || format!("no complete answer within {} seconds", self.timeout.as_secs());
+        reply.unwrap_or_else(|_| Err(self.unreachable(late())))
     }
 
     async fn exchange_in_time(
@@ -137,7 +151,7 @@ impl ApiClient {
             request.map_err(|_| ClientError::Unusable("the ids make an address that is too long".to_owned()))?;
         request.headers_mut().extend(self.headers.clone());
         request.headers_mut().extend(headers);
-        let answer = self.sender.send(request, REQUEST_TIMEOUT).await;
+        let answer = self.sender.send(request, self.timeout).await;
         let answer = answer.map_err(|error| self.unreachable(describe_failure(&error)))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;

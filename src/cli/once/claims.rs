@@ -24,6 +24,8 @@ const TOKEN: SecretPlace = SecretPlace {
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header by which the user wants the effect once more.
 const REPEAT: HeaderName = HeaderName::from_static(ledger_api::REPEAT_HEADER);
+/// The longest wait for an answer of the proxy. An agent that runs the command waits, too.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which a command counts as gone whose heartbeats stop.
 const LEASE: &str = "2m";
 /// The time between two heartbeats: a part of the lease.
@@ -94,7 +96,7 @@ impl Claims {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, TOKEN.bearer_value(&token)?);
         Ok(Self {
-            client: ApiClient::new(url, headers)?,
+            client: ApiClient::new(url, headers)?.with_timeout(ANSWER_TIMEOUT),
             keys: RunKeys::of_token(&token),
         })
     }

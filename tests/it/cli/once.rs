@@ -144,6 +144,24 @@ async fn a_second_run_replays_the_first() {
     }
 }
 
+/// An agent that runs the command waits, too.
+#[test]
+fn a_proxy_that_accepts_and_says_nothing_is_waited_for_ten_seconds() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
+    command
+        .env("ANTIPHON_URL", format!("http://{}", silent.local_addr().unwrap()))
+        .env("ANTIPHON_TOKEN", "token of a person")
+        .current_dir(folder.path())
+        .args(["once", "--tool", "deploy", "--", "touch", "ran"]);
+    let began = std::time::Instant::now();
+    let ended = Ended::from(command.output().unwrap());
+    ended.check(69, "", "no answer in time");
+    assert!(began.elapsed() >= std::time::Duration::from_secs(10), "{ended:?}");
+    assert!(!folder.path().join("ran").exists());
+}
+
 /// R2: of 32 runs at the same time one runs.
 #[tokio::test]
 async fn of_many_runs_at_once_one_runs() {
