@@ -34,8 +34,8 @@ pub(super) struct BodyCalls<'v> {
 /// Calls with a posted result which the body may lack.
 pub(super) struct LackingCalls<'v> {
     in_body: Vec<(RecordName, &'v BodyCall)>,
-    /// Results that the client once brought for calls without an answer in the body.
-    brought: HashMap<CallKey, String>,
+    /// The contents of results that stand in the places of calls without an answer of the client.
+    in_place: HashMap<CallKey, String>,
     compacted: Vec<RecordName>,
 }
 
@@ -93,18 +93,18 @@ impl<'v> BodyCalls<'v> {
                 .filter(|(_, known)| !is_contained_in(*known, call, self.plain));
             in_body.extend(lacks.map(|(name, _)| (name, call)));
         }
-        let brought = self.retain_lacking(&mut in_body, deadline).await?;
+        let in_place = self.retain_lacking(&mut in_body, deadline).await?;
         // A result that the owner has received is part of the summary.
         let waits = |name: &&RecordName| !inserted.contains(*name) && late.is_waiting(caller, name);
         Ok(LackingCalls {
             in_body,
-            brought,
+            in_place,
             compacted: self.compacted.iter().filter(waits).copied().collect(),
         })
     }
 
-    /// Removes the calls without an answer in the body, unless a placeholder or an earlier result of the client stands for
-    /// their answer. Returns these results.
+    /// Removes the calls without an answer in the body, unless a placeholder or another result stands for their answer.
+    /// Returns the contents of these results.
     async fn retain_lacking(
         &self,
         calls: &mut Vec<(RecordName, &BodyCall)>,
@@ -113,20 +113,24 @@ impl<'v> BodyCalls<'v> {
         let open = calls.iter().filter(|(_, call)| call.answer == BodyAnswer::Nothing);
         let keys: Vec<CallKey> = open.map(|(_, call)| call.key).collect();
         let pinned = self.results.pinned_answers(&keys, deadline).await?;
-        calls.retain(|(_, call)| match call.answer {
+        let (late, caller) = (&self.results.late, self.results.caller);
+        calls.retain(|(name, call)| match call.answer {
             BodyAnswer::InPlace { .. } => true,
             BodyAnswer::Elsewhere => false,
-            // A call without any answer yet gets its result in its place.
-            BodyAnswer::Nothing => matches!(
-                pinned.get(&call.key),
-                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_)))
-            ),
+            BodyAnswer::Nothing => match pinned.get(&call.key) {
+                Some(PinnedAnswer::Placeholder(_) | PinnedAnswer::Result(RealResult::Block(_))) => true,
+                // That of another run, or of a call of another session with the same id and input, is no receipt.
+                Some(PinnedAnswer::Result(RealResult::Content { .. })) => late.is_waiting(caller, name),
+                // A call without any answer yet gets its result in its place.
+                None => false,
+            },
         });
-        let brought = pinned.into_iter().filter_map(|(key, answer)| match answer {
-            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block)),
-            _ => None,
+        let in_place = pinned.into_iter().filter_map(|(key, answer)| match answer {
+            PinnedAnswer::Result(RealResult::Block(block)) => Some((key, block_content(&block)?.to_owned())),
+            PinnedAnswer::Result(RealResult::Content { content, .. }) => Some((key, content)),
+            PinnedAnswer::Placeholder(_) => None,
         });
-        Ok(brought.collect())
+        Ok(in_place.collect())
     }
 
     /// Finds a recorded call in the body: by its exact id first, else by the id's letters and digits.
@@ -174,9 +178,11 @@ impl<'v> BodyCalls<'v> {
             self.results.late.note_contained(self.results.caller, *name, hash);
             return None;
         }
-        let brought = lacking.brought.get(&call.key).and_then(|block| block_content(block));
-        let is_brought = brought.is_some_and(|brought| contains_result(brought, content));
-        (!is_brought).then_some(LateCall::InHistory)
+        let is_in_place = lacking.in_place.get(&call.key).is_some_and(|in_place| {
+            contains_result(in_place, content)
+                || contains_result(in_place, &self.results.content_in_place(content, call))
+        });
+        (!is_in_place).then_some(LateCall::InHistory)
     }
 }
 

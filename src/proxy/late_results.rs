@@ -11,7 +11,10 @@ use crate::{
     late::{CallQuery, EarlierRun, FoundCall, LateStore, NamedCallRecord, NotedCall, ObservedCall, QueuedJob},
     ledger::{RecordName, Unread},
     recall::{AnswerScope, AnswerStore},
-    repair::{BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong, is_working_task},
+    repair::{
+        BodyCall, CallKey, PinnedAnswer, block_content, input_hash, is_strong, is_working_task, shorten_result,
+        without_cache_control,
+    },
     session::{Lane, LaneId, SessionStrength},
     wire::{Format, json::Json, watch::EmittedCalls},
 };
@@ -246,6 +249,12 @@ impl LateResults {
     fn find_waiting(&self, lane: Option<LaneId>, call: &CallQuery) -> Option<RecordName> {
         let names = LateStore::call_names(lane, call).into_iter();
         names.into_iter().find(|name| self.late.is_waiting(self.caller, name))
+    }
+
+    /// Returns a posted content as a request contains it in the place of its call.
+    pub(super) fn content_in_place(&self, posted: &str, call: &BodyCall) -> String {
+        let id = String::from_utf8_lossy(&call.id);
+        without_cache_control(&shorten_result(posted, &id, self.late.result_bytes_max()))
     }
 
     /// Describes a call of the body to the ledger.

@@ -47,7 +47,7 @@ impl AnswerPlanner<'_> {
             };
             Box::pin(read).await;
         }
-        lookup.note_waiting(paired, results);
+        lookup.note_waiting(paired, results, deadline).await;
         Ok(lookup)
     }
 
@@ -93,7 +93,7 @@ impl AnswerPlanner<'_> {
             .pin_answers(results.pin_scope(), &answers.assigned, deadline);
         let conflicts = pin.await;
         let has_conflicts = !conflicts.is_empty();
-        lookup.known.pinned.extend(conflicts);
+        lookup.add_pinned_by_others(conflicts);
         has_conflicts
     }
 

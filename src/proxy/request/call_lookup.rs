@@ -14,8 +14,8 @@ use crate::{
     recall::{AnswerStore, AssignedAnswer, ClientResultQuery},
     repair::{
         Assignment, BodyCall, CallKey, IdSpelling, KnownAnswers, Paired, Parsed, PinnedAnswer, Plan, RealResult,
-        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, last_thinking, mark_earlier_run, plan,
-        shorten_result, without_cache_control,
+        RemoteCalls, RemoteReferences, RepairPolicy, ThinkingHash, contains_result, last_thinking, mark_earlier_run,
+        plan,
     },
     telemetry::Telemetry,
     wire::Unreadable,
@@ -201,7 +201,7 @@ impl CallLookup {
                 (Some(FoundCall::Posted(posted)), _)
                     if is_its(&posted.id) && !in_texts.contains(posted.read.call()) =>
                 {
-                    let content = prepare_content(&posted.content, call, results);
+                    let content = results.content_in_place(&posted.content, call);
                     let failed = posted.failed;
                     self.known
                         .results
@@ -262,7 +262,7 @@ impl CallLookup {
         };
         for ((call, _), run) in open.iter().zip(runs) {
             let Some(run) = run else { continue };
-            let content = prepare_content(&run.content, call, results);
+            let content = results.content_in_place(&run.content, call);
             let content = mark_earlier_run(&content, &rfc3339_date(run.settled_at));
             let Some(left) = room.checked_sub(content.len()) else {
                 continue;
@@ -293,17 +293,53 @@ impl CallLookup {
         }
     }
 
+    /// Adds answers that other requests were the first to pin. A posted result for which another one stands is not received.
+    pub(in crate::proxy) fn add_pinned_by_others(&mut self, pinned: HashMap<CallKey, PinnedAnswer>) {
+        for (call, answer) in pinned {
+            let is_same = matches!(&answer, PinnedAnswer::Result(real) if self.known.results.get(&call) == Some(real));
+            if !is_same {
+                self.posted_calls.remove(&call);
+            }
+            self.known.pinned.insert(call, answer);
+        }
+    }
+
     /// Notes the pinned results whose caller has not received them yet: an earlier answer to them was cut off.
-    pub(in crate::proxy) fn note_waiting(&mut self, paired: &Paired<'_>, results: &LateResults) {
+    ///
+    /// A pin may also be the result of another run, or of a call of another session with the same id and input. Only a
+    /// result that the body contains is received.
+    pub(in crate::proxy) async fn note_waiting(
+        &mut self,
+        paired: &Paired<'_>,
+        results: &LateResults,
+        deadline: Instant,
+    ) {
         if results.late.pending_count(results.caller) == 0 {
             return;
         }
-        for call in paired.open_calls() {
-            // A block is a result that the client brought. It may be another one than the posted.
-            if let Some(PinnedAnswer::Result(RealResult::Content { .. })) = self.known.pinned.get(&call.key)
-                && let Some(name) = results.waiting_result(call)
+        // A block is a result that the client brought. It may be another one than the posted.
+        let is_content = |key: &CallKey| {
+            matches!(
+                self.known.pinned.get(key),
+                Some(PinnedAnswer::Result(RealResult::Content { .. }))
+            )
+        };
+        let open = paired.open_calls();
+        let waiting: Vec<&BodyCall> = open
+            .filter(|call| is_content(&call.key) && results.waiting_result(call).is_some())
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        // What is not read in time goes on waiting.
+        let recorded = results.recorded_calls(&waiting, deadline).await.unwrap_or_default();
+        for (call, recorded) in waiting.into_iter().zip(recorded) {
+            if let Some(FoundCall::Posted(posted)) = recorded
+                && let Some(PinnedAnswer::Result(RealResult::Content { content, .. })) =
+                    self.known.pinned.get(&call.key)
+                && contains_result(content, &results.content_in_place(&posted.content, call))
             {
-                self.posted_calls.insert(call.key, name);
+                self.posted_calls.insert(call.key, *posted.read.call());
             }
         }
     }
@@ -319,12 +355,6 @@ impl CallLookup {
             });
         }
     }
-}
-
-/// Returns a posted content as a request may contain it.
-fn prepare_content(posted: &str, call: &BodyCall, results: &LateResults) -> String {
-    let id = String::from_utf8_lossy(&call.id);
-    without_cache_control(&shorten_result(posted, &id, results.late.result_bytes_max()))
 }
 
 /// Describes a call to the store of earlier client results.

@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::support::{
     kept::durable,
     late::{
-        ID, answered, ask, ask_with, brings, calls, calls_with, copies, last_body, owner, post_to, replies, says,
-        script_call, send, verified_world,
+        ID, answered, ask, ask_with, brings, calls, calls_with, copies, last_body, outstanding, owner, post_body,
+        post_to, replies, says, script_call, send, verified_world,
     },
     still::{self, Answer, Step, World},
 };
@@ -252,4 +252,32 @@ async fn ids_with_the_same_letters_and_digits_are_two_ids() {
             }
         }
     }
+}
+
+/// A call of another session has the same id and input, and its result stands under this call, too. That is no receipt of
+/// this call's own result.
+#[tokio::test(start_paused = true)]
+async fn a_result_is_received_only_once_a_body_contains_it() {
+    const SHARED: &str = "mZx7Kq2Wv9R";
+    let world = verified_world(&durable()).await;
+    let call = calls_with(SHARED, &json!({"n": 1}));
+    let log = [says("go"), call.clone()];
+    for (session, result) in [("s1", "the first film"), ("s2", "the second film")] {
+        script_call(&world, &call);
+        let owner = owner(&ask(&world, session, &log[..1]).await);
+        let body = json!({"owner": owner, "session": session, "content": result});
+        let posted = post_body(&world, SHARED, &body).await;
+        assert_eq!(posted.status(), 200, "{}", posted.text());
+        ask(&world, session, &log).await;
+        let is_lost = copies(&world, result) == 0 && !outstanding(&world).await.to_string().contains(SHARED);
+        assert!(!is_lost, "{session}: {}", last_body(&world));
+    }
+    let mut log = log.to_vec();
+    log.extend([answered(), says("and?")]);
+    ask(&world, "s2", &log).await;
+    assert_eq!(copies(&world, "the second film"), 1, "{}", last_body(&world));
+    log.extend([answered(), says("thanks")]);
+    ask(&world, "s2", &log).await;
+    assert_eq!(copies(&world, "the second film"), 1, "{}", last_body(&world));
+    assert_eq!(outstanding(&world).await, json!([]));
 }
