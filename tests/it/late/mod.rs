@@ -10,10 +10,10 @@
 //! | R4 | a result settles its intent, and a second call gets it, marked | `intent_stories` |
 //! | R5 | without a known person the scope is the session, and never another caller | `intent_stories`, `cli::once` |
 //! | R6 | tools have windows, scopes and ignored inputs | `intent_stories`; `intents`, `cli::configuration` |
-//! | R7 | a left conversation has its effect undone, at least once, over restarts | `cancels`; `cancel_walk` |
+//! | R7 | a left conversation has its effect undone, at least once, over restarts | `cancels`; `cancel_walk`, `side_requests` |
 //! | R8 | the owner cancels, and a request within the grace revokes | `cancels`; `cancel_walk` |
 //! | R9 | what cannot be undone needs another way to its user than the session | `intent_stories`, `carry_over` |
-//! | R10 | the next conversation of the same person gets the result, once | `carry_over` |
+//! | R10 | the next conversation of the same person gets the result, once | `carry_over`; `side_requests` |
 //! | R11 | webhooks learn of results, conflicts, deadlines, unknown outcomes and cancels | `webhooks` |
 //! | R12 | calls that run and results that wait are listed, and followed by a feed | `task_page`; `lists` |
 //! | R13 | everything that waits is read and acknowledged at once, or on a page | `stories`, `task_page` |
