@@ -681,7 +681,7 @@ fn a_stall_is_shown_until_the_lane_goes_on() {
         (
             "a count of its tokens",
             &|table, lane, at| {
-                drop(table.enter_lane(lane.id, LaneNames::default(), request(&shows(1, &[], &[]), false), at))
+                drop(table.enter_lane(lane.id, LaneNames::default(), request(&shows(1, &[], &[]), false), at));
             },
             true,
         ),
