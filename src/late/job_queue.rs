@@ -212,6 +212,11 @@ impl JobQueue {
         Ok(ended)
     }
 
+    /// Returns `true` if a job about this subject waits or runs.
+    pub(super) fn has_jobs_about(&self, subject: &JobSubject) -> bool {
+        self.by_subject.contains_key(subject)
+    }
+
     /// Takes the jobs of the next round: those that no earlier job of the same subject and no pause delays.
     ///
     /// At most `side_by_side` tries. Jobs that have not failed come first, then those whose pause ended first: a few

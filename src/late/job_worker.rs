@@ -8,7 +8,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     LateError,
     job_queue::{JobQueue, NoRoom, PendingJob, RETRY_PAUSE, RoundJob},
-    jobs::LateJob,
+    jobs::{LateJob, call_subject},
     worker::LateWriter,
 };
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
 const SIDE_BY_SIDE_MAX: usize = 64;
 /// The most jobs that are tried at once while the store fails.
 const PROBES: usize = 4;
+/// Longest time that a request about a call waits for what is queued about it.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A handle for queueing jobs.
 #[derive(Debug)]
@@ -75,6 +77,15 @@ impl JobSender {
     /// Waits until every job that was queued before is done or lost.
     pub(super) async fn flush(&self) {
         self.0.flush().await;
+    }
+
+    /// Waits until the jobs about the calls of this id are done or lost, for a second at most.
+    ///
+    /// A client has the id of a call with the end of its answer, which waits for a slow ledger for a moment only.
+    pub(super) async fn await_call(&self, call_id: &[u8]) {
+        let subject = call_subject(call_id);
+        let done = self.0.wait_until(|queue| !queue.has_jobs_about(&subject));
+        drop(tokio::time::timeout(CALL_WAIT_MAX, done).await);
     }
 
     /// Retries every failed job now.

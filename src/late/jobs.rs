@@ -63,12 +63,12 @@ impl LateJob {
     pub(super) fn subjects(&self) -> Vec<JobSubject> {
         match self {
             Self::Record(calls) => {
-                let subjects = |new: &NewCall| [index_subject(call_index(&new.call.id)), new.key.name];
+                let subjects = |new: &NewCall| [call_subject(&new.call.id), new.key.name];
                 calls.iter().flat_map(subjects).collect()
             }
             Self::Answered(_, names, call, _) => {
                 let names = names.iter().copied();
-                names.chain([index_subject(call_index(&call.id))]).collect()
+                names.chain([call_subject(&call.id)]).collect()
             }
             Self::Read(principal, _) => vec![*principal.as_bytes()],
             Self::Delivered(_, name) | Self::Withheld(_, name) | Self::Acked(_, name) => vec![*name],
@@ -145,6 +145,11 @@ impl LateJob {
             Self::Read(..) => (RecordKind::Reader, 1),
         }
     }
+}
+
+/// Returns the subject of all calls with this id.
+pub(super) fn call_subject(call_id: &[u8]) -> JobSubject {
+    index_subject(call_index(call_id))
 }
 
 /// Returns the subject of all calls with an id. It is no name of a record, which is a whole hash.

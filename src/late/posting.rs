@@ -43,6 +43,7 @@ pub(super) async fn post_result(
     failed: bool,
     replaces: Option<[u8; 32]>,
 ) -> Result<PostOutcome, LateError> {
+    late.0.jobs.await_call(named.call_id).await;
     let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
     let post = Post {
         posted: &posted,
@@ -82,7 +83,7 @@ pub enum WithdrawOutcome {
 pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        let (record, mut call) = match settling::find_named(late, named, now).await? {
             MatchedCall::None => return Ok(WithdrawOutcome::Unknown),
             MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
@@ -130,7 +131,7 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
 pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        let (record, mut call) = match settling::find_named(late, named, now).await? {
             MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
             MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
             MatchedCall::One(found) => *found,

@@ -281,8 +281,14 @@ pub(super) async fn content_step(
     })
 }
 
+/// Finds the recorded call that a service names, once what is queued about it is stored.
+pub(super) async fn find_named(late: &LateStore, named: &NamedCall<'_>, now: Moment) -> Result<MatchedCall, LateError> {
+    late.0.jobs.await_call(named.call_id).await;
+    find_call(late, named, None, now).await
+}
+
 /// Finds the recorded call that a service names.
-pub(super) async fn find_call(
+async fn find_call(
     late: &LateStore,
     named: &NamedCall<'_>,
     digest: Option<&[u8; 32]>,

@@ -83,6 +83,18 @@ impl<Q: Positions> QueueSender<Q> {
         // An error means that the worker has ended: nothing is left to wait for.
         drop(ended.wait_for(|ended| *ended >= position).await);
     }
+
+    /// Waits until `is_met` holds, which is checked whenever entries have ended.
+    pub async fn wait_until(&self, is_met: impl Fn(&Q) -> bool) {
+        let mut ended = self.ended.clone();
+        loop {
+            // Marked as seen before the check, so that an end in between is not missed.
+            ended.mark_unchanged();
+            if is_met(&self.lock()) || ended.changed().await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl<Q: Positions> QueueReceiver<Q> {

@@ -36,6 +36,8 @@ pub enum CancelAnswer {
 
 /// Asks the tool of the caller's call to undo it. See [`Cancels::request`](super::Cancels::request).
 pub(super) async fn request(late: &LateStore, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
+    // The call may have come with an answer a moment ago.
+    late.0.jobs.await_call(id).await;
     let now = clock::unix_time();
     let index = record_names::call_index(id);
     let found = late
@@ -138,7 +140,7 @@ pub(super) async fn confirm(
 ) -> Result<CancelAnswer, LateError> {
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, call): (Record, RecordedCall) = match settling::find_call(late, named, None, now).await? {
+        let (record, call): (Record, RecordedCall) = match settling::find_named(late, named, now).await? {
             MatchedCall::None => return Ok(CancelAnswer::Unknown),
             MatchedCall::Several => return Ok(CancelAnswer::Ambiguous),
             MatchedCall::One(found) => *found,

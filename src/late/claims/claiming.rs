@@ -413,7 +413,7 @@ async fn resolve_subject(
             return Ok(Ok(ResolvedSubject::of_user(owner, late, tool, tier, input)));
         }
     };
-    let found = match settling::find_call(late, &named, None, now).await? {
+    let found = match settling::find_named(late, &named, now).await? {
         MatchedCall::None => return Ok(Err(ClaimOutcome::NotFound)),
         MatchedCall::Several => return Ok(Err(ClaimOutcome::AmbiguousCall)),
         MatchedCall::One(found) => found,

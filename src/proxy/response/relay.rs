@@ -275,23 +275,14 @@ impl Relay {
 
     /// Holds the end of a frame that completes an answer, if a tool service may answer its calls.
     fn hold_end(&mut self, frame: &mut Frame<Bytes>) {
-        let facts = self.watcher.as_ref().map(Watcher::facts);
-        let is_whole = facts.is_some_and(|facts| !facts.calls.list.is_empty()) && self.has_whole_answer();
-        let recording = facts
-            .filter(|_| is_whole)
-            .and_then(|facts| self.log.record_calls(&facts.calls));
+        let whole = self.watcher.as_ref().filter(|watcher| watcher.is_whole());
+        let calls = whole.map(|watcher| &watcher.facts().calls);
+        let recording = calls
+            .filter(|calls| !calls.list.is_empty())
+            .and_then(|calls| self.log.record_calls(calls));
         if let (Some(recording), Some(data)) = (recording, frame.data_mut()) {
             self.held = Some(HeldEnd::split_off(data, self.framing, recording));
         }
-    }
-
-    /// Returns `true` if the answer is complete: a stream that has announced its end, or one whole value.
-    fn has_whole_answer(&self) -> bool {
-        let watcher = self.watcher.as_ref();
-        watcher.is_some_and(|watcher| {
-            let format = watcher.format();
-            format.is_some_and(|format| watcher.facts().is_complete(format))
-        })
     }
 
     /// Passes a frame on. One whose bytes are all held is not sent as an empty frame.

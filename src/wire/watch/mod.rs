@@ -208,6 +208,19 @@ impl Watcher {
         matches!(&self.framer, AnswerFramer::Frames(framer) if framer.is_lost()) && !self.facts.terminal
     }
 
+    /// Returns `true` if the whole answer has come: its events have marked the end, or its only value is closed.
+    ///
+    /// A value is whole without a stop reason, which gateways leave out.
+    pub fn is_whole(&self) -> bool {
+        let Some(format) = self.format else { return false };
+        match &self.framer {
+            AnswerFramer::Values(framer) if !framer.is_array() => framer.is_closed(),
+            AnswerFramer::Events(_) | AnswerFramer::Values(_) | AnswerFramer::Frames(_) => {
+                self.facts.is_complete(format)
+            }
+        }
+    }
+
     /// Returns the facts so far.
     pub const fn facts(&self) -> &Facts {
         &self.facts

@@ -24,6 +24,7 @@
 pub(crate) mod addresses;
 pub(crate) mod amazon_streams;
 pub(crate) mod api;
+pub(crate) mod behind_answers;
 pub(crate) mod branches;
 pub(crate) mod bursts;
 pub(crate) mod cancel_walk;
