@@ -7,6 +7,7 @@
 //!
 //! Without a configured service no results can be posted, so this module records and reads nothing.
 
+mod awaited_calls;
 mod call_label;
 mod call_state;
 mod calls;
@@ -52,6 +53,7 @@ mod settling;
 mod store_inner;
 mod surfaces;
 mod tasks;
+mod upkeep;
 mod wait_reason;
 mod webhook;
 mod worker;
@@ -60,6 +62,7 @@ use std::{fmt, sync::Arc};
 
 use tokio::time::Instant;
 
+pub use awaited_calls::AwaitedCalls;
 pub use calls::{CallQuery, FoundResult, ObservedCall};
 pub use cancels::{CancelAnswer, Cancels};
 pub use carry_over::CarryOver;
@@ -208,6 +211,11 @@ impl LateStore {
     /// names it is then parked.
     pub fn record_calls(&self, caller: Caller, calls: impl IntoIterator<Item = ObservedCall>) -> Option<QueuedJob> {
         recording::record_calls(self, caller, calls)
+    }
+
+    /// Returns the calls for which parked results wait that name the caller as their owner.
+    pub fn awaited_calls(&self, caller: Caller) -> AwaitedCalls {
+        self.0.awaited.calls_of(|| self.owner_of(caller))
     }
 
     /// Counts an answer that was sent before its calls were recorded.
@@ -456,15 +464,7 @@ impl LateStore {
     /// Reads which callers have posted results: until then every caller may have some. Then expires parked results,
     /// until all other handles are dropped.
     pub async fn run_upkeep(self) {
-        if !self.is_used() {
-            return;
-        }
-        let (owners, ledger) = (self.0.record_owners.clone(), Arc::downgrade(&self.0.ledger));
-        // The handle is dropped first: this task must not keep the store alive.
-        let store = Arc::downgrade(&self.0);
-        drop(self);
-        let news = other_replicas::follow_replicas(store.clone());
-        tokio::join!(owners.follow(ledger), news, parking::run_upkeep(store));
+        upkeep::run(self).await;
     }
 
     /// Returns the caller's calls of these ids that have a posted result, in the order of the ids, with the contents.

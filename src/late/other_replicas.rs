@@ -1,10 +1,10 @@
-//! News of other replicas: the feeds and the messages that depend on what they store.
+//! News of other replicas: the feeds, the messages and the parked results that depend on what they store.
 
 use std::{sync::Weak, time::Duration};
 
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 
-use super::{LateError, LateStore, LateStoreInner, feed::SettledEvent, pending::delivery_value, queries};
+use super::{LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, pending::delivery_value, queries};
 use crate::{
     auth::Principal,
     clock,
@@ -31,6 +31,12 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
         match received {
             Ok(Ok(ChangeEvent::Changed(change))) => match change.kind {
                 RecordKind::Delivery if late.0.feed.has_listeners() => announce(&late, &change).await,
+                RecordKind::Parked => {
+                    let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
+                    if let Err(error) = parking::note_change(&late, key).await {
+                        tracing::debug!(%error, "failed to read a parked result: the next upkeep reads it");
+                    }
+                }
                 RecordKind::Outgoing => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
                     // Looked at soon, for the case that the other replica dies. It belongs to that one until its time.
@@ -40,7 +46,10 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
                 }
                 _ => {}
             },
-            Ok(Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_))) => late.0.feed.send_missed(),
+            Ok(Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_))) => {
+                late.0.feed.send_missed();
+                parking::expire_parked(&late).await;
+            }
             Ok(Err(RecvError::Closed)) => return,
             Err(_) if changes.epoch().is_none() => late.0.feed.send_missed(),
             Err(_) => {}

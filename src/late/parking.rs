@@ -70,6 +70,7 @@ pub(super) async fn park_result(
         let label = call_label(named.call_id, tool);
         late.0.telemetry.record_late_event_of("parked", label);
     }
+    note_parked(late, key, &parked);
     // The worker may have recorded the call just before, and then looked for parked results too early.
     let remove = CommitStep::Remove { key, version: 1 };
     let outcome = settling::settle_named(
@@ -83,7 +84,10 @@ pub(super) async fn park_result(
     )
     .await?;
     Ok(match outcome {
-        SettleOutcome::Done(post_outcome) => post_outcome,
+        SettleOutcome::Done(post_outcome) => {
+            late.0.awaited.remove(&key);
+            post_outcome
+        }
         SettleOutcome::TooEarly(at) => {
             late.0.settle_queue.add(record_names::call_index(named.call_id), at);
             PostOutcome::Parked {
@@ -94,6 +98,27 @@ pub(super) async fn park_result(
             until: parked_until(late, made_at),
         },
     })
+}
+
+/// Notes a parked result in memory, if it names its owner: a request of the owner may show its call.
+fn note_parked(late: &LateStore, key: RecordKey, parked: &ParkedResult) {
+    if let Some(owner) = parked.owner {
+        late.0.awaited.add(key, owner, &parked.call_id);
+    }
+}
+
+/// Notes that another replica has stored or removed a parked result.
+pub(super) async fn note_change(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
+    let records = late.0.ledger.read(vec![key], clock::unix_time()).await?;
+    match records.into_iter().flatten().next() {
+        Some(record) => {
+            if let Some(parked) = ParkedResult::decode(&record.value) {
+                note_parked(late, key, &parked);
+            }
+        }
+        None => late.0.awaited.remove(&key),
+    }
+    Ok(())
 }
 
 /// Settles the parked results that name a call of this index, as far as their matches have settled.
@@ -122,7 +147,10 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
             parked_removal: Some(&remove),
         };
         match settling::settle_named(late, &named_call(service, &parked), post).await {
-            Ok(SettleOutcome::Done(outcome)) => tracing::debug!(?outcome, "a parked result was matched with its call"),
+            Ok(SettleOutcome::Done(outcome)) => {
+                late.0.awaited.remove(&record.key);
+                tracing::debug!(?outcome, "a parked result was matched with its call");
+            }
             Ok(SettleOutcome::TooEarly(at)) => late.0.settle_queue.add(index, at),
             Ok(SettleOutcome::NotRecorded) => {}
             // An error of one result must not delay the others.
@@ -160,8 +188,8 @@ pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
     }
 }
 
-/// Expires the parked results of every service, and settles the others if their calls are recorded.
-async fn expire_parked(late: &LateStore) {
+/// Expires the parked results of every service, and notes and settles the others if their calls are recorded.
+pub(super) async fn expire_parked(late: &LateStore) {
     for service in late.services() {
         if let Err(error) = expire_of_service(late, service).await {
             tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
@@ -194,7 +222,11 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
                 let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
                 let remove = remove_step(record);
                 settling::store_refused(late, service.principal, &named, reason, &parked.posted, Some(&remove)).await?;
-            } else if let Err(error) = settle_parked(late, record_names::call_index(&parked.call_id)).await {
+                late.0.awaited.remove(&record.key);
+                continue;
+            }
+            note_parked(late, record.key, &parked);
+            if let Err(error) = settle_parked(late, record_names::call_index(&parked.call_id)).await {
                 // The others must not wait for it.
                 tracing::warn!(%error, "failed to settle a parked result: trying again in ten minutes");
             }

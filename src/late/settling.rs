@@ -97,6 +97,9 @@ pub(super) async fn settle_named(
             }
             MatchedCall::One(found) => *found,
         };
+        if is_shown_later(named, &call, posted) {
+            return Ok(SettleOutcome::NotRecorded);
+        }
         let principal = Principal::from_bytes(record.key.principal);
         let settles_at = call.opened_at + late.0.settings.settling;
         if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
@@ -136,6 +139,13 @@ pub(super) async fn settle_named(
         }
     }
     Err(LateError::Busy)
+}
+
+/// Returns `true` if only a request has shown the call, after a result without an owner was posted for it.
+///
+/// Whoever knows the id of a call could get such a result by a request.
+fn is_shown_later(named: &NamedCall<'_>, call: &RecordedCall, posted: &PostedResult) -> bool {
+    named.owner.is_none() && !call.is_emitted && call.opened_at > posted.posted_at
 }
 
 /// Notes a result that waits in the ledger: it may have been stored without this process taking note of it.

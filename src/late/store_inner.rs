@@ -6,6 +6,7 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use super::{
+    awaited_calls::AwaitedTable,
     cancels::WatchedLanes,
     compactions::{self, NotedCalls},
     feed::FeedSender,
@@ -64,6 +65,8 @@ pub(super) struct LateStoreInner {
     pub(super) in_requests: Cache<RecordKey, [u8; 32]>,
     /// Calls that compactions may have removed from the history of their lane.
     pub(super) compacted: Cache<(Principal, LaneId), NotedCalls>,
+    /// Parked results of known owners.
+    pub(super) awaited: AwaitedTable,
     /// Parked results whose matches settle at a known time.
     pub(super) settle_queue: Arc<SettleQueue>,
     /// `true` if a tool has a URL for cancels.
@@ -109,6 +112,7 @@ impl LateStoreInner {
             readers: bounded_cache(),
             in_requests: bounded_cache(),
             compacted: compactions::new_cache(),
+            awaited: AwaitedTable::default(),
             settle_queue: Arc::default(),
             has_cancels,
             has_carry_over,

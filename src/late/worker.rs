@@ -178,6 +178,8 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
         merged.input = merged.input.or(new.call.input);
         merged.session = merged.session.or(new.call.session);
         merged.intent_input = merged.intent_input.or(new.call.intent_input);
+        // A request may have shown the call before its answer was recorded.
+        merged.is_emitted |= new.call.is_emitted;
         return if merged == recorded {
             Vec::new()
         } else {

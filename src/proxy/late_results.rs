@@ -146,6 +146,26 @@ impl LateResults {
         self.late.record_calls(self.caller, open);
     }
 
+    /// Returns those calls of a body for which parked results of the caller wait.
+    pub(super) fn awaited_calls(&self, calls: impl FnOnce() -> Vec<BodyCall>) -> Vec<BodyCall> {
+        let awaited = self.late.awaited_calls(self.caller);
+        if awaited.is_empty() {
+            return Vec::new();
+        }
+        let mut calls = calls();
+        calls.retain(|call| awaited.has_call(&call.id));
+        calls
+    }
+
+    /// Records calls for which parked results of the caller wait. The process that emitted them died before it did.
+    pub(super) fn record_awaited(&self, calls: &[BodyCall]) {
+        let observed = calls.iter().map(|call| ObservedCall {
+            input: Some(call.input_hash),
+            ..self.describe_opened(&call.id, &call.tool, None, false)
+        });
+        self.late.record_calls(self.caller, observed);
+    }
+
     /// Notes the calls of a history that its client compacts, or lets the provider compact.
     ///
     /// A later history of the lane may lack them, and is still the same conversation. A guessed lane proves nothing.

@@ -248,6 +248,7 @@ impl BodyPlanner<'_> {
                 last_text: texts.last.as_ref().map(LastText::stored_text),
                 plain: plain.clone(),
                 outline,
+                awaited_calls: results.awaited_calls(|| paired.all_calls()),
                 repeat_watch,
             })
         });

@@ -277,6 +277,7 @@ impl BodyRepair<'_> {
         let is_used = results.late.is_used();
         let ReadBody {
             plain,
+            paired,
             outline,
             continuity,
             ..
@@ -285,7 +286,8 @@ impl BodyRepair<'_> {
             if context.has_detached_calls {
                 results.detach_lane();
             }
-            let pins = PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline);
+            let awaited = results.awaited_calls(|| paired.all_calls());
+            let pins = PendingPins::without_answers(results.clone(), ledger_budget, plain.clone(), outline, awaited);
             Box::new(pins)
         });
         Box::new(OutgoingBody {

@@ -13,7 +13,7 @@ use crate::{
     ledger::RecordName,
     proxy::{catch_core_panic::catch_core_panic, late_results::LateResults},
     recall::{AnswerStore, AppendedText, AssignedAnswer, LedgerBudget, UnstoredPins},
-    repair::{Anchor, Assignment, CallKey, Paired, PinnedAnswer, Plan, client_results},
+    repair::{Anchor, Assignment, BodyCall, CallKey, Paired, PinnedAnswer, Plan, client_results},
     splice::Span,
 };
 
@@ -41,6 +41,8 @@ pub(in crate::proxy) struct PendingPins {
     /// Client's body, decoded, with late results at the end of messages. It may contain new results.
     pub(in crate::proxy) plain: Bytes,
     pub(in crate::proxy) outline: Outline,
+    /// Calls of the body for which parked results of the caller wait.
+    pub(in crate::proxy) awaited_calls: Vec<BodyCall>,
     /// Calls of the body, noted once the provider has accepted it. `None` unless one of them is or was lost, and for a
     /// body that is not edited: its provider refuses an open call.
     pub(in crate::proxy) repeat_watch: Option<RepeatWatch>,
@@ -53,6 +55,7 @@ impl PendingPins {
         ledger_budget: LedgerBudget,
         plain: Bytes,
         outline: Outline,
+        awaited_calls: Vec<BodyCall>,
     ) -> Self {
         Self {
             late_results,
@@ -63,6 +66,7 @@ impl PendingPins {
             last_text: None,
             plain,
             outline,
+            awaited_calls,
             repeat_watch: None,
         }
     }
@@ -117,6 +121,8 @@ impl PendingPins {
         let (scope, LateResults { recall, .. }) = (self.late_results.pin_scope(), &self.late_results);
         let brought = catch_core_panic(|| {
             self.late_results.record_shown(&self.plain, &self.outline);
+            // Afterwards: what the last turn shows of a call is more.
+            self.late_results.record_awaited(&self.awaited_calls);
             let in_lane = scope.lane.is_some();
             Some(client_results(&self.plain, scope.format, &self.outline, in_lane))
         });

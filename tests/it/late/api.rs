@@ -87,7 +87,7 @@ pub(crate) async fn record(app: &App, name: &str, id: &str) {
         input: Some([1; 32]),
         intent_input: None,
         origin: None,
-        is_emitted: false,
+        is_emitted: true,
     };
     app.late.record_calls(Caller::of_account(principal(app, name)), [call]);
     app.late.flush_jobs().await;

@@ -330,7 +330,7 @@ impl World {
             input: Some(wanted.input_hash),
             intent_input: None,
             origin: None,
-            is_emitted: false,
+            is_emitted: true,
         };
         self.late.record_calls(self.who(call.who), [opened]);
         self.model.record(call);

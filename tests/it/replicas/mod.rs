@@ -11,6 +11,7 @@ mod key_rests;
 mod learned_edges;
 mod learned_facts;
 mod learned_thinking;
+mod lost_calls;
 mod lost_responses;
 mod opening;
 mod pair;
