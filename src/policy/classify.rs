@@ -175,7 +175,15 @@ const TOO_LONG_PHRASES: &[&str] = &["prompt is too long", "maximum context lengt
 
 /// Judges an answer by its status and its error text.
 fn judge_error(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -> Verdict {
-    judge_key_error(kind, status, said).unwrap_or_else(|| Verdict::from_class(class_of_status(status, said)))
+    if let Some(verdict) = judge_key_error(kind, status, said) {
+        return verdict;
+    }
+    match class_of_status(status, said) {
+        // Servers that apply chat templates refuse a history with 500. The client may have written the text, so it proves
+        // nothing about the endpoint either.
+        Class::ProviderFault if said.is_refusal => Verdict::from_class(Class::Request).with_scope(VerdictScope::Client),
+        class => Verdict::from_class(class),
+    }
 }
 
 /// Returns the class of a status that is not about a credential, row by row of the error table.

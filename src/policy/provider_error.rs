@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{account_sentences::AccountSentence, time_formats::parse_go_duration};
+use crate::wire::read_refusal;
 
 /// The readable parts of a provider's error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct ProviderErrorInfo {
     pub sentence: Option<AccountSentence>,
     /// `true` if Google's details name the API key as invalid.
     pub is_key_invalid: bool,
+    /// `true` if the text is a known refusal of the history. The client may have written it.
+    pub is_refusal: bool,
 }
 
 /// The extent of a quota of a day or more.
@@ -64,6 +67,14 @@ struct ErrorMembers {
 impl ProviderErrorInfo {
     /// Reads an error's body, or the data of an error event.
     pub fn parse_body(body: &[u8]) -> Self {
+        Self {
+            // Also in a text that is no JSON.
+            is_refusal: read_refusal(body).is_some(),
+            ..Self::parse_json(body)
+        }
+    }
+
+    fn parse_json(body: &[u8]) -> Self {
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return Self::default();
         };
@@ -136,6 +147,7 @@ impl ProviderErrorInfo {
             }),
             sentence,
             is_key_invalid: details.iter().any(invalid),
+            is_refusal: false,
             message: message.into_boxed_str(),
         }
     }

@@ -37,7 +37,8 @@ pub enum VerdictScope {
     Exchange,
     /// Nothing: the client gets the answer, since every profile would get the same one.
     Surface,
-    /// Only the client: its own timeout was too short to prove anything about a profile or an endpoint.
+    /// Only the client: its own timeout was too short, or a text that it may have written says that its request is wrong.
+    /// Neither proves anything about a profile or an endpoint.
     Client,
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod keys_document;
 pub(crate) mod limited_pools;
 pub(crate) mod profile_choice;
 pub(crate) mod profile_moves;
+pub(crate) mod refused_histories;
 pub(crate) mod renewals;
 pub(crate) mod rotation;
 pub(crate) mod rotation_stories;
