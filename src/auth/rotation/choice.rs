@@ -1,8 +1,8 @@
 //! The choice of a profile for one send: the lane's own first, then profiles of its organisation, then others.
 //!
 //! Among equals, a weighted hash of lane and profile decides. The choice is stable and distributes lanes evenly. If no
-//! profile is ready, the request waits for the first that will be soon. If none will be, it probes a profile whose
-//! cooldown is a guess.
+//! profile is ready, the request waits for the first that will be soon. If none will be, it probes a profile in cooldown:
+//! rarely if the provider has named the end.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use crate::{auth::profile::allows_model, policy::Reason};
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time between two probes of a profile.
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(30);
+/// Time between two probes of a profile whose cooldown has a named end, and which is not the last one.
+const NAMED_PROBE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The time at which a profile can serve one request.
 #[derive(Clone, Debug)]
@@ -272,7 +274,7 @@ impl<'r> ProfileSelector<'r> {
         (state.at <= limit).then_some(Selection::Wait { id, until: state.at })
     }
 
-    /// Probes the profile whose cooldown ends first, among those whose cooldown is a guess.
+    /// Probes the profile whose cooldown ends first, among those that are due.
     fn probe_any(&self, ids: &[ProfileId], left: Option<ProfileId>) -> Option<Selection> {
         let due = ids
             .iter()
@@ -302,20 +304,20 @@ impl<'r> ProfileSelector<'r> {
         })
     }
 
-    /// Returns the time of the next probe of a profile; `None` if it is not in cooldown, or is to be left alone.
+    /// Returns the time of the next probe of a profile; `None` if it is not in cooldown.
     fn probe_time(&self, id: ProfileId) -> Option<Instant> {
         let cooldowns = self.concerned_cooldowns(id);
-        // The provider would refuse a probe before the end that it has named. Only the last profile is probed: its
-        // limit may have been raised.
-        let is_kept =
-            cooldowns.iter().any(|cooldown| cooldown.is_named && !cooldown.disables) && self.last_enabled() != Some(id);
-        let began = cooldowns
-            .iter()
-            .map(|cooldown| cooldown.since)
-            .max()
-            .filter(|_| !is_kept)?;
+        let began = cooldowns.iter().map(|cooldown| cooldown.since).max()?;
+        // The provider mostly refuses a probe before the end that it has named. But it may reset a limit of days early,
+        // and the request would fail anyway.
+        let is_named = cooldowns.iter().any(|cooldown| cooldown.is_named && !cooldown.disables);
+        let interval = if is_named && self.last_enabled() != Some(id) {
+            NAMED_PROBE_INTERVAL
+        } else {
+            PROBE_INTERVAL
+        };
         let probed = self.rotation.last_probe(id).map_or(began, |at| at.max(began));
-        Some(probed + PROBE_INTERVAL)
+        Some(probed + interval)
     }
 
     fn serving_profiles(&self) -> Vec<ProfileId> {

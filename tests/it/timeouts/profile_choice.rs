@@ -475,6 +475,56 @@ async fn a_key_that_works_again_is_found_by_a_probe() {
     }
 }
 
+/// Each key has a limit of days, which its provider resets early for one of them.
+#[tokio::test(start_paused = true)]
+async fn a_key_with_a_named_limit_of_days_is_probed_every_ten_minutes_if_nothing_else_can_serve() {
+    const DAYS: &str = "70000";
+    let world = world(&strangers("ab"));
+    does(&world, &[("a", limited(DAYS)), ("b", limited(DAYS))]);
+    assert_eq!(reached(&world, ask("s0", 0)).await, ("ab".into(), 429));
+    let (mut seen, mut from_provider) = (String::new(), 0);
+    for second in (5..3600).step_by(5) {
+        world.until(secs(second)).await;
+        let number = usize::try_from(second).unwrap();
+        let (keys, status) = reached(&world, ask(&format!("s{}", number % 7), number)).await;
+        assert_eq!(status, 429, "{second}");
+        from_provider += usize::from(!keys.is_empty());
+        seen += &keys;
+    }
+    // Once in ten minutes one request tries both keys. All others are refused by the proxy.
+    assert_eq!((seen.matches('a').count(), seen.matches('b').count()), (5, 5), "{seen}");
+    assert_eq!(from_provider, 5);
+    // The success of a probe ends the cooldown. From then on the other key is left alone.
+    does(&world, &[("b", limited(DAYS))]);
+    let mut statuses = Vec::new();
+    for second in (3600..6000).step_by(5) {
+        world.until(secs(second)).await;
+        let number = usize::try_from(second).unwrap();
+        let (keys, status) = reached(&world, ask(&format!("s{}", number % 7), number)).await;
+        statuses.push(status);
+        assert!(keys != "b" || statuses.iter().all(|status| *status == 429), "{second}");
+    }
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(refused <= 120 && statuses.ends_with(&[200; 300]), "{refused}");
+}
+
+/// A named limit that ends soon is waited for, and a bound conversation is refused as before.
+#[tokio::test(start_paused = true)]
+async fn a_named_limit_of_minutes_is_not_probed() {
+    let world = world(&strangers("ab"));
+    does(&world, &[("a", limited("590")), ("b", limited("590"))]);
+    assert_eq!(reached(&world, ask("s0", 0)).await, ("ab".into(), 429));
+    for second in (5..575).step_by(5) {
+        world.until(secs(second)).await;
+        let number = usize::try_from(second).unwrap();
+        assert_eq!(
+            reached(&world, ask("s0", number)).await,
+            (String::new(), 429),
+            "{second}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_in_cooldown_is_not_probed_while_another_is_ready() {
     let world = world(&strangers("abc"));
