@@ -11,6 +11,8 @@ use crate::telemetry::Telemetry;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of a check in the background.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The checks without an answer that was sent too early, after which the ledger counts as fast enough again: a minute.
+const QUIET_CHECKS: u32 = 6;
 
 /// A reason why a ledger does not store what it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +69,41 @@ pub async fn check_health(ledger: &dyn Ledger, limit: Duration) -> Option<Ledger
     }
 }
 
+/// The state of a ledger that is too slow for the answers which wait for it.
+#[derive(Debug, Default)]
+struct SlowLedger {
+    /// Answers that were sent too early, up to the last check.
+    missed: u64,
+    /// The checks since the last such answer; `None` if operators were told of none.
+    quiet_checks: Option<u32>,
+}
+
+impl SlowLedger {
+    /// Logs when answers begin to be sent too early, and when none was for a minute. A degraded ledger is told by itself.
+    fn check(&mut self, missed: u64, is_degraded: bool) {
+        let has_missed = missed > std::mem::replace(&mut self.missed, missed);
+        self.quiet_checks = match self.quiet_checks {
+            None if has_missed && !is_degraded => {
+                tracing::warn!(
+                    "the ledger is slow: answers are sent before what belongs to them is stored; check the disk, or the database"
+                );
+                Some(0)
+            }
+            Some(_) if has_missed => Some(0),
+            Some(checks) if checks.saturating_add(1) >= QUIET_CHECKS => {
+                tracing::info!("the ledger is fast enough again: no answer was sent too early for a minute");
+                None
+            }
+            quiet => quiet.map(|checks| checks.saturating_add(1)),
+        };
+    }
+}
+
 /// Checks a ledger for as long as the process lives. Sets the gauge, and logs each change once.
 pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = None;
+    let (mut known, mut slow) = (None, SlowLedger::default());
     loop {
         ticks.tick().await;
         let fault = check_health(&*ledger, CHECK_TIMEOUT).await;
@@ -85,6 +117,7 @@ pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
             (None, Some(_)) => tracing::info!("the ledger works again"),
             _ => {}
         }
+        slow.check(telemetry.missed_holds(), fault.is_some());
         known = fault;
     }
 }

@@ -242,13 +242,26 @@ impl ExchangeLog {
         self.head_at = Some(now);
     }
 
-    /// Records bytes of the answer's body that are passed to the client.
-    pub(super) fn record_bytes_out(&mut self, bytes: usize) {
-        // Only the first bytes: the metric shows how long a stream stays empty after its head.
-        if let Some(came) = self.head_at.filter(|_| self.event.bytes_out == 0 && bytes > 0) {
+    /// Records that the body of the provider's answer has begun. Only the first call counts.
+    ///
+    /// The metric shows how long a stream stays empty after its head.
+    pub(super) fn record_first_byte(&mut self) {
+        if let Some(came) = self.head_at.filter(|_| self.event.first_byte.is_none()) {
             let took = clock::now().duration_since(came);
             self.event.first_byte = Some(took);
             self.telemetry.record_first_byte(took);
+        }
+    }
+
+    /// Records that the answer has waited for the ledger since `began`.
+    pub(super) fn record_hold(&mut self, began: Instant) {
+        self.event.ledger_hold += clock::now().duration_since(began);
+    }
+
+    /// Records bytes of the answer's body that are passed to the client.
+    pub(super) fn record_bytes_out(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.record_first_byte();
         }
         self.event.bytes_out = self.event.bytes_out.saturating_add(bytes as u64);
     }
@@ -409,7 +422,8 @@ impl ExchangeLog {
         self.event.bytes_in = self.bytes_in.load(Ordering::Relaxed);
         let now = clock::now();
         self.event.duration = now.duration_since(self.began_at);
-        self.event.upstream_body = self.head_at.map(|came| now.duration_since(came));
+        let body = self.head_at.map(|came| now.duration_since(came));
+        self.event.upstream_body = body.map(|took| took.saturating_sub(self.event.ledger_hold));
         self.event.side = verdict.class.fault_side().map(Side::label);
         self.event.is_stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);

@@ -244,6 +244,12 @@ impl Telemetry {
         self.metrics.ledger.missed.count([op]);
     }
 
+    /// Returns the number of answers so far that were sent before the ledger had stored what belongs to them.
+    pub fn missed_holds(&self) -> u64 {
+        let ledger = &self.metrics.ledger;
+        ledger.missed.total(["write"]) + ledger.late_results.total(["unrecorded"])
+    }
+
     /// Records an operation of the ledger, one of [`LEDGER_OPS`], and its error if it failed, one of [`LEDGER_ERRORS`].
     pub fn record_ledger_op(&self, op: &'static str, took: Duration, error: Option<&'static str>) {
         self.metrics.ledger.op_duration.observe([op], took);

@@ -443,7 +443,8 @@ impl Attempts<'_> {
         }
         // Last, so that a client that leaves meanwhile undoes nothing.
         if let Some(hold) = hold {
-            hold.wait_until_stored().await;
+            // Boxed, because most answers have nothing to wait for, and the future of every exchange would be larger.
+            answer.wait_for_ledger(Box::pin(hold.wait_until_stored()), log).await;
         }
         Ok(answer)
     }

@@ -10,12 +10,14 @@ use std::{
 
 use bytes::Bytes;
 use memchr::memmem;
+use tokio::time::Instant;
 
-use crate::{proxy::late_results::CallRecording, wire::watch::Framing};
+use crate::{clock, proxy::late_results::CallRecording, wire::watch::Framing};
 
 /// The held end of an answer.
 pub(super) struct HeldEnd {
     bytes: Bytes,
+    began_at: Instant,
     recording: CallRecording,
 }
 
@@ -29,6 +31,7 @@ impl HeldEnd {
         };
         Self {
             bytes: data.split_off(at),
+            began_at: clock::now(),
             recording,
         }
     }
@@ -36,6 +39,11 @@ impl HeldEnd {
     /// Returns the number of held bytes.
     pub(super) const fn byte_len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Returns the time since which the end is held.
+    pub(super) const fn start_time(&self) -> Instant {
+        self.began_at
     }
 
     /// Returns the held bytes once the calls are recorded, or have taken too long.

@@ -7,14 +7,19 @@ mod held_end;
 mod relay;
 mod relay_error;
 
-use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 
 pub use relay::AnswerBody;
@@ -23,7 +28,7 @@ pub use relay_error::RelayError;
 use super::{exchange_log::ExchangeLog, headers, old_ids};
 use crate::{
     auth::Credential,
-    clock::DeadlineTimer,
+    clock::{self, DeadlineTimer},
     policy::{Class, LimitHints, Observation, ProviderErrorInfo, Verdict, classify, stream_timeouts::StreamTimeouts},
     provider::{self, Route},
     server::StopSignal,
@@ -274,25 +279,58 @@ impl ProviderAnswer {
     /// The server sends the head together with the first poll of the body, so a client would get a broken answer whose
     /// failure is known before a byte of it was sent.
     pub(super) async fn take_first_frame(&mut self) -> Result<(), Verdict> {
-        if let ProviderBody::Streamed(read, body) = self.response.body_mut()
-            && read.is_empty()
-            && !body.is_end_stream()
-        {
-            // Polled once and never waited for: the head of a slow answer must not be delayed.
-            let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *body).poll_frame(cx))).await;
-            self.first_frame = match polled {
-                Poll::Ready(Some(Err(error))) => {
-                    tracing::debug!(%error, "the connection to the provider failed before the first byte of the answer");
-                    return Err(classify(Observation::BodyEnded {
-                        is_complete: false,
-                        is_broken: true,
-                    }));
-                }
-                Poll::Ready(step) => Some(step),
-                Poll::Pending => None,
-            };
+        // Polled once and never waited for: the head of a slow answer must not be delayed.
+        poll_fn(|cx| Poll::Ready(self.poll_first_frame(cx))).await;
+        if let Some(Some(Err(error))) = &self.first_frame {
+            tracing::debug!(%error, "the connection to the provider failed before the first byte of the answer");
+            return Err(classify(Observation::BodyEnded {
+                is_complete: false,
+                is_broken: true,
+            }));
         }
         Ok(())
+    }
+
+    /// Waits for the ledger. The first frame of the body is taken meanwhile: only the time until then is the provider's.
+    pub(super) async fn wait_for_ledger(&mut self, hold: impl Future<Output = ()>, log: &mut ExchangeLog) {
+        let (began, mut hold) = (clock::now(), pin!(hold));
+        poll_fn(|cx| {
+            // First, so that an answer that waits for nothing has no step more than without a ledger.
+            if hold.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            self.poll_first_frame(cx);
+            if self.has_begun() {
+                log.record_first_byte();
+            }
+            Poll::Pending
+        })
+        .await;
+        log.record_hold(began);
+    }
+
+    /// Takes the first frame of a streamed body if it has arrived, or its end.
+    fn poll_first_frame(&mut self, cx: &mut Context<'_>) {
+        if let ProviderBody::Streamed(read, body) = self.response.body_mut()
+            && self.first_frame.is_none()
+            && read.is_empty()
+            && !body.is_end_stream()
+            && let Poll::Ready(step) = Pin::new(body).poll_frame(cx)
+        {
+            self.first_frame = Some(step);
+        }
+    }
+
+    /// Returns `true` if bytes of the body have arrived.
+    fn has_begun(&self) -> bool {
+        let is_data = |frame: &Frame<Bytes>| frame.data_ref().is_some_and(|data| !data.is_empty());
+        match self.response.body() {
+            ProviderBody::Whole(body) => !body.is_empty(),
+            ProviderBody::Streamed(read, _) => {
+                let first = self.first_frame.as_ref().and_then(Option::as_ref);
+                !read.is_empty() || first.is_some_and(|frame| frame.as_ref().is_ok_and(is_data))
+            }
+        }
     }
 
     /// Returns the refusal of the pairing that the body contains, with the client's own ids. `None` for other answers.

@@ -100,8 +100,9 @@ impl HistoryStep {
         } else {
             LatencyKind::HealthyOverhead
         };
-        self.record_latency(LatencyKind::Overhead, event.overhead);
-        self.record_latency(overhead, event.overhead);
+        let added = event.added_latency();
+        self.record_latency(LatencyKind::Overhead, added);
+        self.record_latency(overhead, added);
         let Some(head) = event.upstream_head else { return };
         if let Some(first) = event.first_byte {
             self.record_latency(LatencyKind::FirstByte, head.saturating_add(first));

@@ -50,11 +50,13 @@ pub struct ExchangeEnded {
     pub bytes_out: u64,
     /// The time that the proxy added before the first send: to read, check, plan and splice, not to receive the body.
     pub overhead: Duration,
+    /// The time for which the answer waited for the ledger: its head for pins, its end for the records of its calls.
+    pub ledger_hold: Duration,
     /// The time from the send to the answer's head.
     pub upstream_head: Option<Duration>,
-    /// The time from the answer's head to the first byte of its body; `None` if none was passed on.
+    /// The time from the answer's head to the first byte of its body; `None` if none came.
     pub first_byte: Option<Duration>,
-    /// The time from the answer's head to the end of its body.
+    /// The time from the answer's head to the end of its body, without the waits for the ledger.
     pub upstream_body: Option<Duration>,
     /// The time from the first byte of the request to the last byte of the answer.
     pub duration: Duration,
@@ -81,6 +83,11 @@ impl ExchangeEnded {
     /// Returns the `format` label: the format's name, or `none`.
     pub(in crate::telemetry) fn format_label(&self) -> &'static str {
         self.format.map_or("none", Format::label)
+    }
+
+    /// Returns the latency that the proxy added: before the first send, and while the answer waited for the ledger.
+    pub(in crate::telemetry) const fn added_latency(&self) -> Duration {
+        self.overhead.saturating_add(self.ledger_hold)
     }
 
     /// Returns `true` for a failure that operators should see: all but those that the client alone caused.

@@ -49,6 +49,7 @@ macro_rules! exchange_event {
             tool_ms = tool.map(|tool| millis(tool.age)),
             attempts, bytes_in, bytes_out,
             overhead_us = micros($event.overhead),
+            ledger_hold_ms = Some(millis($event.ledger_hold)).filter(|held| *held > 0),
             head_ms = $event.upstream_head.map(millis),
             dur_ms = millis($event.duration),
             // Never missing, so that a filter by side also finds exchanges without a failure.

@@ -1,6 +1,6 @@
 //! Metrics of exchanges: number, outcome and duration.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use prometheus_client::metrics::{gauge::Gauge, histogram::Histogram};
@@ -22,6 +22,8 @@ const DURATION_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 
 const OVERHEAD_BUCKETS: [f64; 12] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5,
 ];
+/// Seconds that an answer waits for the ledger: a commit, or its limits of 50 ms, 250 ms and 5 s.
+const HOLD_BUCKETS: [f64; 6] = [0.005, 0.025, 0.05, 0.1, 0.25, 5.0];
 
 metric_table! {
     /// Metrics of exchanges.
@@ -41,8 +43,13 @@ metric_table! {
         );
         overhead: Histogram = page.histogram(
             "overhead",
-            "Latency that the proxy added before the first send: to read, check, plan and splice the body",
+            "Latency that the proxy added: to read, check, plan and splice the body, and to hold the answer for the ledger",
             &OVERHEAD_BUCKETS,
+        );
+        ledger_hold: Histogram = page.histogram(
+            "ledger_hold",
+            "Time for which answers waited until the ledger had stored what belongs to them",
+            &HOLD_BUCKETS,
         );
     }
 }
@@ -62,7 +69,11 @@ impl ExchangeMetrics {
         self.duration.observe([format], event.duration);
         // Only bodies in a known format are read, so the others would hide the real overhead.
         if event.format.is_some() {
-            self.overhead.observe(event.overhead.as_secs_f64());
+            self.overhead.observe(event.added_latency().as_secs_f64());
+        }
+        // Most answers have nothing to wait for.
+        if event.ledger_hold > Duration::ZERO {
+            self.ledger_hold.observe(event.ledger_hold.as_secs_f64());
         }
     }
 }

@@ -20,7 +20,7 @@ const PHASES: [&str; 4] = ["connect", "headers", "first_byte", "body"];
 // Twelve upstreams with eight profiles each have room; larger configurations fold the label sets that come last.
 /// Label sets of `profile_state`: twelve times eight profiles, three states each.
 const PROFILE_STATE_SETS_MAX: usize = 288;
-const ROTATION_SETS_MAX: usize = 69;
+const ROTATION_SETS_MAX: usize = 60;
 const ATTEMPT_SETS_MAX: usize = 192;
 const BREAKER_SETS_MAX: usize = 60;
 /// Classes of attempts: the label sets of `attempts` that folding may add.

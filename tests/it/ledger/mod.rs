@@ -7,6 +7,7 @@ pub(crate) mod disk_faults;
 pub(crate) mod files;
 pub(crate) mod first_check;
 pub(crate) mod health;
+mod held_answers;
 pub(crate) mod load;
 pub(crate) mod lost_results;
 pub(crate) mod object_owners;

@@ -42,6 +42,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         bytes_in: 10,
         bytes_out: 20,
         overhead: Duration::from_micros(300),
+        ledger_hold: Duration::ZERO,
         upstream_head: Some(Duration::from_millis(700)),
         first_byte: Some(Duration::from_millis(50)),
         upstream_body: Some(Duration::from_secs(3)),
@@ -282,6 +283,7 @@ fn an_exchange_writes_one_log_line() {
             actions,
             ..RepairReport::default()
         }),
+        ledger_hold: Duration::from_millis(40),
         ..ended()
     });
     let expected = serde_json::json!({
@@ -289,7 +291,8 @@ fn an_exchange_writes_one_log_line() {
         "request_id": "0190b5a0-0000-7000-8000-000000000000", "method": "POST", "path": "/anthropic/v1/messages",
         "upstream": "anthropic", "format": "anthropic", "mode": "repair", "status": 200,
         "repair": "moved=1, placeholder=2", "attempts": 1, "bytes_in": 10, "bytes_out": 20,
-        "overhead_us": 300, "head_ms": 700, "dur_ms": 4000, "side": "-", "phase": "done", "code": "ok",
+        "overhead_us": 300, "ledger_hold_ms": 40, "head_ms": 700, "dur_ms": 4000, "side": "-", "phase": "done",
+        "code": "ok",
     });
     assert_eq!(line, expected);
 }

@@ -117,6 +117,7 @@ const OURS: [&str; 62] = [
     "antiphon_inflight_requests",
     "antiphon_request_duration_seconds",
     "antiphon_overhead_seconds",
+    "antiphon_ledger_hold_seconds",
     "antiphon_findings",
     "antiphon_repairs",
     "antiphon_unreadable",
