@@ -77,6 +77,7 @@ pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
         return None;
     }
     match (format, history.first()) {
+        (Format::OpenAiResponses, Some(b'{')) => return None,
         (Format::OpenAiResponses, first) if first != Some(&b'[') => return Some(Vec::new()),
         (Format::Gemini, Some(b'{')) => return Some(Vec::new()),
         _ => {}
