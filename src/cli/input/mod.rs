@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use self::{
     text_lines::TextLine,
-    unread::{Unread, find_unread},
+    unread::{UnreadReason, find_unread},
 };
 use crate::{
     printable::printable_text,
@@ -96,7 +96,7 @@ pub(super) enum InputError {
         /// Format, or the kind of the transcript.
         kind: String,
         /// Reason of the failure.
-        reason: Unread,
+        reason: UnreadReason,
     },
     /// A request of a batch does not follow its format. The proxy would forward it unchanged.
     #[error(
@@ -146,7 +146,10 @@ impl BodyInput {
         let (kind, unread) = match &self.origin {
             BodyOrigin::Transcript { source, lines, .. } if source.is_agent() => {
                 let is_unread = lines.is_empty() || unread.is_some();
-                (source.label().to_owned(), is_unread.then_some(Unread::EmptyTranscript))
+                (
+                    source.label().to_owned(),
+                    is_unread.then_some(UnreadReason::EmptyTranscript),
+                )
             }
             _ => (self.wire.to_string(), unread),
         };

@@ -11,7 +11,7 @@ use crate::{
 
 /// The reason for which nothing of a history was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::cli) enum Unread {
+pub(in crate::cli) enum UnreadReason {
     /// The format has no history in this body.
     #[error("it has no history in this format")]
     NoHistory,
@@ -26,7 +26,7 @@ pub(in crate::cli) enum Unread {
     EmptyTranscript,
 }
 
-impl Unread {
+impl UnreadReason {
     /// Returns the way to a report nevertheless.
     pub(super) const fn remedy(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Unread {
 
 /// Finds a history of the body of which nothing was read. `None` also for a body that does not follow the format: that
 /// error is another one.
-pub(super) fn find_unread(body: &[u8], wire: Wire) -> Option<Unread> {
+pub(super) fn find_unread(body: &[u8], wire: Wire) -> Option<UnreadReason> {
     let whole = wire.read(body).ok()?;
     if whole.array.is_some() {
         return reason_of(&whole, wire);
@@ -55,7 +55,7 @@ pub(super) fn find_unread(body: &[u8], wire: Wire) -> Option<Unread> {
     })
 }
 
-fn reason_of(conversation: &Conversation<'_>, wire: Wire) -> Option<Unread> {
+fn reason_of(conversation: &Conversation<'_>, wire: Wire) -> Option<UnreadReason> {
     // What the provider has, it can read.
     if conversation.may_have_remote_calls {
         return None;
@@ -68,17 +68,17 @@ fn reason_of(conversation: &Conversation<'_>, wire: Wire) -> Option<Unread> {
             // The prompt may be stored at the provider.
             (None, format) => format == Format::OpenAiResponses,
         };
-        return (!is_read).then_some(Unread::NoHistory);
+        return (!is_read).then_some(UnreadReason::NoHistory);
     }
     let messages = &conversation.messages;
     let has_parts_only = |message: &Message| {
         json.member(message.span, "parts").is_some() && !has_content(message) && !is_message(json, message.span)
     };
     if messages.iter().any(has_parts_only) {
-        return Some(Unread::UserInterface);
+        return Some(UnreadReason::UserInterface);
     }
     let is_read = |message: &Message| has_content(message) && is_message(json, message.span);
-    (!messages.is_empty() && !messages.iter().any(is_read)).then_some(Unread::NoContent)
+    (!messages.is_empty() && !messages.iter().any(is_read)).then_some(UnreadReason::NoContent)
 }
 
 fn has_content(message: &Message) -> bool {
