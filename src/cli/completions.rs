@@ -10,9 +10,9 @@ use clap_complete::Shell;
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
 For example:
-  antiphon completions bash > ~/.local/share/bash-completion/completions/antiphon
-  antiphon completions zsh  > ~/.zfunc/_antiphon        (with ~/.zfunc in fpath)
-  antiphon completions fish > ~/.config/fish/completions/antiphon.fish";
+  antiphon completions bash >~/.local/share/bash-completion/completions/antiphon
+  antiphon completions zsh  >~/.zfunc/_antiphon         (with ~/.zfunc in fpath)
+  antiphon completions fish >~/.config/fish/completions/antiphon.fish";
 
 /// Arguments of `antiphon completions`.
 #[derive(Debug, clap::Args)]

@@ -22,8 +22,10 @@ use crate::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The file is -c, else ANTIPHON_CONFIG, else $XDG_CONFIG_HOME/antiphon/antiphon.toml (~/.config/antiphon/antiphon.toml),
-else /etc/antiphon/antiphon.toml, else none. One at a default path is refused if other users may write it.
+The file is -c, else ANTIPHON_CONFIG, else
+$XDG_CONFIG_HOME/antiphon/antiphon.toml (~/.config/antiphon/antiphon.toml), else
+/etc/antiphon/antiphon.toml, else none. One at a default path is refused if
+other users may write it.
 
 Exit codes:
   0  done, or the configuration is good

@@ -17,9 +17,10 @@ use super::{diff, serve::STOP_TIMEOUT, signals::Signals, success_if};
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The provider is scripted and runs in this process. The demo needs no key and no file, and uses only loopback. On a
-terminal it keeps running after the stories until Ctrl-C, with some traffic for the dashboard. Otherwise it ends by
-itself. It reads neither the configuration file nor variables, except NO_COLOR.";
+The provider is scripted and runs in this process. The demo needs no key and no
+file, and uses only loopback. On a terminal it keeps running after the stories
+until Ctrl-C, with some traffic for the dashboard. Otherwise it ends by itself.
+It reads neither the configuration file nor variables, except NO_COLOR.";
 
 /// Arguments of `antiphon demo`.
 #[derive(Debug, clap::Args)]

@@ -25,13 +25,14 @@ use crate::{
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
 For example:
-  eval \"$(antiphon env)\"                                      sh, bash, zsh
+  eval \"$(antiphon env)\"                                     sh, bash, zsh
   antiphon env --shell fish | source
   antiphon env --shell powershell | Out-String | Invoke-Expression
-  for /f \"delims=\" %i in ('antiphon env --shell cmd') do %i    cmd, at the prompt
+  for /f \"delims=\" %i in ('antiphon env --shell cmd') do %i   cmd, at the prompt
 
-The variables stay set until the shell exits. `antiphon run -- CMD` sets them for one command, and starts a proxy if
-none runs. If a forward proxy is set (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY.
+The variables stay set until the shell exits. `antiphon run -- CMD` sets them
+for one command, and starts a proxy if none runs. If a forward proxy is set
+(HTTP_PROXY, HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY.
 
 Exit codes:
   0  done, also if no proxy answers there yet

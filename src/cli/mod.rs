@@ -69,16 +69,20 @@ const EXIT_TERMINATED: u8 = 143;
 const ABOUT: &str = "A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer";
 
 const EXIT_CODES: &str = "\
+/// Columns of the help on a wide terminal: longer lines are hard to read.
+const HELP_COLUMNS_MAX: usize = 100;
+
 Exit codes:
   0    done, or nothing found
   1    findings, or a failure at run time
   2    wrong usage, bad configuration or unreadable input
   130  stopped at once by a second signal: Ctrl-C
   143  stopped at once by a second signal: SIGTERM
-`antiphon run` and `antiphon once` exit with the exit code of their command; `antiphon once --help` lists its own codes.";
+`antiphon run` and `antiphon once` exit with the exit code of their command;
+`antiphon once --help` lists its own codes.";
 
 #[derive(Debug, Parser)]
-#[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES)]
+#[command(name = "antiphon", version, about = ABOUT, after_help = EXIT_CODES, max_term_width = HELP_COLUMNS_MAX)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]

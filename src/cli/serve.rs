@@ -37,19 +37,25 @@ const SLOW_START: Duration = Duration::from_secs(5);
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-A flag overrides a variable, a variable overrides the file, the file overrides the default.
-ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE sets the token that the dashboard and all of /admin/v1 then require.
-Keys that have a variable but no flag: ANTIPHON_ALLOW_HOSTS (server.allow_hosts, as NAME,NAME), ANTIPHON_ALLOW_ORIGINS
-(server.allow_origins, as ORIGIN,ORIGIN), ANTIPHON_DRAIN_TIMEOUT (server.drain_timeout), ANTIPHON_MODE (repair.mode),
-ANTIPHON_LEDGER_STORE (ledger.store: sqlite, postgres or memory), ANTIPHON_LEDGER_PATH (ledger.path),
-ANTIPHON_LEDGER_URL (ledger.url) or ANTIPHON_LEDGER_URL_FILE, ANTIPHON_LEDGER_BYTES_MAX (ledger.bytes_max).
-Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to providers, SSL_CERT_FILE, NO_COLOR,
-OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_ variables for traces, and LISTEN_FDS: listening sockets that systemd passes
-are used in place of new ones, at the addresses of the configuration.
+A flag overrides a variable, a variable overrides the file, the file overrides
+the default.
+ANTIPHON_ADMIN_TOKEN or ANTIPHON_ADMIN_TOKEN_FILE sets the token that the
+dashboard and all of /admin/v1 then require.
+Keys that have a variable but no flag: ANTIPHON_ALLOW_HOSTS (server.allow_hosts,
+as NAME,NAME), ANTIPHON_ALLOW_ORIGINS (server.allow_origins, as ORIGIN,ORIGIN),
+ANTIPHON_DRAIN_TIMEOUT (server.drain_timeout), ANTIPHON_MODE (repair.mode),
+ANTIPHON_LEDGER_STORE (ledger.store: sqlite, postgres or memory),
+ANTIPHON_LEDGER_PATH (ledger.path), ANTIPHON_LEDGER_URL (ledger.url) or
+ANTIPHON_LEDGER_URL_FILE, ANTIPHON_LEDGER_BYTES_MAX (ledger.bytes_max).
+Also read: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY for connections to
+providers, SSL_CERT_FILE, NO_COLOR, OTEL_EXPORTER_OTLP_ENDPOINT and other OTEL_
+variables for traces, and LISTEN_FDS: listening sockets that systemd passes are
+used in place of new ones, at the addresses of the configuration.
 SIGHUP reloads the configuration; a bad file never replaces a good one.
-SIGTERM or Ctrl-C lets running exchanges finish first; a second one stops at once.
-A configuration file at a default path is refused if other users may write it or its folder; a file named with -c may
-have any permissions.
+SIGTERM or Ctrl-C lets running exchanges finish first; a second one stops at
+once.
+A configuration file at a default path is refused if other users may write it or
+its folder; a file named with -c may have any permissions.
 
 Exit codes:
   0    stopped as asked

@@ -32,14 +32,16 @@ use crate::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The store is the file --path, else $XDG_STATE_HOME/antiphon/ledger.db, else ~/.local/state/antiphon/ledger.db
-(macOS: ~/Library/Application Support/antiphon/ledger.db), or with --database the database of ledger.url, which replicas
-may use meanwhile. The content of records is never shown.
+The store is the file --path, else $XDG_STATE_HOME/antiphon/ledger.db, else
+~/.local/state/antiphon/ledger.db (macOS: ~/Library/Application
+Support/antiphon/ledger.db), or with --database the database of ledger.url,
+which replicas may use meanwhile. The content of records is never shown.
 
 Exit codes:
   0    done, or nothing found
   1    a record or the store is damaged (verify), or a failure at run time
-  2    the store is missing or unusable, or another process has the file open (gc)";
+  2    the store is missing or unusable, or another process has the file open
+       (gc)";
 
 /// Arguments of `antiphon store`.
 #[derive(Debug, clap::Args)]

@@ -17,14 +17,18 @@ use crate::ledger::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-A store is the file of a ledger, or the word `database` for that of ledger.url. Stop every proxy that uses one of them:
-what it writes meanwhile is not copied. The copy has every record with its times, and the secret, so that callers and
-their names stay the same. It is permanent only once each record was compared with the original.
+A store is the file of a ledger, or the word `database` for that of ledger.url.
+Stop every proxy that uses one of them:
+what it writes meanwhile is not copied. The copy has every record with its
+times, and the secret, so that callers and their names stay the same. It is
+permanent only once each record was compared with the original.
 
 Exit codes:
   0    every record was copied
-  1    damaged records were left out; or a failure at run time, and nothing was copied
-  2    wrong usage or bad configuration, or a store is unusable, in use or not empty";
+  1    damaged records were left out; or a failure at run time, and nothing was
+       copied
+  2    wrong usage or bad configuration, or a store is unusable, in use or not
+       empty";
 
 /// Arguments of `antiphon store copy`.
 #[derive(Debug, clap::Args)]

@@ -16,8 +16,9 @@ use crate::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-The database is that of ledger.url. Set ledger.migrate = \"manual\" for processes whose role may not change tables, and run
-this with another role before a new version starts. The versions before and after a change run together.
+The database is that of ledger.url. Set ledger.migrate = \"manual\" for processes
+whose role may not change tables, and run this with another role before a new
+version starts. The versions before and after a change run together.
 
 Exit codes:
   0    the tables are, or would be, those of this version

@@ -13,8 +13,8 @@ For example, after a tool whose effect cannot be undone has disappeared:
   antiphon intents ls --state unknown
   antiphon intents resolve int_0123456789abcdef0123456789abcdef done
 
-The commands ask the admin listener. If server.admin_token is set, they send the token in ANTIPHON_ADMIN_TOKEN or
---token-file.
+The commands ask the admin listener. If server.admin_token is set, they send the
+token in ANTIPHON_ADMIN_TOKEN or --token-file.
 
 Exit codes:
   0  done

@@ -11,27 +11,31 @@ use crate::cli::api_client::ProxyFlags;
 pub(in crate::cli) const AFTER_HELP: &str = "\
 For example, in a script or as the tool of an agent:
   antiphon once --tool deploy -- ./deploy.sh production
-  antiphon once --tool mail --window 24h --key invoice-4711 -- ./send-invoice.sh 4711
+  antiphon once --tool mail --window 24h --key invoice-47 -- ./invoice.sh 47
 
-The first run claims the effect with the running proxy, runs the command, and stores its exit code and output. Until the
-window ends, the same command with the same tool, arguments and working directory does not run: its output and exit code
-are replayed, and standard error says so. Two runs at the same time are one run: the second exits with 75. A failed
-command may run again; where [tools.NAME] has tier = \"one_way\", only with --retry-failed.
+The first run claims the effect with the running proxy, runs the command, and
+stores its exit code and output. Until the window ends, the same command with
+the same tool, arguments and working directory does not run: its output and exit
+code are replayed, and standard error says so. Two runs at the same time are one
+run: the second exits with 75. A failed command may run again; where
+[tools.NAME] has tier = \"one_way\", only with --retry-failed.
 
-The proxy must keep its ledger on disk. On this machine no token is needed: `antiphon serve` writes one that only its user
-can read. Elsewhere put a client token with personal = true into ANTIPHON_TOKEN. Outputs are encrypted with a key from the
-token, arguments are stored as keyed hashes only, and a new token knows nothing of earlier runs. The command finds a key
-for the systems behind it in ANTIPHON_IDEMPOTENCY_KEY.
+The proxy must keep its ledger on disk. On this machine no token is needed:
+`antiphon serve` writes one that only its user can read. Elsewhere put a client
+token with personal = true into ANTIPHON_TOKEN. Outputs are encrypted with a key
+from the token, arguments are stored as keyed hashes only, and a new token knows
+nothing of earlier runs. The command finds a key for the systems behind it in
+ANTIPHON_IDEMPOTENCY_KEY.
 
 Exit codes:
   0-125  that of the command, also if it is replayed
   126    the command cannot be run
   127    there is no such command
   128+N  signal N ended the command
-  64     also: wrong usage, an unusable token, or --key was used for other arguments or with another
-         token
-  69     also: the proxy cannot be reached, has no durable ledger or no room, or gets too many requests; the command
-         did not run
+  64     also: wrong usage, an unusable token, or --key was used for other
+         arguments or with another token
+  69     also: the proxy cannot be reached, has no durable ledger or no room, or
+         gets too many requests; the command did not run
   73     also: the command ran before, but its output cannot be replayed
   75     also: the command is running elsewhere
   76     also: the command may have run: see `antiphon intents resolve`";

@@ -14,15 +14,18 @@ use crate::{
 /// Text below the flags in the help.
 pub(in crate::cli) const AFTER_HELP: &str = "\
 For example, as a tool service:
-  render film.blend 2>&1 | antiphon result post toolu_01A09q90qw90lq917835lq9 --owner $OWNER
+  render film.blend | antiphon result post toolu_01A09q90qw --owner $OWNER
 And as the caller whose calls they are:
   antiphon result list
-  antiphon result show toolu_01A09q90qw90lq917835lq9
+  antiphon result show toolu_01A09q90qw
 
-Credentials are no arguments, since other users of the machine can read those. `post` and `withdraw` send the token of
-a service, from ANTIPHON_SERVICE_TOKEN or --token-file. `list`, `show` and `ack` send the key, or the client token,
-that the caller sends with its requests to providers, from ANTIPHON_API_KEY or --key-file.
-HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY apply, except for loopback addresses.
+Credentials are no arguments, since other users of the machine can read those.
+`post` and `withdraw` send the token of a service, from ANTIPHON_SERVICE_TOKEN
+or --token-file. `list`, `show` and `ack` send the key, or the client token,
+that the caller sends with its requests to providers, from ANTIPHON_API_KEY or
+--key-file.
+HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY apply, except for loopback
+addresses.
 
 Exit codes:
   0  done

@@ -44,11 +44,14 @@ For example:
   antiphon run -- claude
   antiphon run --upstream anthropic=https://llm.example.com -- python agent.py
 
-Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and GEMINI_API_BASE (LiteLLM) for the command only,
-and what codex, copilot, gemini, opencode and pi need beside them. For commands that read files only, such as cline, it
-says what to set. They point to the proxy that already answers on --listen. If there is none, or with -c or
---upstream, a new proxy starts on a free port and ends with the command. If a forward proxy is set (HTTP_PROXY,
-HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY. Only warnings are logged, unless -v asks for more.
+Sets ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL and
+GEMINI_API_BASE (LiteLLM) for the command only, and what codex, copilot, gemini,
+opencode and pi need beside them. For commands that read files only, such as
+cline, it says what to set. They point to the proxy that already answers on
+--listen. If there is none, or with -c or --upstream, a new proxy starts on a
+free port and ends with the command. If a forward proxy is set (HTTP_PROXY,
+HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY. Only warnings
+are logged, unless -v asks for more.
 -q also hides where the proxy listens and what came through it.
 
 Exit codes:
@@ -56,7 +59,8 @@ Exit codes:
   126    the command cannot be run
   127    there is no such command
   128+N  signal N ended the command
-  2      also: wrong usage, bad configuration, a taken port or an unusable ledger
+  2      also: wrong usage, bad configuration, a taken port or an unusable
+         ledger
   1      also: another failure at run time";
 
 /// Arguments of `antiphon run`.

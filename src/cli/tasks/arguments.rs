@@ -8,12 +8,13 @@ use crate::cli::admin_list::AdminAccess;
 pub(in crate::cli) const AFTER_HELP: &str = "\
 For example, for the person behind a client token:
   antiphon tasks link --client ann
-  antiphon tasks revoke 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+  antiphon tasks revoke ID_OF_A_LINK
 
-The page needs ledger.task_page = true. A link opens it for one person, for an hour at most.
+The page needs ledger.task_page = true. A link opens it for one person, for an
+hour at most.
 
-The commands ask the admin listener. If server.admin_token is set, they send the token in ANTIPHON_ADMIN_TOKEN or
---token-file.
+The commands ask the admin listener. If server.admin_token is set, they send the
+token in ANTIPHON_ADMIN_TOKEN or --token-file.
 
 Exit codes:
   0  done

@@ -10,8 +10,8 @@ For example, after the receiver of a webhook was repaired:
   antiphon webhooks ls
   antiphon webhooks resend msg_0123456789abcdef0123456789abcdef_1795767130
 
-The commands ask the admin listener. If server.admin_token is set, they send the token in ANTIPHON_ADMIN_TOKEN or
---token-file.
+The commands ask the admin listener. If server.admin_token is set, they send the
+token in ANTIPHON_ADMIN_TOKEN or --token-file.
 
 Exit codes:
   0  done

@@ -127,6 +127,31 @@ fn the_manual_page_has_every_subcommand_and_its_flags() {
     }
 }
 
+/// Returns the arguments of every command's help.
+fn help_arguments(command: &clap::Command, before: &[String], found: &mut Vec<Vec<String>>) {
+    for below in command.get_subcommands() {
+        let path = [before, &[below.get_name().to_owned()]].concat();
+        help_arguments(below, &path, found);
+        found.push(path);
+    }
+}
+
+/// A line that is longer than the terminal is broken in the middle of words and columns.
+#[test]
+fn help_fits_into_a_terminal_of_80_columns() {
+    let mut commands = vec![Vec::new()];
+    help_arguments(&antiphon::cli::command(), &[], &mut commands);
+    assert!(commands.len() > 30, "{commands:?}");
+    for path in commands {
+        let mut command = antiphon(&[]);
+        command.args(&path).arg("--help").env("COLUMNS", "80");
+        let (code, help, _) = out(&command.output().unwrap());
+        assert_eq!(code, Some(0), "{path:?}");
+        let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{path:?}: {long:#?}");
+    }
+}
+
 /// Runs `antiphon healthcheck` against the admin listener of a draining proxy.
 async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
