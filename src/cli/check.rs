@@ -19,6 +19,7 @@ use crate::{
         input::{self, BodyInput, InputError},
         output::{OutputFormat, write_document},
         style::Painter,
+        wire_names::WireNames,
     },
     repair::{self, PairingContext, RepairPolicy},
     wire::Wire,
@@ -42,8 +43,8 @@ pub(super) struct Args {
     /// Request bodies or transcripts; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Wire format of the bodies (anthropic, openai-chat, openai-chat-mistral, …); detected if not given
-    #[arg(long, value_name = "NAME")]
+    /// Wire format of the bodies; detected if not given
+    #[arg(long, value_name = "NAME", value_parser = WireNames)]
     wire: Option<Wire>,
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]

@@ -45,6 +45,7 @@ mod table;
 mod tasks;
 mod time_format;
 mod webhooks;
+mod wire_names;
 
 use std::{
     ffi::OsString,

@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
         output::{OutputFormat, write_document},
         style::Painter,
         success_if,
+        wire_names::WireNames,
     },
     config::file::LeastName,
     printable::printable_text,
@@ -39,8 +41,8 @@ pub(super) struct Args {
     /// Request body; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Wire format of the body (anthropic, openai-chat, openai-chat-mistral, …); detected if not given
-    #[arg(long, value_name = "NAME")]
+    /// Wire format of the body; detected if not given
+    #[arg(long, value_name = "NAME", value_parser = WireNames)]
     wire: Option<Wire>,
     /// Write the repaired body to this file instead of stdout
     #[arg(short, long = "out", value_name = "FILE")]
@@ -51,19 +53,22 @@ pub(super) struct Args {
     /// Write a diff instead of the body, with one line per block
     #[arg(long)]
     diff: bool,
-    /// Least safe class of action to apply: lossy, inventive, salvage or lossless
-    #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = parse_least)]
+    /// Least safe class of action to apply
+    #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser())]
     least: Applicability,
     /// Format of the report on stderr
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
 }
 
-/// Parses a class of action.
-fn parse_least(name: &str) -> Result<Applicability, String> {
+/// Returns the parser of a class of action.
+fn least_parser() -> impl TypedValueParser<Value = Applicability> {
     // Not a `ValueEnum`: the core, which defines the classes, does not know clap.
-    let found = LeastName::from_word(name).map(Applicability::from);
-    found.ok_or_else(|| "expected lossy, inventive, salvage or lossless".to_owned())
+    let words = PossibleValuesParser::new(LeastName::WORDS.iter().map(|(word, _)| *word));
+    words.try_map(|word| {
+        let found = LeastName::from_word(&word).map(Applicability::from);
+        found.ok_or("no class of action")
+    })
 }
 
 /// Repairs one body and reports what was done.

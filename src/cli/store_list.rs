@@ -5,6 +5,7 @@ use std::{
     ops::ControlFlow,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use super::{
@@ -29,17 +30,19 @@ pub(super) struct ListFlags {
     /// Begin after this row: the `next` of the page before
     #[arg(long, value_name = "ROW", value_parser = clap::value_parser!(i64).range(0..))]
     after: Option<i64>,
-    /// List the records of one kind only: call, delivery, content, parked, evidence, …
-    #[arg(long, value_name = "KIND", value_parser = parse_kind)]
+    /// List the records of one kind only
+    #[arg(long, value_name = "KIND", value_parser = kind_parser())]
     kind: Option<RecordKind>,
     /// Also show the row and the hash of the record's name
     #[arg(short, long)]
     verbose: bool,
 }
 
-fn parse_kind(text: &str) -> Result<RecordKind, String> {
-    let known = RecordKind::ALL.into_iter().find(|kind| kind.label() == text);
-    known.ok_or_else(|| format!("the kinds are {}", RecordKind::ALL.map(RecordKind::label).join(", ")))
+fn kind_parser() -> impl TypedValueParser<Value = RecordKind> {
+    PossibleValuesParser::new(RecordKind::ALL.map(RecordKind::label)).try_map(|label| {
+        let known = RecordKind::ALL.into_iter().find(|kind| kind.label() == label);
+        known.ok_or("no kind of record")
+    })
 }
 
 /// A row with its summary.

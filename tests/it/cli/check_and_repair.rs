@@ -140,7 +140,7 @@ fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
             b"{\"messages\":[],\"messages\":[]}",
             "the history key occurs twice",
         ),
-        (&["check", "--wire", "latin"], b"", "expected one of anthropic, "),
+        (&["check", "--wire", "latin"], b"", "[possible values: anthropic, "),
         (&["repair"], b"[]", "not of the format's shape"),
     ];
     for (arguments, stdin, wanted) in rows {

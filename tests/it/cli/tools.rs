@@ -152,6 +152,30 @@ fn help_fits_into_a_terminal_of_80_columns() {
     }
 }
 
+/// Values that are cut off in the help, or missing in completions, have to be looked up elsewhere.
+#[test]
+fn every_value_of_a_closed_list_is_in_the_help_and_in_completions() {
+    let (_, script, _) = out(&antiphon(&["completions", "bash"]).output().unwrap());
+    let names: Vec<&str> = antiphon::wire::Wire::NAMES.iter().map(|(name, _)| *name).collect();
+    assert_eq!(script.matches(&names.join(" ")).count(), 2, "check and repair");
+    for command in ["check", "repair"] {
+        let (_, help, _) = out(&antiphon(&[command, "--help"]).output().unwrap());
+        for name in &names {
+            assert!(help.contains(name), "{command}: {name} is missing: {help}");
+        }
+        assert!(!help.contains('…'), "{help}");
+        // Spellings that are not listed.
+        for other in ["OpenAI_Chat", "messages"] {
+            let output = antiphon(&[command, "--wire", other, "no/such/file"]).output().unwrap();
+            let (_, _, err) = out(&output);
+            assert!(err.starts_with("antiphon: no/such/file: "), "{err}");
+        }
+    }
+    for word in ["inventive salvage", "delivery", "evidence"] {
+        assert!(script.contains(word), "{word}");
+    }
+}
+
 /// Runs `antiphon healthcheck` against the admin listener of a draining proxy.
 async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
