@@ -27,10 +27,15 @@ use crate::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
-A file contains one request body, a list of messages, JSONL with one body or one message on each line, or the
-transcript of an agent: ~/.claude/projects/*/*.jsonl of Claude Code, ~/.codex/sessions/**/rollout-*.jsonl of Codex.
-A transcript is put together as the agent would send it, so the agent itself may still repair some of it.
-In a pipe each finding is one line, FILE: PLACE: KIND: TEXT. On a terminal, colours are used unless NO_COLOR is set.
+A file contains one request body, a list of messages, JSONL with one body or one
+message on each line, or the transcript of an agent:
+~/.claude/projects/*/*.jsonl of Claude Code,
+~/.codex/sessions/**/rollout-*.jsonl of Codex.
+A transcript is put together as the agent would send it, so the agent itself may
+still repair some of it.
+In a pipe each finding is one line of standard output, FILE: PLACE: KIND: TEXT,
+and a line about each file goes to standard error. On a terminal, colours are
+used unless NO_COLOR is set.
 
 Exit codes:
   0  every tool call has its result
@@ -49,6 +54,9 @@ pub(super) struct Args {
     /// Format of the report
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
+    /// Print no line about a file as a whole, only its findings and errors
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// Checks every file and reports the findings. Exits with the worst result of all files.
@@ -59,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         OutputFormat::Text => {
             let painter = Painter::of_stdout();
             seen.iter()
-                .try_for_each(|file| report::write_file(&mut out, file, painter))?;
+                .try_for_each(|file| report::write_file(&mut out, file, painter, args.quiet))?;
         }
         OutputFormat::Json => {
             let files: Vec<Value> = seen.iter().flat_map(report::file_documents).collect();

@@ -28,6 +28,11 @@ impl CheckedBody {
         self.findings.len() + losses.count()
     }
 
+    /// Returns `true` if the report has no line about this body.
+    pub(super) fn has_no_rows(&self) -> bool {
+        self.chain_faults().is_empty() && self.findings.is_empty() && self.notes.is_empty()
+    }
+
     /// Returns the faults in the links between the lines of a transcript.
     pub(super) fn chain_faults(&self) -> &[ChainFault] {
         match &self.origin {

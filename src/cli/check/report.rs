@@ -21,7 +21,7 @@ const NOTE_LEAD: &str = "note: some servers refuse this: ";
 const BRIDGED_LEAD: &str = "note: ";
 
 /// Writes the result of one file as text.
-pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter) -> io::Result<()> {
+pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Painter, is_quiet: bool) -> io::Result<()> {
     let bodies = match &file.verdict {
         Ok(bodies) => bodies,
         // Errors go to stderr, so that stdout contains findings only.
@@ -30,7 +30,8 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
     // A person reads the name once. A program finds it on each line.
     let shown = printable_text(&file.name);
     let name = if painter.is_for_people() { "" } else { &shown };
-    if painter.is_for_people() {
+    let is_silent = is_quiet && bodies.iter().all(CheckedBody::has_no_rows);
+    if painter.is_for_people() && !is_silent {
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &shown))?;
     }
     for body in bodies {
@@ -44,6 +45,9 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
         for note in &body.notes {
             write_row(out, name, &ReportRow::of_finding(body, note, NOTE_LEAD), painter)?;
         }
+    }
+    if is_quiet {
+        return Ok(());
     }
     write_verdict(out, name, bodies, painter)
 }
@@ -72,7 +76,8 @@ fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], paint
             painter.paint(TextStyle::Dim, &format!("({kind})"))
         )
     } else {
-        writeln!(out, "{name}: {verdict} ({kind})")
+        // Standard output has one line for each finding, and no other.
+        writeln!(io::stderr().lock(), "antiphon: {name}: {verdict} ({kind})")
     }
 }
 

@@ -47,16 +47,31 @@ fn scratch(name: &str) -> PathBuf {
 fn check_names_every_finding_and_exits_1() {
     let out = antiphon(&["check", BROKEN, HEALTHY], b"");
     assert_eq!(out.status.code(), Some(1));
-    let lines = text(&out.stdout);
+    let (lines, verdicts) = (text(&out.stdout), text(&out.stderr));
     let wanted = format!(
         "{BROKEN}: messages[1].content[0]: unanswered: the tool call has no result where one is due (toolu_01A)"
     );
-    assert!(lines.contains(&wanted), "{lines}");
-    assert!(lines.contains(&format!("{BROKEN}: 1 finding (anthropic)")), "{lines}");
-    assert!(
-        lines.contains(&format!("{HEALTHY}: every tool call has its result (openai-chat)")),
-        "{lines}"
+    // In a pipe standard output has the findings and nothing else.
+    assert_eq!(lines, format!("{wanted}\n"));
+    assert_eq!(
+        verdicts,
+        format!(
+            "antiphon: {BROKEN}: 1 finding (anthropic)\n\
+             antiphon: {HEALTHY}: every tool call has its result (openai-chat)\n"
+        )
     );
+}
+
+#[test]
+fn check_can_be_quiet_about_files() {
+    for flag in ["-q", "--quiet"] {
+        let out = antiphon(&["check", flag, BROKEN, HEALTHY], b"");
+        assert_eq!(out.status.code(), Some(1));
+        assert_eq!(text(&out.stderr), "");
+        assert_eq!(text(&out.stdout).lines().count(), 1, "{}", text(&out.stdout));
+        let out = antiphon(&["check", flag, "no/such/file"], b"");
+        assert!(text(&out.stderr).contains("no/such/file: "), "{}", text(&out.stderr));
+    }
 }
 
 /// A file does not show what a client has dropped: the loss is reported, and nothing is put back.
@@ -202,11 +217,7 @@ fn check_reads_lists_and_lines() {
         assert!(lines.starts_with(wanted), "{input}: {lines}");
     }
     let out = antiphon(&["check"], format!("{{\"messages\":[{GO_ON}]}}\n{body}\n").as_bytes());
-    assert!(
-        text(&out.stdout).ends_with("-: 1 finding (2 bodies)\n"),
-        "{}",
-        text(&out.stdout)
-    );
+    assert_eq!(text(&out.stderr), "antiphon: -: 1 finding (2 bodies)\n");
 }
 
 /// Returns a line of Claude Code's transcript.
@@ -237,10 +248,8 @@ fn check_puts_a_transcript_of_claude_code_together() {
     let check = |lines: &[String]| antiphon(&["check"], lines.join("\n").as_bytes());
     let out = check(&lines);
     assert_eq!(
-        text(&out.stdout),
-        "-: every tool call has its result (anthropic, Claude Code's transcript)\n",
-        "{}",
-        text(&out.stderr)
+        text(&out.stderr),
+        "antiphon: -: every tool call has its result (anthropic, Claude Code's transcript)\n"
     );
     // A branch that the user has left, and a line that a kill has cut, do not count.
     lines.push(line("assistant", "b1", "\"u1\"", CALL));
@@ -253,8 +262,11 @@ fn check_puts_a_transcript_of_claude_code_together() {
     for (parent, found) in [("\"r2\"", 2), ("\"a2\"", 1)] {
         lines[5] = line("user", "u2", parent, GO_ON);
         let lines = text(&check(&lines).stdout);
-        let wanted = "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n-: ";
-        assert!(lines.contains(&format!("{wanted}{found} finding")), "{parent}: {lines}");
+        let wanted = "-: line 3: unanswered: the tool call has no result where one is due (toolu_02)\n";
+        assert!(
+            lines.ends_with(wanted) && lines.lines().count() == found,
+            "{parent}: {lines}"
+        );
         assert_eq!(
             lines.contains("-: line 6: lost_parent: "),
             found == 2,
@@ -289,7 +301,7 @@ fn check_puts_a_transcript_of_codex_together() {
         text(&out.stdout),
         text(&out.stderr)
     );
-    assert!(text(&out.stdout).ends_with("(openai-responses, Codex's transcript)\n"));
+    assert!(text(&out.stderr).ends_with("(openai-responses, Codex's transcript)\n"));
     // A compaction replaces what was before it.
     lines.push(compacted.to_owned());
     assert_eq!(check(&lines).status.code(), Some(0));
@@ -423,8 +435,8 @@ fn check_compares_a_list_with_the_named_format() {
         format!("[{GO_ON}]").as_bytes(),
     );
     assert_eq!(
-        text(&out.stdout),
-        "-: every tool call has its result (openai-responses)\n"
+        text(&out.stderr),
+        "antiphon: -: every tool call has its result (openai-responses)\n"
     );
 }
 
@@ -514,8 +526,8 @@ fn check_reads_lines_with_calls_of_custom_tools() {
     );
     let out = antiphon(&["check"], format!("{says}\n{call}\n{result}\n").as_bytes());
     assert_eq!(
-        text(&out.stdout),
-        "-: every tool call has its result (openai-responses, one message on each line)\n"
+        text(&out.stderr),
+        "antiphon: -: every tool call has its result (openai-responses, one message on each line)\n"
     );
     // The result of a call that is not there: one line is a list of messages too.
     let out = antiphon(&["check"], result.as_bytes());
@@ -533,8 +545,8 @@ fn check_names_the_kind_of_a_file() {
     let messages = format!("{GO_ON}\n{GO_ON}\n");
     let out = antiphon(&["check"], messages.as_bytes());
     assert_eq!(
-        text(&out.stdout),
-        "-: every tool call has its result (openai-chat, one message on each line)\n"
+        text(&out.stderr),
+        "antiphon: -: every tool call has its result (openai-chat, one message on each line)\n"
     );
     let agent = line("user", "u1", "null", GO_ON);
     for (input, is_transcript) in [(messages, false), (format!("{agent}\n{agent}\n"), true)] {
@@ -560,10 +572,7 @@ fn check_finds_open_calls_after_a_lost_line() {
         let lines = text(&out.stdout);
         assert!(lines.starts_with("-: line 3: lost_parent: "), "{kind}: {lines}");
         assert!(
-            lines.ends_with(
-                "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
-                 -: 2 findings (anthropic, Claude Code's transcript)\n"
-            ),
+            lines.ends_with("-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n"),
             "{kind}: {lines}"
         );
     }
@@ -573,6 +582,10 @@ fn check_finds_open_calls_after_a_lost_line() {
 #[test]
 fn check_reads_a_stream_of_claude_code_in_the_order_of_its_lines() {
     let sent = |kind: &str, uuid: &str, subagent: &str, message: &str| {
+        assert_eq!(
+            text(&out.stderr),
+            "antiphon: -: 2 findings (anthropic, Claude Code's transcript)\n"
+        );
         format!(r#"{{"type":"{kind}","uuid":"{uuid}","parent_tool_use_id":{subagent},"message":{message}}}"#)
     };
     let lines = [
@@ -584,8 +597,7 @@ fn check_reads_a_stream_of_claude_code_in_the_order_of_its_lines() {
     let out = antiphon(&["check"], lines.join("\n").as_bytes());
     assert_eq!(
         text(&out.stdout),
-        "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n\
-         -: 1 finding (anthropic, Claude Code's transcript)\n",
+        "-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n",
         "{}",
         text(&out.stderr)
     );
@@ -620,7 +632,7 @@ fn names_in_the_output_are_escaped() {
     let lines = text(&out.stdout);
     assert!(lines.contains("(toolu\\u{1b}[31mRED\\n\\u{202e})\n"), "{lines:?}");
     // The id itself is a fault as well.
-    assert_eq!(lines.lines().count(), 3, "{lines:?}");
+    assert_eq!(lines.lines().count(), 2, "{lines:?}");
     // A name of megabytes is no help for anybody.
     let long = body.replace("RED", &"R".repeat(100_000));
     assert!(antiphon(&["check"], long.as_bytes()).stdout.len() < 1000);

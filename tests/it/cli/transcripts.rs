@@ -252,7 +252,7 @@ fn check_does_not_report_links_that_lose_nothing() {
         let said = format!("{}{}", text(&out.stdout), text(&out.stderr));
         assert_eq!(
             said,
-            "-: every tool call has its result (anthropic, Claude Code's transcript)\n"
+            "antiphon: -: every tool call has its result (anthropic, Claude Code's transcript)\n"
         );
     }
     // The last line has no id: the lines before it count nevertheless.
