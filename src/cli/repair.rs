@@ -7,6 +7,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
@@ -110,14 +111,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the repaired body to the file of `--out`, else to stdout.
-fn write_body(args: &Args, repaired: &Repaired) -> io::Result<()> {
+fn write_body(args: &Args, repaired: &Repaired) -> anyhow::Result<()> {
     if let Some(path) = &args.out {
-        return fs::write(path, repaired.body.to_vec());
+        // As text: an error of another file is none of standard output.
+        let failed = |error| anyhow!("{}: {error}", printable_text(&path.display().to_string()));
+        return fs::write(path, repaired.body.to_vec()).map_err(failed);
     }
     // Piece by piece: a large body need not be copied into one buffer.
     let mut out = io::stdout().lock();
     repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
-    out.flush()
+    Ok(out.flush()?)
 }
 
 /// Returns the report in one line.

@@ -22,11 +22,12 @@ impl TemporaryFile {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&path)?;
-        // From here on the drop removes the file, also if it cannot be written.
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let mut file = options.open(&path).map_err(failed)?;
+        let written = file.write_all(text.as_bytes()).map_err(failed);
+        // The drop removes the file, also if it could not be written.
         let temporary = Self(path);
-        file.write_all(text.as_bytes())?;
-        Ok(temporary)
+        written.map(|()| temporary)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -346,6 +346,13 @@ fn repair_can_write_a_file_only_check_or_show_the_difference() {
     let out = antiphon(&["repair", BROKEN, "-o", target.to_str().unwrap()], b"");
     assert!(out.stdout.is_empty() && out.status.success());
     assert_eq!(std::fs::read(&target).unwrap(), file(REPAIRED));
+    let out = antiphon(&["repair", BROKEN, "-o", "no/such/x"], b"");
+    assert_eq!(out.status.code(), Some(1));
+    let errors = text(&out.stderr);
+    assert!(
+        errors.ends_with("antiphon: no/such/x: No such file or directory (os error 2)\n"),
+        "{errors}"
+    );
     let out = antiphon(&["repair", "--check", BROKEN], b"");
     assert!(out.stdout.is_empty());
     assert_eq!(out.status.code(), Some(1));
@@ -575,6 +582,10 @@ fn check_finds_open_calls_after_a_lost_line() {
             lines.ends_with("-: line 2: unanswered: the tool call has no result where one is due (toolu_01)\n"),
             "{kind}: {lines}"
         );
+        assert_eq!(
+            text(&out.stderr),
+            "antiphon: -: 2 findings (anthropic, Claude Code's transcript)\n"
+        );
     }
 }
 
@@ -582,10 +593,6 @@ fn check_finds_open_calls_after_a_lost_line() {
 #[test]
 fn check_reads_a_stream_of_claude_code_in_the_order_of_its_lines() {
     let sent = |kind: &str, uuid: &str, subagent: &str, message: &str| {
-        assert_eq!(
-            text(&out.stderr),
-            "antiphon: -: 2 findings (anthropic, Claude Code's transcript)\n"
-        );
         format!(r#"{{"type":"{kind}","uuid":"{uuid}","parent_tool_use_id":{subagent},"message":{message}}}"#)
     };
     let lines = [
