@@ -69,10 +69,10 @@ const EXIT_TERMINATED: u8 = 143;
 
 const ABOUT: &str = "A reverse proxy for LLM provider APIs that makes sure every tool call has exactly one answer";
 
-const EXIT_CODES: &str = "\
 /// Columns of the help on a wide terminal: longer lines are hard to read.
 const HELP_COLUMNS_MAX: usize = 100;
 
+const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or nothing found
   1    findings, or a failure at run time
@@ -243,12 +243,12 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     let mut err = io::stderr().lock();
     drop(writeln!(err, "antiphon: {}", describe_causes(error)));
     let start = error.downcast_ref::<StartError>();
-    let taken = matches!(start, Some(StartError::Bind(_)));
-    if taken {
-        drop(writeln!(
-            err,
-            "another antiphon may be running; choose other addresses with --listen and --admin-listen"
-        ));
+    let unbound = match start {
+        Some(StartError::Bind(cause)) => Some(cause),
+        _ => None,
+    };
+    if let Some(cause) = unbound {
+        drop(writeln!(err, "{}", cause.remedy()));
     }
     // Errors that the operator fixes by other arguments, other files or another configuration.
     let unusable = matches!(
@@ -257,7 +257,7 @@ fn report_error(error: &anyhow::Error) -> ExitCode {
     ) || error.is::<store_error::StoreError>();
     let no_answer = error.is::<api_client::ClientError>();
     let unmet = error.is::<config_init::InitError>() || error.is::<help::UnknownCommand>();
-    if taken || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {
+    if unbound.is_some() || unusable || no_answer || unmet || error.is::<ConfigError>() || error.is::<InputError>() {
         ExitCode::from(EXIT_USAGE)
     } else {
         ExitCode::FAILURE

@@ -111,31 +111,38 @@ pub async fn provider_only(
     Ok(())
 }
 
-/// An address to listen on, and the default address that was taken.
+/// An address to listen on, and the default address that could not be used.
 struct Place {
     address: SocketAddr,
-    /// The default address, if it is taken.
-    taken: Option<SocketAddr>,
+    /// The reason for a free port in place of the default address.
+    avoided: Option<String>,
 }
 
 impl Place {
     /// Chooses the given address, else the default one if it is free, else a free port.
     fn of(said: Option<SocketAddr>, usual: SocketAddr) -> Self {
         let address = said.unwrap_or(usual);
-        let is_taken = said.is_none() && std::net::TcpListener::bind(usual).is_err();
+        let failure = match said {
+            None => std::net::TcpListener::bind(usual).err(),
+            Some(_) => None,
+        };
+        let avoided = failure.map(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => format!("{usual} is taken: another port is used"),
+            _ => format!("{usual} cannot be used ({error}): another port is used"),
+        });
         Self {
-            address: if is_taken {
+            address: if avoided.is_some() {
                 SocketAddr::new(usual.ip(), 0)
             } else {
                 address
             },
-            taken: is_taken.then_some(usual),
+            avoided,
         }
     }
 
     fn say(&self, out: &mut dyn Write) -> io::Result<()> {
-        match self.taken {
-            Some(taken) => writeln!(out, "{taken} is taken: another port is used"),
+        match &self.avoided {
+            Some(reason) => writeln!(out, "{reason}"),
             None => Ok(()),
         }
     }
@@ -159,8 +166,8 @@ fn greet_reader(
         "   provider   http://{provider_at}\n   antiphon   http://{}\n   dashboard  http://{}/",
         running.data, running.admin
     ))?;
-    for taken in places.iter().filter_map(|place| place.taken) {
-        tell.write_line(&format!("   {taken} is taken: another port is used"))?;
+    for reason in places.iter().filter_map(|place| place.avoided.as_ref()) {
+        tell.write_line(&format!("   {reason}"))?;
     }
     Ok(())
 }

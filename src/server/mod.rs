@@ -99,6 +99,31 @@ pub struct BindError {
     pub source: io::Error,
 }
 
+/// Ports below this one are reserved for privileged processes on Unix.
+const UNPRIVILEGED_PORT_MIN: u16 = 1024;
+
+impl BindError {
+    /// Returns what the operator can do.
+    pub fn remedy(&self) -> &'static str {
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => {
+                "another antiphon may be running; choose other addresses with --listen and --admin-listen"
+            }
+            io::ErrorKind::PermissionDenied if self.address.port() < UNPRIVILEGED_PORT_MIN => {
+                "ports below 1024 need a privilege: choose a higher port with --listen and --admin-listen, or give \
+                 antiphon CAP_NET_BIND_SERVICE"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "the system does not give this port to this user; choose other addresses with --listen and --admin-listen"
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has this address; choose other addresses with --listen and --admin-listen"
+            }
+            _ => "choose other addresses with --listen and --admin-listen",
+        }
+    }
+}
+
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.source.kind() == io::ErrorKind::AddrInUse {

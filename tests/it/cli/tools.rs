@@ -176,6 +176,65 @@ fn every_value_of_a_closed_list_is_in_the_help_and_in_completions() {
     }
 }
 
+/// Another program, a missing privilege and a wrong address need different steps.
+#[test]
+fn each_failure_to_listen_has_its_own_remedy() {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, OutOfMemory, PermissionDenied};
+    for (kind, address, said, remedy) in [
+        (
+            AddrInUse,
+            "127.0.0.1:80",
+            "address 127.0.0.1:80 is already in use",
+            "another antiphon may be running; ",
+        ),
+        (
+            PermissionDenied,
+            "127.0.0.1:80",
+            "cannot listen on 127.0.0.1:80: ",
+            "ports below 1024 need a privilege: ",
+        ),
+        (
+            PermissionDenied,
+            "127.0.0.1:4747",
+            "cannot listen on ",
+            "the system does not give this port to this user; ",
+        ),
+        (
+            AddrNotAvailable,
+            "192.0.2.1:4747",
+            "cannot listen on ",
+            "no interface of this machine has this address; ",
+        ),
+        (
+            OutOfMemory,
+            "127.0.0.1:4747",
+            "cannot listen on ",
+            "choose other addresses ",
+        ),
+    ] {
+        let error = antiphon::server::BindError {
+            address: address.parse().unwrap(),
+            source: kind.into(),
+        };
+        assert!(error.to_string().starts_with(said), "{kind:?}: {error}");
+        assert!(error.remedy().starts_with(remedy), "{kind:?}: {}", error.remedy());
+        assert!(
+            error.remedy().contains("--listen and --admin-listen"),
+            "{kind:?}: {}",
+            error.remedy()
+        );
+    }
+    // An address for documentation, which no machine has.
+    let there = ["serve", "--listen", "192.0.2.1:0", "--admin-listen", "127.0.0.1:0"];
+    let (code, _, err) = out(&antiphon(&there).output().unwrap());
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains("\nno interface of this machine has this address; "),
+        "{err}"
+    );
+    assert!(!err.contains("another antiphon"), "{err}");
+}
+
 /// Runs `antiphon healthcheck` against the admin listener of a draining proxy.
 async fn checked(path: &str, flags: Option<&[&str]>) -> (Option<i32>, String, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
