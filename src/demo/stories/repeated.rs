@@ -1,4 +1,4 @@
-//! A user starts over while a tool runs. The tool runs once, and a mail is not sent for a conversation alone.
+//! A user starts over while a tool runs. The tool runs once, and no mail is sent of which the user may never learn.
 
 use std::io;
 
@@ -67,7 +67,8 @@ pub(super) async fn tell(stage: &mut Stage) -> io::Result<()> {
 
     let owner = start_call(stage, "three", MAIL, "mail").await?.1;
     let mail = claim(stage, MAIL, &owner).await?;
-    let words = "A mail cannot be unsent: it is not sent for a conversation alone, which may be left at any time.";
+    let words = "A sent mail cannot be taken back. This claim is refused: only the conversation could tell Alice that it \
+                 was sent, and she may leave it at any time.";
     stage.tell.with(mail.status.as_str(), words)?;
     let statuses = [&first, &second, &posted, &answer, &mail].map(|answer| answer.status.as_u16());
     stage.count_story(failed, statuses == [201, 409, 200, 200, 403] && count == 1);

@@ -102,7 +102,8 @@ const PARTS: [&[&str]; 6] = [
         "with: 409 The service asks Antiphon before it runs the tool: the second claim is refused, since the film is \
          being rendered.",
         "with: 200 The new conversation contains \"film: harbour.mp4, 214 MB\" once, marked as that of the earlier call.",
-        "with: 403 A mail cannot be unsent: it is not sent for a conversation alone, which may be left at any time.",
+        "with: 403 A sent mail cannot be taken back. This claim is refused: only the conversation could tell Alice that it \
+         was sent, and she may leave it at any time.",
     ],
 ];
 
