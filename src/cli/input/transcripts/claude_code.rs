@@ -16,18 +16,18 @@ use crate::{
 };
 
 /// A message of the body.
-struct PutTogether {
+struct PutTogether<'a> {
     number: usize,
     role: &'static str,
     /// Content as JSON, without the brackets of a list.
-    contents: Vec<Vec<u8>>,
+    contents: Vec<&'a [u8]>,
     is_list: bool,
 }
 
 /// The messages so far, and the place of each answer among them.
 #[derive(Default)]
-struct MessageList {
-    messages: Vec<PutTogether>,
+struct MessageList<'a> {
+    messages: Vec<PutTogether<'a>>,
     /// Places of answers with blocks, by their ids: a file has too many messages to search them for each line.
     answers: HashMap<String, usize>,
 }
@@ -46,9 +46,13 @@ pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
         .iter()
         .filter(|chained| !has_links || chained.uuid.is_empty() || branch.contains(&chained.uuid));
     sent.for_each(|chained| list.add_line(chained));
-    let texts: Vec<Vec<u8>> = list.messages.iter().map(message_json).collect();
     let mut body = b"{\"messages\":[".to_vec();
-    body.extend(texts.join(&b','));
+    for (place, message) in list.messages.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        message.write_json(&mut body);
+    }
     body.extend(b"]}");
     let origin = BodyOrigin::Transcript {
         source: TranscriptSource::ClaudeCode,
@@ -135,9 +139,9 @@ fn has_results(chained: &ChainedLine<'_>) -> bool {
     })
 }
 
-impl MessageList {
+impl<'a> MessageList<'a> {
     /// Adds a line as a message, or to the message whose answer it continues.
-    fn add_line(&mut self, chained: &ChainedLine<'_>) {
+    fn add_line(&mut self, chained: &ChainedLine<'a>) {
         let TextLine { json, root, number } = chained.line;
         let content = json
             .member(root, "message")
@@ -159,35 +163,30 @@ impl MessageList {
                 .entry(chained.message_id.clone())
                 .or_insert(self.messages.len());
             if let Some(answer) = self.messages.get_mut(place) {
-                answer.contents.push(text.to_vec());
+                answer.contents.push(text);
                 return;
             }
         }
         self.messages.push(PutTogether {
             number,
             role: if chained.is_assistant { "assistant" } else { "user" },
-            contents: vec![text.to_vec()],
+            contents: vec![text],
             is_list,
         });
     }
 }
 
-/// Writes a message as JSON.
-fn message_json(message: &PutTogether) -> Vec<u8> {
-    let filled: Vec<&[u8]> = message
-        .contents
-        .iter()
-        .map(Vec::as_slice)
-        .filter(|text| !text.is_empty())
-        .collect();
-    let content = filled.join(&b',');
-    let mut text = format!("{{\"role\":\"{}\",\"content\":", message.role).into_bytes();
-    if message.is_list {
-        text.push(b'[');
+impl PutTogether<'_> {
+    /// Writes the message as JSON.
+    fn write_json(&self, body: &mut Vec<u8>) {
+        body.extend(format!("{{\"role\":\"{}\",\"content\":", self.role).bytes());
+        if self.is_list {
+            body.push(b'[');
+        }
+        let filled: Vec<&[u8]> = self.contents.iter().copied().filter(|text| !text.is_empty()).collect();
+        body.extend(filled.join(&b','));
+        body.extend(if self.is_list { &b"]}"[..] } else { b"}" });
     }
-    text.extend(content);
-    text.extend(if message.is_list { &b"]}"[..] } else { b"}" });
-    text
 }
 
 #[cfg(test)]
