@@ -84,7 +84,8 @@
 //! * Why is a key in cooldown? [`policy::Verdict`] and [`policy::Class`], then `auth/rotation/cooldowns.rs`. Why was
 //!   another one used? `auth/rotation/choice.rs`.
 //! * Why did an answer end early? [`policy::stream_timeouts`], then `proxy/response/relay.rs`.
-//! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `wire/error_shape.rs`.
+//! * What does a header or a status of the proxy mean? `proxy/headers.rs`, `proxy/error.rs`, `proxy/send_failure.rs`,
+//!   `wire/error_shape.rs`.
 //! * Why does a call have this answer? `repair/answers.rs`, `proxy/request/call_lookup.rs`, `recall`. Why was a late
 //!   result appended there? `proxy/late_delivery.rs` (where) and `proxy/lacking_results.rs` (which).
 //! * How does the content of a posted result become a block? `wire/content`, then `wire/*/content.rs`.

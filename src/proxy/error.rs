@@ -12,16 +12,18 @@ use serde_json::Value;
 use super::{
     client_body::{ClientFault, CollectError},
     credential::ApplyError,
-    exhausted_pool::{ExhaustedPool, add_retry_after},
+    exhausted_pool::{ExhaustedPool, add_retry_after, is_long},
     guard::RequestRefusal,
     headers,
     rejection::Rejection,
+    response::RETRIED_PREFIX,
+    send_failure,
 };
 use crate::{
     budget::Overloaded,
     policy::{Class, Reason, Side, Verdict},
     profiles::LackingProfile,
-    upstream::{Phase, SendError, SendErrorKind},
+    upstream::{NetworkCause, Phase, SendError, SendErrorKind},
     wire::ErrorShape,
 };
 
@@ -215,6 +217,14 @@ impl ProxyError {
         }
     }
 
+    /// Returns the cause in the network. `None` if the failure is not one of a send.
+    pub fn network_cause(&self) -> Option<NetworkCause> {
+        match self {
+            Self::Upstream { error, .. } => error.network_cause(),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if a profile has no credential because its source has not ended its first run.
     pub fn is_awaited(&self) -> bool {
         matches!(self, Self::NoCredential { lacking, .. } if lacking.iter().any(|one| one.failure.is_none()))
@@ -254,8 +264,47 @@ impl ProxyError {
         }
     }
 
+    /// Returns `true` if the same request may succeed later without a change by a person. Then, and only then, the message
+    /// says "try again".
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Upstream { error, .. } => send_failure::is_retryable(error),
+            Self::Exhausted(pool) => pool.is_retryable(),
+            Self::NoCredential { wait, .. } => wait.is_some_and(|wait| !is_long(wait)) || self.is_awaited(),
+            Self::NotBegun(_)
+            | Self::Deadline
+            | Self::LedgerAway
+            | Self::Drained { .. }
+            | Self::Overloaded(_)
+            | Self::TooManyExchanges { .. }
+            | Self::Body(ClientFault::Stalled)
+            | Self::Unsigned {
+                error: ApplyError::Awaited,
+                ..
+            } => true,
+            _ => false,
+        }
+    }
+
     /// Returns the message for the client: the failure, and what to do about it.
+    ///
+    /// Some clients retry on words of the message alone, so each retryable one contains such words.
     pub fn public_message(&self) -> String {
+        let text = self.message_text();
+        // The proxy or the keys of the operator lack room. Failures of a connection have words of their own.
+        let is_overload = matches!(
+            self.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if is_overload && self.is_retryable() {
+            format!("{RETRIED_PREFIX}{text}")
+        } else {
+            text
+        }
+    }
+
+    /// Returns the failure, and what to do about it.
+    fn message_text(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.message().to_owned(),
             Self::TokenAsKey { upstream } => format!(
@@ -280,7 +329,7 @@ impl ProxyError {
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
             Self::Body(ClientFault::Stalled) => {
-                "timeout: the request's body stalled or came too slowly; try again".to_owned()
+                "timeout: the request's body stalled or came too slowly, connection reset; try again".to_owned()
             }
             Self::TooLarge { limit } => {
                 format!("the body exceeds the inspection limit of {limit} bytes, which this strict route enforces")
@@ -297,12 +346,16 @@ impl ProxyError {
             } => "the profile's credential has just expired; try again".to_owned(),
             Self::Unsigned { .. } => "the profile's credential cannot be used for this request".to_owned(),
             Self::Rejected(rejection) => rejection.to_message(),
-            Self::Upstream { upstream, error } => upstream_message(upstream, error),
+            Self::Upstream { upstream, error } => send_failure::client_message(upstream, error),
             Self::NotBegun(verdict) if verdict.class == Class::Broken => {
-                "the connection to the provider failed before the answer began; try again".to_owned()
+                "connection reset before the answer began; try again".to_owned()
             }
-            Self::NotBegun(_) => "timeout: the provider did not begin to answer; try again".to_owned(),
-            Self::Deadline => "timeout: the exchange reached its total time limit; try again".to_owned(),
+            Self::NotBegun(_) => {
+                "timeout: the provider did not begin to answer, connection reset; try again".to_owned()
+            }
+            Self::Deadline => {
+                "timeout: the exchange reached its total time limit, connection reset; try again".to_owned()
+            }
             Self::LedgerAway => {
                 "the proxy's ledger did not answer, and the history has a call that it may have answered \
                                  before; try again"
@@ -322,7 +375,7 @@ impl ProxyError {
                 lacking,
                 reasons,
                 wait: _,
-            } => no_credential_message(upstream, lacking, reasons),
+            } => no_credential_message(upstream, lacking, reasons, self.is_retryable()),
         }
     }
 
@@ -343,23 +396,7 @@ impl ProxyError {
                 };
             }
         };
-        let io = error.find_cause::<std::io::Error>().map(std::io::Error::kind);
-        match (error.phase, error.kind) {
-            (_, SendErrorKind::Request) => "http_request_error",
-            (_, SendErrorKind::NoDescriptors) => "proxy_internal_error",
-            (_, SendErrorKind::Protocol) => "http_protocol_error",
-            (Phase::Resolve, _) => "dns_error",
-            (Phase::Connect | Phase::Tls, SendErrorKind::TimedOut) => "connection_timeout",
-            (Phase::Connect, _) if io == Some(std::io::ErrorKind::ConnectionRefused) => "connection_refused",
-            (Phase::Connect, _) => "destination_unavailable",
-            (Phase::Tls, _) if is_certificate_error(error) => "tls_certificate_error",
-            (Phase::Tls, _) => "tls_protocol_error",
-            (Phase::Send, SendErrorKind::TimedOut) => "connection_write_timeout",
-            (Phase::Headers, SendErrorKind::TimedOut) => "http_response_timeout",
-            (Phase::Body, SendErrorKind::TimedOut) => "connection_read_timeout",
-            (Phase::Body, SendErrorKind::Io) => "http_response_incomplete",
-            (Phase::Send | Phase::Headers, SendErrorKind::Io) => "connection_terminated",
-        }
+        send_failure::proxy_status(error)
     }
 
     /// Returns `true` if the connection must not carry another request.
@@ -408,6 +445,10 @@ impl ProxyError {
         if let Self::Exhausted(pool) = self {
             pool.add_headers(fields);
         }
+        // SDKs retry each of these statuses otherwise.
+        if status.is_server_error() && !self.is_retryable() {
+            fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         if let Self::NoCredential { wait: Some(wait), .. } = self {
             add_retry_after(fields, *wait);
         }
@@ -432,21 +473,8 @@ impl ProxyError {
     }
 }
 
-/// Returns `true` if the TLS handshake failed because of a certificate.
-fn is_certificate_error(error: &SendError) -> bool {
-    // hyper-rustls and tokio-rustls wrap the TLS error in io errors, whose `source` skips it.
-    let mut io = error.find_cause::<std::io::Error>();
-    while let Some(inner) = io.and_then(std::io::Error::get_ref) {
-        if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
-            return matches!(tls, rustls::Error::InvalidCertificate(_));
-        }
-        io = inner.downcast_ref();
-    }
-    false
-}
-
 /// Returns the message for a request whose profiles have no valid credential: the failed source, and what to do.
-fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[Reason]) -> String {
+fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[Reason], is_retryable: bool) -> String {
     let name = |one: &LackingProfile| {
         let (profile, source) = (&one.profile, one.source);
         match one.failure {
@@ -464,28 +492,8 @@ fn no_credential_message(upstream: &str, lacking: &[LackingProfile], reasons: &[
     // The proxy shows nothing of the output, so the operator must look at it.
     format!(
         "upstream {upstream}: no valid credential; {}{others}; run the command, or ask the endpoint, as the proxy's user \
-         to see its output",
-        named.join("; ")
+         to see its output{}",
+        named.join("; "),
+        if is_retryable { ", or try again" } else { "" }
     )
-}
-
-/// Returns the message for a failed send: the failed step, and what to check.
-fn upstream_message(upstream: &str, error: &SendError) -> String {
-    let what = match (error.phase, error.kind) {
-        (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
-        (_, SendErrorKind::NoDescriptors) => return "the proxy has no file descriptors left; try again".to_owned(),
-        (_, SendErrorKind::Protocol) => "its answer is not valid http; check that its url is right",
-        (Phase::Resolve, _) => "the dns lookup failed; check the url's host name and the network",
-        (Phase::Connect, SendErrorKind::Io) => "the connection failed; check that it is up and that its url is right",
-        (Phase::Connect, SendErrorKind::TimedOut) => "timeout while connecting; check the network, or try again",
-        (Phase::Tls, SendErrorKind::TimedOut) => "timeout in the tls handshake; check the network, or try again",
-        (Phase::Tls, _) => "the tls handshake failed; check the url's scheme and the trusted certificates",
-        (Phase::Send, SendErrorKind::Io) => "the connection failed while the request was sent; try again",
-        (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
-        (Phase::Headers, SendErrorKind::Io) => "the connection failed before an answer arrived; try again",
-        (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer; try again, or raise the headers timeout",
-        (Phase::Body, SendErrorKind::Io) => "the connection failed in the middle of the answer; try again",
-        (Phase::Body, SendErrorKind::TimedOut) => "timeout: the answer stalled; try again, or raise the idle timeout",
-    };
-    format!("upstream {upstream}: {what}")
 }

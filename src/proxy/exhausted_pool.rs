@@ -66,9 +66,21 @@ impl ExhaustedPool {
             );
         };
         match self.wait {
+            Some(wait) if is_long(wait) => {
+                format!(
+                    "upstream {upstream}: {why}; the first one ends in {} s",
+                    whole_seconds(wait)
+                )
+            }
             Some(wait) => format!("upstream {upstream}: {why}; try again in {} s", whole_seconds(wait)),
             None => format!("upstream {upstream}: {why}; try again"),
         }
+    }
+
+    /// Returns `true` if a client should wait and send its request again.
+    pub(super) fn is_retryable(&self) -> bool {
+        let is_served = self.none.is_bound || self.none.is_busy || !self.none.reasons.is_empty();
+        is_served && !self.needs_operator() && !self.wait.is_some_and(is_long)
     }
 
     /// Adds the headers that tell a client when to retry.
@@ -94,6 +106,11 @@ impl ExhaustedPool {
     }
 }
 
+/// Returns `true` if a client should report the error instead of waiting.
+pub(super) fn is_long(wait: Duration) -> bool {
+    whole_seconds(wait) > RETRY_AFTER_MAX
+}
+
 /// Returns the seconds of a wait, rounded up: a retry a moment too early would fail again.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
@@ -103,7 +120,7 @@ pub(super) fn whole_seconds(wait: Duration) -> u64 {
 pub(super) fn add_retry_after(fields: &mut HeaderMap, wait: Duration) {
     let seconds = whole_seconds(wait);
     fields.insert(RETRY_AFTER, seconds.into());
-    if seconds > RETRY_AFTER_MAX {
+    if is_long(wait) {
         fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
     }
 }

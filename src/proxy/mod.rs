@@ -35,6 +35,7 @@ mod request;
 mod response;
 mod response_chain;
 mod routing;
+mod send_failure;
 mod service;
 mod signature;
 mod upload_timeout;
@@ -147,7 +148,8 @@ async fn forward_request(
 }
 
 /// Returns the answer to an error of the proxy, in the shape that the client's SDK reads.
-fn error_answer(error: &ProxyError, log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+fn error_answer(error: &ProxyError, mut log: ExchangeLog, shape: ErrorShape) -> Response<AnswerBody> {
+    log.event.cause = error.network_cause();
     // The client gets no internal detail, so the cause is only here.
     if let Some(source) = std::error::Error::source(error) {
         tracing::debug!(error = source, code = error.code(), "exchange failed");

@@ -28,7 +28,10 @@ pub use metrics::{
 pub use totals::ExchangeTotals;
 pub use traces::{ExportHeaders, TRACE_NAMES, TRACEPARENT, TraceExporter, TraceSampling, TraceSettings};
 
-use crate::session_table::{DetachReason, EnteredLane, RepeatedCall};
+use crate::{
+    session_table::{DetachReason, EnteredLane, RepeatedCall},
+    upstream::NetworkCause,
+};
 use dashboard::{DashboardFeed, DashboardUpdate, LateCallLabel, StructureJob};
 use events::{ExchangeEnded, ExchangeTrace, HandshakeFault, ResultPosted};
 use metrics::Metrics;
@@ -164,6 +167,11 @@ impl Telemetry {
     pub fn record_attempt(&self, upstream: &str, class: &'static str) {
         let labels = [configured_label(upstream), class.into()];
         self.metrics.upstreams.attempts.count(labels);
+    }
+
+    /// Records a send that failed in the network.
+    pub fn record_network_failure(&self, cause: NetworkCause) {
+        self.metrics.upstreams.network_failures.count([cause.label()]);
     }
 
     /// Records that a conversation left a profile, and the reason for the profile's cooldown.

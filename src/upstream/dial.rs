@@ -33,6 +33,7 @@ use tower_service::Service;
 use super::{
     BoxError, Phase, ProxyEnvironment, SendError, SendErrorKind, UpstreamSettings,
     in_process::{InProcessDialer, ProviderStream},
+    network_cause::TunnelError,
     read_idle::WriteTimeoutIo,
 };
 use crate::{clock, descriptors, provider};
@@ -152,7 +153,10 @@ impl Service<Uri> for Dialer {
         let dialing = async move {
             match intercept {
                 None => http.call(target).await.map_err(|error| dial_error(error.into())),
-                Some(intercept) => open_tunnel(&intercept, http, target).await.map_err(dial_error),
+                Some(intercept) => {
+                    let opened = open_tunnel(&intercept, http, target).await;
+                    opened.map_err(|error| dial_error(TunnelError(error).into()))
+                }
             }
         };
         Box::pin(async move {

@@ -3,6 +3,7 @@
 mod dial;
 mod http1;
 mod in_process;
+mod network_cause;
 mod pool;
 mod pooled_body;
 mod random_bytes;
@@ -21,6 +22,7 @@ pub use crate::policy::{Phase, SendErrorKind};
 pub use dial::system_tls_config;
 use dial::{ConnectObserver, Connector};
 pub use in_process::{DialFuture, InProcessDialer, InProcessIo};
+pub use network_cause::NetworkCause;
 use pool::{ConnectError, ConnectionExecutor, ConnectionPool};
 pub use pooled_body::PooledBody;
 use random_bytes::prepare_tls_randomness;
@@ -77,7 +79,7 @@ impl fmt::Debug for ProxyEnvironment {
 
 /// A send without an answer.
 #[derive(Debug, thiserror::Error)]
-#[error("send failed: {kind:?} in phase {phase:?}")]
+#[error("send failed: {kind:?} in phase {phase:?}, cause {:?}", self.network_cause().map(NetworkCause::label))]
 pub struct SendError {
     /// The phase.
     pub phase: Phase,
@@ -96,6 +98,11 @@ impl SendError {
     /// Returns the verdict on the send.
     pub fn verdict(&self) -> Verdict {
         classify(Observation::SendFailed(self.phase, self.kind))
+    }
+
+    /// Returns the cause in the network. `None` if the failure is the client's or the proxy's.
+    pub fn network_cause(&self) -> Option<NetworkCause> {
+        NetworkCause::of_send(self)
     }
 
     /// Returns the first cause of type `E`.

@@ -144,7 +144,7 @@ const FAILURES = [
   { status: 429, side: "provider", code: "rate_limit", phase: "headers", duration_seconds: 0.4, attempts: 1 },
   { status: 500, side: "provider", code: "provider_fault", phase: "headers", duration_seconds: 0.9, attempts: 3 },
   { status: 200, side: "provider_tool", code: "server_tool", phase: "body", duration_seconds: 91, attempts: 1, stalled_tool: "web_search" },
-  { status: 502, side: "network", code: "unreachable", phase: "connect", duration_seconds: 10.1, attempts: 2 },
+  { status: 502, side: "network", code: "connect", phase: "connect", cause: "refused", duration_seconds: 10.1, attempts: 2 },
   { status: 200, side: "network", code: "broken", phase: "body", duration_seconds: 43, attempts: 1 },
   { status: 0, side: "client", code: "client_gone", phase: "body", duration_seconds: 12, attempts: 1 },
   { status: 400, side: "client", code: "request", phase: "headers", duration_seconds: 0.2, attempts: 1 },
@@ -154,7 +154,7 @@ const FAILURES = [
 export function failure(random, ms, hostile) {
   const upstream = pick(random, ["anthropic", "anthropic", "openai"]);
   const id = `0199${hex(random, 4)}-${hex(random, 4)}-7${hex(random, 3)}-b${hex(random, 3)}-${hex(random, 12)}`;
-  return { id, at: iso(ms), upstream, format: upstream === "anthropic" ? "anthropic" : "openai_chat", lane: hex(random, 12), stalled_tool: null, ...who(random, upstream, hostile), ...pick(random, FAILURES) };
+  return { id, at: iso(ms), upstream, format: upstream === "anthropic" ? "anthropic" : "openai_chat", lane: hex(random, 12), stalled_tool: null, cause: null, ...who(random, upstream, hostile), ...pick(random, FAILURES) };
 }
 
 /** The traffic of the last minutes by name. */

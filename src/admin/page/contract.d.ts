@@ -75,6 +75,8 @@ declare namespace Api {
     side: string;
     code: string;
     phase: string;
+    /** of a send that failed in the network */
+    cause: string | null;
     upstream: string | null;
     format: string | null;
     model: string | null;

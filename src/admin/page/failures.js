@@ -68,14 +68,14 @@ export class Failures {
 
 /** @param {Api.Failure} failure */
 function line(failure) {
-	const { id, at, status, side, code, upstream, model, client, token, stalled_tool, duration_seconds, attempts } = failure;
+	const { id, at, status, side, code, cause, upstream, model, client, token, stalled_tool, duration_seconds, attempts } = failure;
 	const spent = [duration_seconds >= 1 && `after ${duration(duration_seconds)}`, attempts > 1 && counted(attempts, "send")].filter(Boolean).join(", ");
 	return h(
 		"li",
 		{ class: side === "client" ? "failure minor" : "failure" },
 		h("span", { class: "time" }, when(at)),
 		h("span", { class: "status" }, status === 0 ? "none" : String(status)),
-		h("span", { class: "code" }, h("strong", {}, capital(word(code))), stalled_tool !== null && [" in ", name(stalled_tool, "tool")], h("span", { class: "quiet" }, ` · ${word(side)}`)),
+		h("span", { class: "code" }, h("strong", {}, capital(word(code))), cause !== null && `: ${word(cause)}`, stalled_tool !== null && [" in ", name(stalled_tool, "tool")], h("span", { class: "quiet" }, ` · ${word(side)}`)),
 		h(
 			"span",
 			{ class: "about quiet" },

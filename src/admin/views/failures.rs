@@ -4,7 +4,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::rfc3339_date;
-use crate::telemetry::{Telemetry, dashboard::FailureEntry};
+use crate::{
+    telemetry::{Telemetry, dashboard::FailureEntry},
+    upstream::NetworkCause,
+};
 
 /// The last failures, the newest first.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,6 +33,8 @@ pub(in crate::admin) struct FailureView {
     code: &'static str,
     /// The phase of the exchange: `request`, `queue`, `connect`, `send`, `headers`, `body` or `done`.
     phase: &'static str,
+    /// The cause of a failed send, such as `unknown_issuer`; null for every other failure.
+    cause: Option<&'static str>,
     /// The upstream; null if no route matched.
     upstream: Option<String>,
     format: Option<&'static str>,
@@ -67,6 +72,7 @@ pub(in crate::admin) fn failure_view(entry: &FailureEntry) -> FailureView {
         side: entry.side,
         code: entry.code,
         phase: entry.phase,
+        cause: entry.cause.map(NetworkCause::label),
         upstream: entry.upstream.clone(),
         format: entry.format.map(crate::wire::Format::label),
         model: entry.names.model.clone(),

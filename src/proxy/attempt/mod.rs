@@ -249,7 +249,12 @@ impl Attempts<'_> {
             (Phase::Headers, SendErrorKind::TimedOut) if log.elapsed_time() >= self.path.settings.timeouts.total => {
                 ProxyError::Deadline
             }
-            _ => to_proxy_error(self.route, error),
+            _ => {
+                if let Some(cause) = error.network_cause() {
+                    log.telemetry().record_network_failure(cause);
+                }
+                to_proxy_error(self.route, error)
+            }
         })
     }
 

@@ -23,6 +23,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 
 pub use relay::AnswerBody;
+pub(super) use relay_error::RETRIED_PREFIX;
 pub use relay_error::RelayError;
 
 use super::{exchange_log::ExchangeLog, headers, old_ids};

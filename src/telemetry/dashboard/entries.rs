@@ -12,6 +12,7 @@ use crate::{
     printable::printable_name,
     repair::{Action, Mode},
     telemetry::events::ExchangeEnded,
+    upstream::NetworkCause,
     wire::Format,
 };
 
@@ -57,6 +58,8 @@ pub struct FailureEntry {
     pub code: &'static str,
     /// The phase of the exchange in which it failed.
     pub phase: &'static str,
+    /// The cause of a failed send; `None` for every other failure.
+    pub cause: Option<NetworkCause>,
     /// The name of the upstream; `None` if no route matched.
     pub upstream: Option<String>,
     /// The format of the body; `None` if requests on this path contain no history.
@@ -82,6 +85,7 @@ impl FailureEntry {
             side,
             code: event.code,
             phase: event.phase,
+            cause: event.cause,
             upstream: event.upstream.clone(),
             format: event.format,
             names: ExchangeNames::of_exchange(event),

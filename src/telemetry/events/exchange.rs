@@ -6,6 +6,7 @@ use super::trace::ExchangeTrace;
 use crate::{
     policy::{Side, stream_timeouts::RunningTool},
     repair::{Mode, RepairReport},
+    upstream::NetworkCause,
     wire::{Format, Unreadable, watch::Watcher},
 };
 
@@ -75,6 +76,8 @@ pub struct ExchangeEnded {
     pub phase: &'static str,
     /// The stable name of the failure, or `ok`.
     pub code: &'static str,
+    /// The cause of a failed send; `None` for every other end.
+    pub cause: Option<NetworkCause>,
     /// The trace of the exchange; `None` if traces are off.
     pub trace: Option<Box<ExchangeTrace>>,
 }

@@ -146,7 +146,7 @@ fn duration_text(millis: u64) -> String {
     }
 }
 
-/// Returns the cause of a failure: its side and its code. Empty after a success.
+/// Returns a failure: its side, its code, and the cause of a failed send. Empty after a success.
 fn failure_text(fields: &ExchangeFields) -> String {
     let refused = if fields.is_history_refused {
         " history refused"
@@ -155,7 +155,8 @@ fn failure_text(fields: &ExchangeFields) -> String {
     };
     match (fields.side.as_str(), fields.code.as_str()) {
         ("-", "ok") => String::new(),
-        (side, code) => format!("{side}/{code}{refused}"),
+        (side, code) if fields.cause.is_empty() => format!("{side}/{code}{refused}"),
+        (side, code) => format!("{side}/{code} {}", fields.cause),
     }
 }
 
@@ -252,6 +253,10 @@ mod tests {
             ..fields()
         };
         let rejected = failed(400, "client", "rejected");
+        let intercepted = ExchangeFields {
+            cause: "unknown_issuer".to_owned(),
+            ..failed(502, "network", "tls")
+        };
         let model = "anthropic claude-sonnet-4-5";
         for (fields, shown) in [
             (fields(), format!("200 {model} 12 ms")),
@@ -276,6 +281,7 @@ mod tests {
                 with_repair("unreadable; reason=shape", "", refused),
                 format!("400 {model} 12 ms client/request history refused unreadable=shape"),
             ),
+            (intercepted, format!("502 {model} 12 ms network/tls unknown_issuer")),
             (elsewhere, "404 POST /anthropic/v1/messages 12 ms".to_owned()),
         ] {
             let line = line("12:13:05Z", &fields);

@@ -55,6 +55,7 @@ macro_rules! exchange_event {
             // Never missing, so that a filter by side also finds exchanges without a failure.
             side = $event.side.unwrap_or("-"),
             phase, code,
+            cause = $event.cause.map(crate::upstream::NetworkCause::label),
             model = $event.model.as_deref(),
             client = $event.client.as_deref(),
             client_token = $event.client_token.as_deref(),

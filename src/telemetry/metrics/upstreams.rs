@@ -11,6 +11,7 @@ use crate::{
     auth::rotation::ProfileState,
     policy::{Reason, breaker::BreakerState},
     telemetry::events::ExchangeEnded,
+    upstream::NetworkCause,
 };
 
 /// Seconds of the provider: from a quick error to a long answer.
@@ -39,6 +40,11 @@ metric_table! {
             "attempts",
             "Attempts at providers, retries included, by the class of the outcome",
             LabelSpace::open(["upstream", "class"], ATTEMPT_SETS_MAX).folding(["upstream"], ATTEMPT_CLASSES_MAX),
+        );
+        network_failures: CounterFamily<1> = page.counters(
+            "network_failures",
+            "Sends that failed in the network, retries included, by the cause",
+            LabelSpace::closed([("cause", &NetworkCause::ALL.map(NetworkCause::label))]),
         );
         profile_state: GaugeFamily<3> = page.gauges(
             "profile_state",

@@ -49,7 +49,7 @@ pub(crate) const KINDS: [(&str, SendErrorKind); 5] = [
 ];
 
 /// Returns every error, under a name that only this file uses.
-fn errors() -> Vec<(String, ProxyError)> {
+pub(crate) fn errors() -> Vec<(String, ProxyError)> {
     let mut errors: Vec<(String, ProxyError)> = Vec::new();
     for refusal in RequestRefusal::ALL {
         errors.push((format!("refused {}", refusal.label()), ProxyError::Refused(refusal)));

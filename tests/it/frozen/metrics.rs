@@ -12,6 +12,7 @@ use antiphon::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{AnswerSummary, ExchangeEnded, ResultPosted},
     },
+    upstream::NetworkCause,
     wire::{Format, Unreadable, watch::stop_labels},
 };
 
@@ -32,6 +33,9 @@ pub(crate) fn exercised() -> Telemetry {
     }
     for class in CLASSES {
         telemetry.record_attempt("u", class.label());
+    }
+    for cause in NetworkCause::ALL {
+        telemetry.record_network_failure(cause);
     }
     for reason in Reason::ALL.map(Reason::label).into_iter().chain(["other"]) {
         telemetry.record_rotation("u", "p", reason);

@@ -11,6 +11,7 @@ use antiphon::{
     conversation::FindingKind,
     policy::{Class, Observation, classify},
     repair::Action,
+    upstream::NetworkCause,
     wire::{json::quote_string, read_refusal},
 };
 
@@ -328,6 +329,14 @@ fn first_columns(document: &str) -> BTreeSet<String> {
     cells
         .flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned))
         .collect()
+}
+
+#[test]
+fn every_cause_of_a_network_failure_has_a_row() {
+    let rows = first_columns("docs/errors.md");
+    for cause in NetworkCause::ALL.map(NetworkCause::label) {
+        assert!(rows.contains(cause), "docs/errors.md has no row for `{cause}`");
+    }
 }
 
 #[test]

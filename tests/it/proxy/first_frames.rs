@@ -39,7 +39,7 @@ fn assert_bad_gateway(answer: &Answer, why: &str) {
             Some("network"),
             Some("body"),
             Some("antiphon; error=http_response_incomplete"),
-            Some("the connection to the provider failed before the answer began; try again"),
+            Some("connection reset before the answer began; try again"),
         ),
         "{why}"
     );

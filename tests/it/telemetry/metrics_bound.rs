@@ -11,6 +11,7 @@ use antiphon::{
         BodyLoad, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_OPS, POST_ANSWERS, Telemetry,
         events::{ExchangeEnded, ResultPosted},
     },
+    upstream::NetworkCause,
     wire::Format,
 };
 
@@ -76,6 +77,9 @@ impl Fleet {
     /// Records one event of every kind, with every label value.
     fn everything(&self, telemetry: &Telemetry) {
         telemetry.record_certificate_expiry(Duration::from_secs(1));
+        for cause in NetworkCause::ALL {
+            telemetry.record_network_failure(cause);
+        }
         for upstream in &self.upstreams {
             for class in CLASSES {
                 telemetry.record_attempt(upstream, class);

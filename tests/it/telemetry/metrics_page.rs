@@ -138,6 +138,7 @@ const OURS: [&str; 62] = [
     "antiphon_watcher_truncated",
     "antiphon_upstream_duration_seconds",
     "antiphon_attempts",
+    "antiphon_network_failures",
     "antiphon_profile_state",
     "antiphon_profile_rotations",
     "antiphon_breakers",

@@ -1,0 +1,122 @@
+//! The cause of a failed send in the network: one word of a closed list, so that operators need no debug log.
+
+use std::{io, iter};
+
+use rustls::CertificateError;
+
+use super::{BoxError, Phase, SendError, SendErrorKind};
+use crate::labels::labelled_enum;
+
+labelled_enum! {
+    /// The cause of a failed send in the network.
+    pub enum NetworkCause {
+        /// The DNS lookup found no address, or no server answered it.
+        Dns = "dns",
+        /// The port is closed, or a firewall refuses the connection.
+        Refused = "refused",
+        /// The network has no way to the address.
+        Unreachable = "unreachable",
+        /// The corporate proxy opened no tunnel.
+        ForwardProxy = "forward_proxy",
+        /// A timeout of the proxy or of the system expired.
+        TimedOut = "timed_out",
+        /// The certificate is signed by no CA that the proxy trusts.
+        UnknownIssuer = "unknown_issuer",
+        /// The certificate has expired, or is not valid yet.
+        Expired = "expired",
+        /// The certificate is for other names.
+        NotForName = "not_for_name",
+        /// The certificate has another fault.
+        BadCertificate = "bad_certificate",
+        /// The endpoint does not speak TLS.
+        NotTls = "not_tls",
+        /// Both sides speak TLS and do not agree.
+        TlsRefused = "tls_refused",
+        /// The connection was reset.
+        Reset = "reset",
+        /// The endpoint closed the connection.
+        Closed = "closed",
+        /// The answer is not HTTP.
+        NotHttp = "not_http",
+    }
+}
+
+impl NetworkCause {
+    /// Returns `true` if a person has to change something before a send can succeed.
+    pub const fn is_permanent(self) -> bool {
+        matches!(
+            self,
+            Self::UnknownIssuer | Self::Expired | Self::NotForName | Self::BadCertificate | Self::NotTls
+        )
+    }
+}
+
+/// A failed attempt to open a tunnel. Its own cause is not part of the chain of sources.
+#[derive(Debug, thiserror::Error)]
+#[error("the forward proxy opened no tunnel: {0}")]
+pub(super) struct TunnelError(pub(super) BoxError);
+
+impl NetworkCause {
+    /// Returns the cause of a failed send. `None` if the failure is the client's or the proxy's.
+    pub(super) fn of_send(error: &SendError) -> Option<Self> {
+        let cause = match (error.kind, error.phase) {
+            (SendErrorKind::Request | SendErrorKind::NoDescriptors, _) => return None,
+            (SendErrorKind::Protocol, _) => Self::NotHttp,
+            (SendErrorKind::TimedOut, _) => Self::TimedOut,
+            (SendErrorKind::Io, Phase::Resolve) => Self::Dns,
+            (SendErrorKind::Io, Phase::Tls) => find_tls_error(error).map_or_else(|| io_cause(error), tls_cause),
+            (SendErrorKind::Io, _) => io_cause(error),
+        };
+        Some(cause)
+    }
+}
+
+/// Returns the io error of a send, and those that it wraps, the innermost last.
+fn io_errors(error: &SendError) -> impl Iterator<Item = &io::Error> {
+    // hyper-rustls and tokio-rustls wrap io errors in io errors, whose `source` skips them.
+    iter::successors(error.find_cause::<io::Error>(), |error| error.get_ref()?.downcast_ref())
+}
+
+/// Returns the error of the TLS handshake.
+fn find_tls_error(error: &SendError) -> Option<&rustls::Error> {
+    io_errors(error).find_map(|error| error.get_ref()?.downcast_ref())
+}
+
+/// Returns the cause of a failed connection, by the system's error.
+fn io_cause(error: &SendError) -> NetworkCause {
+    if error.find_cause::<TunnelError>().is_some() {
+        return NetworkCause::ForwardProxy;
+    }
+    let Some(kind) = io_errors(error).last().map(io::Error::kind) else {
+        return NetworkCause::Closed;
+    };
+    match kind {
+        io::ErrorKind::ConnectionRefused => NetworkCause::Refused,
+        io::ErrorKind::TimedOut => NetworkCause::TimedOut,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+            NetworkCause::Reset
+        }
+        io::ErrorKind::UnexpectedEof => NetworkCause::Closed,
+        // Such as no route, no permission to leave the machine, or no address of the own family.
+        _ if error.phase == Phase::Connect => NetworkCause::Unreachable,
+        _ => NetworkCause::Closed,
+    }
+}
+
+fn tls_cause(error: &rustls::Error) -> NetworkCause {
+    match error {
+        rustls::Error::InvalidCertificate(error) => match error {
+            CertificateError::UnknownIssuer => NetworkCause::UnknownIssuer,
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => NetworkCause::Expired,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                NetworkCause::NotForName
+            }
+            _ => NetworkCause::BadCertificate,
+        },
+        rustls::Error::InvalidMessage(_) => NetworkCause::NotTls,
+        _ => NetworkCause::TlsRefused,
+    }
+}
