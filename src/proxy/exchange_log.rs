@@ -110,6 +110,8 @@ impl ExchangeLog {
             request_id: ids.next_id(),
             method: method_name(request.method()),
             path: request.uri().path().to_owned(),
+            // Until the route is known: a client with a wrong base URL asks for an answer too.
+            asks_model: request.method() == Method::POST,
             client: client_program(request.headers()),
             // Started before routing, so that a refused request has its span too.
             trace: telemetry.start_trace(request.headers()),
@@ -169,6 +171,7 @@ impl ExchangeLog {
     /// Records the upstream of the request.
     pub(super) fn record_upstream(&mut self, route: &Route<'_>) {
         self.event.upstream = Some(route.upstream.name.clone());
+        self.event.asks_model = route.asks_model;
         if let Some(trace) = &mut self.event.trace {
             trace.set_route(route);
         }

@@ -26,6 +26,8 @@ pub struct ExchangeTotals {
     pub actions: BTreeMap<&'static str, u64>,
     /// Failed exchanges, by status, or by the stable name of a failure after a good status.
     pub failures: BTreeMap<String, u64>,
+    /// The same, of exchanges that asked no model.
+    pub side_failures: BTreeMap<String, u64>,
 }
 
 /// The totals of one process. Statuses and names of failures are few, which bounds the memory.
@@ -47,7 +49,12 @@ impl TotalsTable {
         }
         // A client that offers a WebSocket goes on without it. It has not failed.
         if event.side.is_some() && event.status != UPGRADE_REQUIRED {
-            *totals.failures.entry(failure_name(event)).or_default() += 1;
+            let failures = if event.asks_model {
+                &mut totals.failures
+            } else {
+                &mut totals.side_failures
+            };
+            *failures.entry(failure_name(event)).or_default() += 1;
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) struct TrafficCounts {
     actions: BTreeMap<String, u64>,
     /// Failures by status, or by class of status.
     failures: BTreeMap<String, u64>,
+    /// The same, of requests that asked no model: clients probe what runs behind a base URL.
+    side_failures: BTreeMap<String, u64>,
 }
 
 impl From<ExchangeTotals> for TrafficCounts {
@@ -34,6 +36,7 @@ impl From<ExchangeTotals> for TrafficCounts {
             repaired: Some(totals.repaired),
             actions: totals.actions.into_iter().map(label).collect(),
             failures: totals.failures,
+            side_failures: totals.side_failures,
         }
     }
 }
@@ -62,7 +65,14 @@ impl TrafficCounts {
                 counts.requests += value;
                 if label_value(labels, "outcome") != Some("ok") {
                     let class = label_value(labels, "code_class").unwrap_or("other");
-                    *counts.failures.entry(class.to_owned()).or_default() += value;
+                    // Nearly every path that asks a model has a format. Without an upstream the base URL is wrong.
+                    let is_routed = label_value(labels, "upstream") != Some("none");
+                    let failures = if is_routed && label_value(labels, "format") == Some("none") {
+                        &mut counts.side_failures
+                    } else {
+                        &mut counts.failures
+                    };
+                    *failures.entry(class.to_owned()).or_default() += value;
                 }
             } else if let Some((labels, value)) = read_sample(line, "antiphon_repairs_total{") {
                 let action = label_value(labels, "action").unwrap_or("other");
@@ -80,12 +90,14 @@ impl TrafficCounts {
             repaired: self.repaired,
             actions: differences(&self.actions, &earlier.actions),
             failures: differences(&self.failures, &earlier.failures),
+            side_failures: differences(&self.side_failures, &earlier.side_failures),
         }
     }
 
     /// Returns `true` if no request got a good answer.
     pub(super) fn has_no_success(&self) -> bool {
-        self.failures.values().sum::<u64>() >= self.requests
+        let failures = self.failures.values().chain(self.side_failures.values());
+        failures.sum::<u64>() >= self.requests
     }
 
     /// Returns the counts as words: `41 requests, 3 repaired (moved=1, placeholder=2), 1 failed (529)`.
@@ -110,18 +122,28 @@ impl TrafficCounts {
             );
             parts.push(format!("{done} ({})", actions.join(", ")));
         }
-        let failures: Vec<(&String, &u64)> = self.failures.iter().filter(|(_, times)| **times > 0).collect();
-        if !failures.is_empty() {
-            let count: u64 = failures.iter().map(|(_, times)| **times).sum();
-            let name = |(name, times): &(&String, &u64)| match **times {
-                1 => (*name).clone(),
-                times => format!("{name}, {times} times"),
-            };
-            let names: Vec<String> = failures.iter().map(name).collect();
-            parts.push(format!("{count} failed ({})", names.join("; ")));
+        for (failures, verb) in [
+            (&self.failures, "failed"),
+            (&self.side_failures, "that asked no model failed"),
+        ] {
+            let count: u64 = failures.values().sum();
+            if count > 0 {
+                parts.push(format!("{count} {verb} ({})", name_failures(failures)));
+            }
         }
         parts.join(", ")
     }
+}
+
+/// Returns failures as words: `529, 2 times; answer_broken`.
+fn name_failures(failures: &BTreeMap<String, u64>) -> String {
+    let name = |(name, times): (&String, &u64)| match times {
+        0 => None,
+        1 => Some(name.clone()),
+        times => Some(format!("{name}, {times} times")),
+    };
+    let names: Vec<String> = failures.iter().filter_map(name).collect();
+    names.join("; ")
 }
 
 /// Returns the differences of all counts that have grown.
@@ -163,6 +185,7 @@ antiphon_inflight_requests 0
 antiphon_requests_total{upstream=\"a\",format=\"anthropic\",code_class=\"2xx\",outcome=\"ok\"} 6
 antiphon_requests_total{upstream=\"a\",format=\"anthropic\",code_class=\"5xx\",outcome=\"provider\"} 1.0
 antiphon_repairs_total{action=\"moved\",format=\"anthropic\"} 1
+antiphon_requests_total{upstream=\"a\",format=\"none\",code_class=\"4xx\",outcome=\"client\"} 2
 antiphon_repairs_total{action=\"placeholder\",format=\"openai_chat\"} 2
 # EOF";
 
@@ -172,7 +195,7 @@ antiphon_repairs_total{action=\"placeholder\",format=\"openai_chat\"} 2
         let more = after.unwrap().since(&before.unwrap());
         assert_eq!(
             more.describe_counts(),
-            "3 requests, 2 repairs (placeholder=2), 1 failed (5xx)"
+            "5 requests, 2 repairs (placeholder=2), 1 failed (5xx), 2 that asked no model failed (4xx, 2 times)"
         );
         assert!(!more.has_no_success());
         assert_eq!(TrafficCounts::from_metrics("<html>"), None);
@@ -185,10 +208,12 @@ antiphon_repairs_total{action=\"placeholder\",format=\"openai_chat\"} 2
             repaired: 3,
             actions: [("placeholder", 2), ("moved", 1)].into(),
             failures: [("529".to_owned(), 2), ("answer_broken".to_owned(), 1)].into(),
+            side_failures: [("404".to_owned(), 10)].into(),
         };
         assert_eq!(
             TrafficCounts::from(totals).describe_counts(),
-            "41 requests, 3 repaired (moved=1, placeholder=2), 3 failed (529, 2 times; answer_broken)"
+            "41 requests, 3 repaired (moved=1, placeholder=2), 3 failed (529, 2 times; answer_broken), 10 \
+             that asked no model failed (404, 10 times)"
         );
     }
 }

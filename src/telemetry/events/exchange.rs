@@ -19,6 +19,8 @@ pub struct ExchangeEnded {
     pub method: &'static str,
     /// The name of the upstream; `None` if no route matched.
     pub upstream: Option<String>,
+    /// `true` if the path asks a model for an answer. A client may ask others to find out what runs there.
+    pub asks_model: bool,
     /// The path of the request, without the query.
     pub path: String,
     /// The format of the body; `None` if requests on this path contain no history.

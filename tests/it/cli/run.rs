@@ -14,11 +14,11 @@ use tokio::{
 use crate::{
     late::stories,
     support::{
-        app::post_with,
+        app::{get_with, post, post_with},
         binary::Process,
         provider::Provider,
         state,
-        wire::{Client, Message},
+        wire::{Client, Message, Upstream},
     },
 };
 
@@ -287,6 +287,29 @@ async fn known_commands_get_what_they_need() {
         err.contains("cline reads no variable") && err.contains("/cline needs the setting above"),
         "{err}"
     );
+}
+
+/// Clients probe what runs behind a base URL. A 404 for such a path is no failed request of the user.
+#[tokio::test]
+async fn failed_requests_that_asked_no_model_are_counted_apart() {
+    let upstream = Upstream::answering("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+    let url = format!("openai=http://{}", upstream.address);
+    let mut running = Running::new(run(nowhere(), &["--upstream", &url, "--", "sh", "-c", PRINT_AND_WAIT]));
+    let at = address(&running.line().await);
+    for path in ["/openai/v1/props", "/openai/version", "/openai/api/tags"] {
+        let mut client = Client::connect(at).await;
+        client.send(get_with(path, &[])).await;
+        assert_eq!(client.response().await.status(), 404, "{path}");
+    }
+    let mut client = Client::connect(at).await;
+    client
+        .send(post("/openai/v1/chat/completions", r#"{"model":"m","messages":[]}"#))
+        .await;
+    assert_eq!(client.response().await.status(), 404);
+    running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    let (_, err) = running.end().await;
+    let counted = "4 requests, 1 failed (404), 3 that asked no model failed (404, 3 times); details: ";
+    assert!(err.contains(counted), "{err}");
 }
 
 /// The user waits at the prompt: the time for load balancers does not apply.

@@ -26,6 +26,7 @@ pub(crate) fn ended() -> ExchangeEnded {
         request_id: "0190b5a0-0000-7000-8000-000000000000".into(),
         method: "POST",
         upstream: Some("anthropic".into()),
+        asks_model: true,
         cause: None,
         path: "/anthropic/v1/messages".into(),
         model: None,
