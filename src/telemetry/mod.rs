@@ -21,7 +21,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use http::HeaderMap;
 
-pub use log::{LogControl, LogFormat, LogSettings, flush_log_lines};
+pub use log::{LogControl, LogFormat, LogHold, LogSettings, flush_log_lines};
 pub use metrics::{
     BodyLoad, CLAIM_ANSWERS, LATE_RESULT_EVENTS, LEDGER_ERRORS, LEDGER_KINDS, LEDGER_OPS, MetricsFormat, POST_ANSWERS,
 };

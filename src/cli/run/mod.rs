@@ -6,7 +6,7 @@ mod traffic;
 
 use std::{
     ffi::OsString,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
@@ -29,7 +29,7 @@ use crate::{
     config::{self, CurrentFile, Flags, LoadedConfig, process_environment},
     provider::{self, Routes},
     server::{RuntimeHandles, inherited::InheritedListeners},
-    telemetry::LogControl,
+    telemetry::{LogControl, LogHold},
 };
 use known_clients::{AppliedSettings, settings_for};
 use temporary_file::TemporaryFile;
@@ -51,8 +51,9 @@ cline, it says what to set. They point to the proxy that already answers on
 --listen. If there is none, or with -c or --upstream, a new proxy starts on a
 free port and ends with the command. If a forward proxy is set (HTTP_PROXY,
 HTTPS_PROXY, ALL_PROXY), the proxy's address is added to NO_PROXY. Only warnings
-are logged, unless -v asks for more.
--q also hides where the proxy listens and what came through it.
+are logged, unless -v asks for more. On a terminal, log lines wait until the
+command has ended; 2>FILE writes them at once. -q also hides where the proxy
+listens and what came through it.
 
 Exit codes:
   0-125  that of the command
@@ -160,8 +161,11 @@ async fn run_with_proxy(
             .collect(),
         variables: child_variables(variables, &known, proxy.at),
     };
+    // The command may draw on the whole screen, and a line of the log would stay in it.
+    let hold = io::stderr().is_terminal().then(LogHold::begin);
     let end = command.run_to_end(&mut signals).await;
     let summary = proxy.end_with_summary(&program.display().to_string(), &known).await;
+    drop(hold);
     let end = end?;
     if end.has_run && !is_quiet {
         for line in &summary {

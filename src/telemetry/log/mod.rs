@@ -13,4 +13,4 @@ mod writer;
 
 pub(super) use exchange_line::log_exchange;
 pub use settings::{LogControl, LogFormat, LogSettings};
-pub use writer::flush_log_lines;
+pub use writer::{LogHold, flush_log_lines};

@@ -11,6 +11,7 @@ pub(crate) mod env;
 pub(crate) mod once;
 pub(crate) mod result_command;
 pub(crate) mod run;
+mod run_terminal;
 pub(crate) mod service_manager;
 pub(crate) mod silent_files;
 pub(crate) mod store;

@@ -33,12 +33,12 @@ const PRINT_AND_WAIT: &str =
     "echo $ANTHROPIC_BASE_URL; echo $OPENAI_BASE_URL; echo $GOOGLE_GEMINI_BASE_URL; read line; exit 7";
 
 /// Returns an address without a listener, so that no proxy is found on the usual port.
-fn nowhere() -> SocketAddr {
+pub(crate) fn nowhere() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
 
-fn run(look_at: SocketAddr, arguments: &[&str]) -> Command {
+pub(crate) fn run(look_at: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
     let variables = VARIABLES.iter().map(|(name, _)| *name);
     for name in variables.chain(URLS) {
@@ -94,7 +94,7 @@ impl Running {
 }
 
 /// Returns the address in `http://ADDRESS/…`.
-fn address(url: &str) -> SocketAddr {
+pub(crate) fn address(url: &str) -> SocketAddr {
     url.strip_prefix("http://")
         .and_then(|rest| rest.split('/').next())
         .unwrap()
