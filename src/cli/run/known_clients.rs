@@ -5,8 +5,13 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::Read as _,
     path::Path,
 };
+
+/// Longest start of a client's settings file that is read, in bytes.
+const SETTINGS_BYTES_MAX: u64 = 256 * 1024;
 
 /// A command with the settings that it needs beyond the base URL variables.
 #[derive(Debug)]
@@ -19,6 +24,10 @@ pub(super) struct KnownClient {
     pub(super) variables: &'static [ClientVariable],
     /// Setting that only the user can make, since the command reads it from a file.
     pub(super) missing_setting: Option<&'static str>,
+    /// Flag and value with which that setting is not missing.
+    pub(super) unless_flag: Option<(&'static str, &'static str)>,
+    /// Choice of the user without which that setting is missing. `None` if it always is.
+    pub(super) choice: Option<FileChoice>,
     /// Text of an extension of pi, which it loads with `-e`.
     pub(super) extension: Option<&'static str>,
     /// First arguments of commands that ask no model, and that no other argument may precede.
@@ -38,12 +47,27 @@ pub(super) struct ClientVariable {
     pub(super) is_default: bool,
 }
 
+/// A choice that a command reads from a settings file.
+#[derive(Debug)]
+pub(super) struct FileChoice {
+    /// Variable without which the command needs no choice.
+    only_with: &'static str,
+    /// Variables that name the folder, the first one first. The working folder counts too.
+    folders: &'static [&'static str],
+    /// Path of the file in the folder.
+    path: &'static str,
+    /// Key of the choice in the file.
+    key: &'static str,
+}
+
 /// A command without special settings.
 const NO_SETTINGS: KnownClient = KnownClient {
     program: "",
     arguments: &[],
     variables: &[],
     missing_setting: None,
+    unless_flag: None,
+    choice: None,
     extension: None,
     local_commands: &[],
     other_login: None,
@@ -93,11 +117,22 @@ const CLIENTS: [KnownClient; 9] = [
             only_with: &[],
             is_default: false,
         }],
+        // With any base URL it takes a login for a gateway that its own check refuses. No variable or flag chooses another.
+        missing_setting: Some(
+            "gemini refuses a base URL until a login is chosen: with GEMINI_API_KEY, write this to ~/.gemini/settings.json: \
+             {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}}",
+        ),
+        choice: Some(FileChoice {
+            only_with: "GEMINI_API_KEY",
+            folders: &["GEMINI_CLI_HOME", "HOME", "USERPROFILE"],
+            path: ".gemini/settings.json",
+            key: "\"selectedType\"",
+        }),
         other_login: Some((
             "code-assist",
-            "with a Google login: antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini; with \
-             GEMINI_API_KEY, ~/.gemini/settings.json must choose it: \
-             {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}}",
+            "with GEMINI_API_KEY, ~/.gemini/settings.json must choose it: \
+             {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}}; with a Google login: \
+             antiphon run --upstream code-assist=https://cloudcode-pa.googleapis.com -- gemini",
         )),
         ..NO_SETTINGS
     },
@@ -132,11 +167,14 @@ const CLIENTS: [KnownClient; 9] = [
         "cn",
         "cn (Continue) reads no variable: put apiBase: {anthropic}/v1/ beside the model in ~/.continue/config.yaml",
     ),
-    from_file(
-        "hermes",
-        "hermes reads the variables only with --provider openai-api. Without it, put provider: openai-api and \
-         base_url: {openai} under model: in ~/.hermes/config.yaml",
-    ),
+    KnownClient {
+        unless_flag: Some(("--provider", "openai-api")),
+        ..from_file(
+            "hermes",
+            "hermes reads the variables only with --provider openai-api. Without it, put provider: openai-api and \
+             base_url: {openai} under model: in ~/.hermes/config.yaml",
+        )
+    },
     from_file(
         "openclaw",
         "openclaw reads no variable: put \"baseUrl\": \"{anthropic}\" and \"api\": \"anthropic-messages\" under \
@@ -223,7 +261,10 @@ pub(super) fn settings_for(
         }
     }
     // A command with variables lacks something only if none of them applies.
-    let is_set = client.variables.iter().any(|row| variable(row.name).is_some()) || !variables.is_empty();
+    let is_set = client.variables.iter().any(|row| variable(row.name).is_some())
+        || !variables.is_empty()
+        || client.unless_flag.is_some_and(|flag| has_flag(command, flag))
+        || client.choice.as_ref().is_some_and(|choice| !choice.is_open(variable));
     let missing = client.missing_setting.filter(|_| !is_set);
     AppliedSettings {
         arguments: arguments.unwrap_or_default(),
@@ -236,6 +277,37 @@ pub(super) fn settings_for(
             .map(|(_, advice)| advice),
         variables,
     }
+}
+
+/// Returns `true` if a command has a flag with this value, in one argument or in two.
+fn has_flag(command: &[OsString], (flag, value): (&str, &str)) -> bool {
+    let joined = format!("{flag}={value}");
+    let is_pair = |pair: &[OsString]| matches!(pair, [name, given] if name == flag && given == value);
+    command.iter().any(|argument| *argument == *joined) || command.windows(2).any(is_pair)
+}
+
+impl FileChoice {
+    /// Returns `true` if the command needs the choice, and the user has not made it.
+    fn is_open(&self, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+        let home = self.folders.iter().find_map(|name| variable(name));
+        let folders = home.iter().map(String::as_str).chain(["."]);
+        variable(self.only_with).is_some()
+            && !folders
+                .map(|folder| read_start(&Path::new(folder).join(self.path)))
+                .any(|text| text.contains(self.key))
+    }
+}
+
+/// Returns the start of a text file. Empty if it cannot be read.
+fn read_start(path: &Path) -> String {
+    let mut text = Vec::new();
+    // Any other kind of file could block the start.
+    if fs::metadata(path).is_ok_and(|known| known.is_file())
+        && let Ok(file) = File::open(path)
+    {
+        drop(file.take(SETTINGS_BYTES_MAX).read_to_end(&mut text));
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Returns the row of a program, by its name without folder and ending.

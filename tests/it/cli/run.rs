@@ -289,6 +289,70 @@ async fn known_commands_get_what_they_need() {
     );
 }
 
+/// gemini-cli takes any base URL for a gateway, and its own check refuses that kind of login.
+#[tokio::test]
+async fn gemini_is_told_to_choose_its_login_before_it_starts() {
+    let home = state::directory();
+    let settings = home.join(".gemini").join("settings.json");
+    let gemini = home.join("gemini");
+    std::fs::write(&gemini, "#!/bin/sh\necho started >&2\n").unwrap();
+    std::fs::set_permissions(&gemini, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let advice = "{\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}}";
+    std::fs::create_dir(home.join(".gemini")).unwrap();
+    for (key, chosen, is_told) in [
+        (true, None, true),
+        (true, Some("{\"ui\":{}}"), true),
+        (true, Some(advice), false),
+        (false, None, false),
+    ] {
+        match chosen {
+            Some(text) => std::fs::write(&settings, text).unwrap(),
+            None => drop(std::fs::remove_file(&settings)),
+        }
+        let mut command = run(nowhere(), &["--", gemini.to_str().unwrap()]);
+        command
+            .env("HOME", &home)
+            .env_remove("GEMINI_API_KEY")
+            .current_dir(&home);
+        if key {
+            command.env("GEMINI_API_KEY", "k");
+        }
+        let (_, err) = Running::new(command).end().await;
+        let before = err.split("started").next().unwrap();
+        assert_eq!(before.contains(advice), is_told, "{key} {chosen:?}: {err}");
+        assert_eq!(before.contains("GEMINI_API_KEY"), is_told, "{key} {chosen:?}: {err}");
+    }
+}
+
+#[tokio::test]
+async fn hermes_needs_no_file_with_the_provider_that_reads_the_variables() {
+    let folder = state::directory();
+    let hermes = folder.join("hermes");
+    std::fs::write(&hermes, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&hermes, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let hermes = hermes.to_str().unwrap();
+    for (arguments, is_told) in [
+        (&["chat"][..], true),
+        (&["chat", "--provider", "anthropic"], true),
+        (&["chat", "--provider", "openai-api"], false),
+        (&["--provider=openai-api", "chat"], false),
+    ] {
+        let command = run(nowhere(), &[&["--", hermes], arguments].concat());
+        let (_, err) = Running::new(command).end().await;
+        assert_eq!(
+            err.contains("hermes reads the variables only"),
+            is_told,
+            "{arguments:?}: {err}"
+        );
+        assert_eq!(
+            err.contains("needs a proxy that keeps running"),
+            is_told,
+            "{arguments:?}: {err}"
+        );
+        assert_eq!(err.contains("needs the setting above"), is_told, "{arguments:?}: {err}");
+    }
+}
+
 /// Clients probe what runs behind a base URL. A 404 for such a path is no failed request of the user.
 #[tokio::test]
 async fn failed_requests_that_asked_no_model_are_counted_apart() {
