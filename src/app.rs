@@ -76,6 +76,8 @@ pub struct AppParts {
 #[derive(Debug)]
 pub struct BackgroundWork {
     ledger: Arc<dyn Ledger>,
+    /// The file or database of the ledger, for operators. `None` if it is in memory.
+    ledger_place: Option<String>,
     /// The writers of a database. `None` for another store.
     database_worker: Option<PostgresWorker>,
     /// The worker that shares cooldowns of keys. `None` if no other process uses the ledger.
@@ -109,7 +111,11 @@ impl BackgroundWork {
         }
         tasks.spawn_background(self.write_behind_worker.run());
         tasks.spawn_background(self.late_worker.run());
-        tasks.spawn_background(ledger::watch_health(Arc::clone(&self.ledger), telemetry.clone()));
+        tasks.spawn_background(ledger::watch_health(
+            Arc::clone(&self.ledger),
+            self.ledger_place,
+            telemetry.clone(),
+        ));
         tasks.spawn_background(ledger::remove_expired_hourly(self.ledger));
         tasks.spawn_background(self.answers.clone().write_pins());
         tasks.spawn_background(self.answers.clone().follow_owners());
@@ -210,6 +216,7 @@ impl LedgerServices {
         let (key_rests, key_rest_worker) = KeyRests::over_ledger(&ledger).unzip();
         let background_work = BackgroundWork {
             ledger,
+            ledger_place: None,
             database_worker: None,
             key_rest_worker,
             write_behind_worker,

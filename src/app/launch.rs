@@ -110,7 +110,7 @@ pub async fn launch_proxy(
     let (services, background_work) = split_services(
         services,
         (profiles, sessions, telemetry.clone()),
-        (ledger_place.is_some(), database_worker),
+        (ledger_place.clone(), database_worker),
     );
     let running = start(AppParts {
         routes: routes.clone(),
@@ -146,7 +146,7 @@ pub async fn launch_proxy(
 fn split_services(
     services: LedgerServices,
     (profiles, sessions, telemetry): (Profiles, Arc<SessionTable>, Telemetry),
-    (is_stored, database_worker): (bool, Option<PostgresWorker>),
+    (ledger_place, database_worker): (Option<String>, Option<PostgresWorker>),
 ) -> (ProxyServices, BackgroundWork) {
     if let Some(rests) = &services.key_rests {
         profiles.share_rests(rests);
@@ -158,9 +158,10 @@ fn split_services(
         objects: services.objects,
         telemetry,
         late: services.late,
-        local_token: is_stored.then(local_token::accepted_token).flatten(),
+        local_token: ledger_place.as_ref().and_then(|_| local_token::accepted_token()),
     };
     let background_work = BackgroundWork {
+        ledger_place,
         database_worker,
         ..services.background_work
     };

@@ -99,8 +99,9 @@ impl SlowLedger {
     }
 }
 
-/// Checks a ledger for as long as the process lives. Sets the gauge, and logs each change once.
-pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
+/// Checks a ledger for as long as the process lives. Sets the gauge, and logs each change once, with the `place` of the
+/// ledger: its file or its database. `None` if it is in memory.
+pub async fn watch_health(ledger: Arc<dyn Ledger>, place: Option<String>, telemetry: Telemetry) {
     let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut known, mut slow) = (None, SlowLedger::default());
@@ -113,8 +114,10 @@ pub async fn watch_health(ledger: Arc<dyn Ledger>, telemetry: Telemetry) {
         }
         match (fault, known) {
             // Another fault needs another action of the operator, so it is told too.
-            (Some(fault), known) if known != Some(fault) => tracing::warn!("the ledger is degraded: {fault}"),
-            (None, Some(_)) => tracing::info!("the ledger works again"),
+            (Some(fault), known) if known != Some(fault) => {
+                tracing::warn!(ledger = place, "the ledger is degraded: {fault}");
+            }
+            (None, Some(_)) => tracing::info!(ledger = place, "the ledger works again"),
             _ => {}
         }
         slow.check(telemetry.missed_holds(), fault.is_some());

@@ -31,8 +31,11 @@ use crate::{
             Selection,
         },
     },
-    clock,
-    policy::{Class, EmptyQuota, LimitHints, OnOrganisationChange, RotationSettings, Verdict, breaker::BreakerState},
+    clock::{self, rfc3339_date},
+    policy::{
+        Class, EmptyQuota, LimitHints, OnOrganisationChange, Reason, RotationSettings, Verdict, breaker::BreakerState,
+    },
+    printable::printable_word,
     telemetry::Telemetry,
 };
 use credential_cell::CredentialCell;
@@ -320,17 +323,11 @@ impl Profiles {
             };
             let RecordedAttempt { rests, changes } = pool.record_attempt(id, &report, now);
             self.tell_rests(upstream, changes);
-            if let (Some(reason), Some(profile)) = (rests, pool.profiles.get(id)) {
-                let profile = profile.label.as_str();
-                tracing::warn!(
-                    upstream,
-                    profile,
-                    reason = reason.label(),
-                    status = verdict.evidence.map(|evidence| evidence.status),
-                    statement = verdict.evidence.map(|evidence| evidence.statement),
-                    path = attempt.path,
-                    "profile cooldown started or extended"
-                );
+            if let Some(reason) = rests {
+                let statuses = lock_shared(&pool.rotation).profile_statuses(now);
+                let usable = statuses.iter().zip(&pool.profiles);
+                let left = usable.filter(|(status, profile)| status.serves(model) && profile.allows_model(model));
+                log_cooldown(attempt, (reason, verdict), statuses.get(id), left.count(), now);
                 // Dashboards must not wait for the next refresh.
                 self.0.telemetry.announce_profiles();
             }
@@ -413,6 +410,33 @@ impl Profiles {
     fn find_pool(&self, upstream: &str) -> Option<&Arc<ProfilePool>> {
         self.0.pools.get(upstream)
     }
+}
+
+/// Logs a cooldown that an attempt of a profile has begun or extended: its end, and the number of profiles that are
+/// left for the model.
+fn log_cooldown(
+    attempt: &ObservedAttempt,
+    (reason, verdict): (Reason, Verdict),
+    profile: Option<&ProfileStatus>,
+    left: usize,
+    now: Instant,
+) {
+    let cooldown = profile.and_then(|profile| profile.cooldown_of(reason, attempt.model.as_deref()));
+    let until = cooldown.map(|cooldown| clock::unix_time() + cooldown.until.saturating_duration_since(now));
+    let only_model = cooldown.and_then(|cooldown| cooldown.model.as_deref());
+    tracing::warn!(
+        upstream = attempt.upstream,
+        profile = profile.map(|profile| &*profile.label),
+        reason = reason.label(),
+        // Missing if the cooldown is for every model.
+        model = only_model.map(|model| printable_word(model.as_bytes())),
+        until = until.map(rfc3339_date),
+        left,
+        status = verdict.evidence.map(|evidence| evidence.status),
+        statement = verdict.evidence.map(|evidence| evidence.statement),
+        path = attempt.path,
+        "profile cooldown started or extended"
+    );
 }
 
 fn pool_member(profile: &Profile) -> PoolMember {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use super::cooldowns::model_key;
 use crate::{
     labels::labelled_enum,
     policy::{KeyEvidence, Reason},
@@ -18,6 +19,21 @@ pub struct ProfileStatus {
     pub state: ProfileState,
     /// The cooldowns in force.
     pub cooldowns: Vec<Cooldown>,
+}
+
+impl ProfileStatus {
+    /// Returns `true` if the profile may serve requests for a model.
+    pub fn serves(&self, model: Option<&str>) -> bool {
+        let is_resting = self.cooldowns.iter().any(|rest| rest.concerns(model));
+        // A profile that is disabled without a cooldown has no valid credential.
+        !is_resting && (self.state != ProfileState::Disabled || !self.cooldowns.is_empty())
+    }
+
+    /// Returns the cooldown that ends last, of those with this reason that concern a model.
+    pub fn cooldown_of(&self, reason: Reason, model: Option<&str>) -> Option<&Cooldown> {
+        let those = self.cooldowns.iter().filter(|rest| rest.reason == reason);
+        those.filter(|rest| rest.concerns(model)).max_by_key(|rest| rest.until)
+    }
 }
 
 labelled_enum! {
@@ -53,4 +69,11 @@ pub struct Cooldown {
     pub since: Instant,
     /// The end.
     pub until: Instant,
+}
+
+impl Cooldown {
+    /// Returns `true` if requests for a model, or without one, are concerned.
+    fn concerns(&self, model: Option<&str>) -> bool {
+        self.model.as_deref().is_none_or(|only| only == model_key(model))
+    }
 }

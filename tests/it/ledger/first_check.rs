@@ -208,7 +208,7 @@ async fn opens_a_ledger_that_cannot_be_read() {
     assert!(ledger.read(vec![call(1)], NOW).await.is_err_and(is_store_error));
     assert!(ledger.remove_expired(NOW).await.is_err_and(is_store_error));
     let telemetry = Telemetry::default();
-    drop(spawn(watch_health(Arc::clone(&ledger), telemetry.clone())));
+    drop(spawn(watch_health(Arc::clone(&ledger), None, telemetry.clone())));
     while !telemetry.encode_metrics().contains("antiphon_ledger_healthy 0\n") {
         tokio::task::yield_now().await;
     }

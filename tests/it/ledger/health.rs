@@ -158,6 +158,7 @@ async fn each_change_of_health_is_logged_once() {
     assert_eq!(gauge(), "1");
     drop(spawn(watch_health(
         Arc::<SwitchableLedger>::clone(&switched),
+        Some("/var/lib/ledger.db".to_owned()),
         telemetry.clone(),
     )));
     let wait = Duration::from_secs(16);
@@ -182,6 +183,7 @@ async fn each_change_of_health_is_logged_once() {
     }
     assert_eq!(told.matches("the ledger works again").count(), 2, "{told}");
     assert_eq!(told.lines().count(), 4, "{told}");
+    assert_eq!(told.matches("\"ledger\":\"/var/lib/ledger.db\"").count(), 4, "{told}");
 }
 
 /// Each fault needs another action, so a change from one to another is told, once.
@@ -191,6 +193,7 @@ async fn a_change_from_one_fault_to_another_is_logged_once() {
     let switched = SwitchableLedger::new();
     drop(spawn(watch_health(
         Arc::<SwitchableLedger>::clone(&switched),
+        None,
         Telemetry::default(),
     )));
     for stalls in [false, true, false] {

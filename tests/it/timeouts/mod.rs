@@ -1,6 +1,7 @@
 //! Timeouts, retries and profile rotation, mostly on paused time.
 
 pub(crate) mod broken_answers;
+mod cooldown_lines;
 pub(crate) mod decision_answers;
 pub(crate) mod decision_clocks;
 pub(crate) mod decision_ends;
