@@ -15,6 +15,8 @@ use antiphon::{
     wire::{json::quote_string, read_refusal},
 };
 
+use serde_json::Value;
+
 use super::architecture::sources;
 use crate::{
     core::refusal_texts::REFUSALS,
@@ -337,6 +339,77 @@ fn every_cause_of_a_network_failure_has_a_row() {
     for cause in NetworkCause::ALL.map(NetworkCause::label) {
         assert!(rows.contains(cause), "docs/errors.md has no row for `{cause}`");
     }
+}
+
+/// Returns the paths of a table of requests, such as `GET repairs` and `POST tasks/links`, each with `{}` for an id.
+fn tabled_requests(document: &str, heading: &str) -> BTreeSet<String> {
+    let lines = prose(document);
+    let table = lines.iter().skip_while(|line| *line != heading).skip(1);
+    let rows = table.take_while(|line| !line.starts_with('#'));
+    let cells = rows.filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let requests = cells.flat_map(|cell| cell.trim_end_matches('`').split("`, `"));
+    let is_id = |part: &str| part.bytes().all(|byte| byte.is_ascii_uppercase());
+    let path = |request: &str| {
+        let (method, path) = request.split_once(' ').unwrap();
+        let parts = path.split('/').map(|part| if is_id(part) { "{}" } else { part });
+        format!("{method} {}", parts.collect::<Vec<_>>().join("/"))
+    };
+    requests.map(path).collect()
+}
+
+#[test]
+fn the_table_of_the_admin_api_is_complete() {
+    let described: Value = serde_json::from_str(&text("tests/frozen/openapi.json")).unwrap();
+    let mut wanted = BTreeSet::new();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        let Some(path) = path.strip_prefix("/admin/v1/") else {
+            continue;
+        };
+        let parts = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "{}" } else { part });
+        let path = parts.collect::<Vec<_>>().join("/");
+        let methods = methods.as_object().unwrap().keys();
+        wanted.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    assert_eq!(tabled_requests("docs/apis.md", "## Admin API"), wanted);
+}
+
+/// Returns the text of an alert, up to the next one.
+fn alert<'a>(rules: &'a str, name: &str) -> &'a str {
+    let (_, rest) = rules.split_once(&format!("- alert: {name}\n")).unwrap();
+    rest.split("- alert: ").next().unwrap()
+}
+
+#[test]
+fn runbooks_name_every_fault_of_the_proxy() {
+    let rules = text("deploy/prometheus/antiphon.rules.yml");
+    let answers = text("tests/frozen/error-answers.txt");
+    let faults = answers.lines().filter(|line| line.contains(": side=proxy "));
+    let codes: BTreeSet<&str> = faults
+        .filter_map(|line| line.rsplit_once("code="))
+        .map(|(_, code)| code)
+        .collect();
+    assert!(codes.len() > 8, "{codes:?}");
+    let names = |text: &str, code: &str| {
+        let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        words.into_iter().any(|word| word == code)
+    };
+    for code in codes {
+        // Keys that rest are no fault of the proxy.
+        let is_of_keys = code == "exhausted";
+        let (own, pool) = (
+            alert(&rules, "AntiphonOwnFaults"),
+            alert(&rules, "AntiphonNoProfileReady"),
+        );
+        assert_eq!(names(own, code), !is_of_keys, "AntiphonOwnFaults: {code}");
+        assert_eq!(names(pool, code), is_of_keys, "AntiphonNoProfileReady: {code}");
+    }
+    let count = rules.matches("- alert: ").count();
+    let operations = text("docs/operations.md");
+    let sentence = format!("| {count} alerts, each with a runbook |");
+    assert!(operations.contains(&sentence), "docs/operations.md: {sentence}");
+    assert_eq!(rules.matches("runbook: ").count(), count);
 }
 
 #[test]
