@@ -103,8 +103,7 @@ pub fn for_upstream(mut headers: HeaderMap, inspected: bool) -> HeaderMap {
 /// Joins the cookies of a request, which HTTP/2 may divide into several headers: RFC 9113 8.2.3. Many servers of HTTP/1 read
 /// only the first.
 fn join_cookies(headers: &mut HeaderMap) {
-    let mut cookies = headers.get_all(COOKIE).iter();
-    if cookies.next().and(cookies.next()).is_none() {
+    if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
     }
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();

@@ -212,101 +212,98 @@ mod tests {
     /// 2026-01-01T00:00:00Z.
     const NOW: Duration = Duration::from_secs(1_767_225_600);
 
+    /// Returns the seconds from [`NOW`] to the end of a token; `None` if it has none.
+    fn life_of(output: &str) -> Result<Option<u64>, SourceFailure> {
+        let read = parse_token_output(output.as_bytes(), NOW);
+        read.map(|found| found.expires_at.map(|end| end.saturating_sub(NOW).as_secs()))
+    }
+
     #[test]
     fn every_shape_of_a_token_is_read() {
         let hour = Some(3600);
         for (output, wanted) in [
-            ("ya29.a0\n", Ok(None)),
-            ("  eyJ.x.y \r\n", Ok(None)),
-            ("\"eyJ.x.y\"\n", Ok(None)),
-            (
-                r#"{"access_token":"t","expires_in":3600,"token_type":"Bearer"}"#,
-                Ok(hour),
-            ),
-            (r#"{"access_token":"t","expires_in":"3600"}"#, Ok(hour)),
-            (r#"{"access_token":"t","expires_in":3600.9}"#, Ok(hour)),
-            (r#"{"token":"t"}"#, Ok(None)),
+            ("ya29.a0\n", None),
+            ("  eyJ.x.y \r\n", None),
+            ("\"eyJ.x.y\"\n", None),
+            (r#"{"access_token":"t","expires_in":3600,"token_type":"Bearer"}"#, hour),
+            (r#"{"access_token":"t","expires_in":"3600"}"#, hour),
+            (r#"{"access_token":"t","expires_in":3600.9}"#, hour),
+            (r#"{"token":"t"}"#, None),
             (
                 r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000","expires_on":1767229200}"#,
-                Ok(hour),
+                hour,
             ),
-            (
-                r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000"}"#,
-                Ok(None),
-            ),
-            (
-                r#"{"accessToken":"t","expiresOn":"2026-01-01T01:00:00+00:00"}"#,
-                Ok(hour),
-            ),
-            (r#"{"token":"t","expiry":"2026-01-01T01:00:00Z"}"#, Ok(hour)),
-            (r#"{"token":"t","expiry":"2026-01-01T01:00:00.999999999z"}"#, Ok(hour)),
-            (r#"{"token":"t","expiration":"2026-01-01T03:00:00+02:00"}"#, Ok(hour)),
-            (r#"{"token":"t","expires_at":"2025-12-31T19:30:00-05:30"}"#, Ok(hour)),
-            (r#"{"token":"t","expires_at":1767229200}"#, Ok(hour)),
-            (r#"{"token":"t","expires_at":"1767229200"}"#, Ok(hour)),
-            (r#"{"token":"t","expiresAt":1767229200000}"#, Ok(hour)),
+            (r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000"}"#, None),
+            (r#"{"accessToken":"t","expiresOn":"2026-01-01T01:00:00+00:00"}"#, hour),
+            (r#"{"token":"t","expiry":"2026-01-01T01:00:00Z"}"#, hour),
+            (r#"{"token":"t","expiry":"2026-01-01T01:00:00.999999999z"}"#, hour),
+            (r#"{"token":"t","expiration":"2026-01-01T03:00:00+02:00"}"#, hour),
+            (r#"{"token":"t","expires_at":"2025-12-31T19:30:00-05:30"}"#, hour),
+            (r#"{"token":"t","expires_at":1767229200}"#, hour),
+            (r#"{"token":"t","expires_at":"1767229200"}"#, hour),
+            (r#"{"token":"t","expiresAt":1767229200000}"#, hour),
             (
                 r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t","expirationTimestamp":"2026-01-01T01:00:00Z"}}"#,
-                Ok(hour),
+                hour,
             ),
             (
                 r#"{"credential":{"access_token":"t","token_expiry":"2026-01-01T01:00:00Z"}}"#,
-                Ok(hour),
+                hour,
             ),
-            (r#"{"data":{"token":"t","expires_at_seconds":1767229200}}"#, Ok(hour)),
-            (
-                r#"{"kind":"ExecCredential","status":{"clientCertificateData":"x"}}"#,
-                Err(SourceFailure::Unreadable),
-            ),
+            (r#"{"data":{"token":"t","expires_at_seconds":1767229200}}"#, hour),
             (
                 r#"{"token":"t","expires_in":18446744073709551615}"#,
-                Ok(Some(u64::MAX - NOW.as_secs())),
+                Some(u64::MAX - NOW.as_secs()),
             ),
-            (r#"{"token":"t","expires_at":1767225600}"#, Err(SourceFailure::Expired)),
-            (r#"{"token":"t","expires_in":0}"#, Err(SourceFailure::Expired)),
-            (r#"{"token":"t","expires_in":-5}"#, Err(SourceFailure::Expired)),
-            (r#"{"token":"t","expires_in":"-5"}"#, Err(SourceFailure::Expired)),
-            (r#"{"token":"t","expires_at":-5.5}"#, Err(SourceFailure::Expired)),
-            (r#"{"token":"t","expires_in":"soon"}"#, Err(SourceFailure::Unreadable)),
-            (r#"{"token":"t","expires_in":1e99}"#, Err(SourceFailure::Unreadable)),
-            (
-                r#"{"token":"t","expires_at":"yesterday"}"#,
-                Err(SourceFailure::Unreadable),
-            ),
-            (
-                r#"{"token":"t","expires_at":{"seconds":5}}"#,
-                Err(SourceFailure::Unreadable),
-            ),
-            (
-                r#"{"token":"t","expires_at":"yesterday","expires_in":60}"#,
-                Err(SourceFailure::Unreadable),
-            ),
-            (r#"{"token":"t","expires_at":null,"expires_in":3600}"#, Ok(hour)),
+            (r#"{"token":"t","expires_at":null,"expires_in":3600}"#, hour),
             (
                 r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000","expires_in":3600}"#,
-                Ok(hour),
+                hour,
             ),
-            ("null", Err(SourceFailure::Unreadable)),
-            ("true", Err(SourceFailure::Unreadable)),
-            ("12345", Err(SourceFailure::Unreadable)),
-            (r#"["x"]"#, Err(SourceFailure::Unreadable)),
-            ("[x]", Err(SourceFailure::Unreadable)),
-            ("<html></html>", Err(SourceFailure::Unreadable)),
-            ("None", Err(SourceFailure::Unreadable)),
-            ("undefined", Err(SourceFailure::Unreadable)),
-            (r#"{"token":""}"#, Err(SourceFailure::Unreadable)),
-            (r#"{"token":7}"#, Err(SourceFailure::Unreadable)),
-            (r#"{"token":"a b"}"#, Err(SourceFailure::Unreadable)),
-            (r#"{"token":"#, Err(SourceFailure::Unreadable)),
-            ("{}", Err(SourceFailure::Unreadable)),
-            ("", Err(SourceFailure::Unreadable)),
-            ("\n", Err(SourceFailure::Unreadable)),
-            ("one\ntwo\n", Err(SourceFailure::Unreadable)),
-            ("ERROR: (gcloud) not logged in", Err(SourceFailure::Unreadable)),
         ] {
-            let read = parse_token_output(output.as_bytes(), NOW);
-            let life = read.map(|found| found.expires_at.map(|end| end.saturating_sub(NOW).as_secs()));
-            assert_eq!(life, wanted, "{output}");
+            assert_eq!(life_of(output), Ok(wanted), "{output}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_or_has_no_usable_end_is_a_failure() {
+        for (output, failure) in [
+            (
+                r#"{"kind":"ExecCredential","status":{"clientCertificateData":"x"}}"#,
+                SourceFailure::Unreadable,
+            ),
+            (r#"{"token":"t","expires_at":1767225600}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_in":0}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_in":-5}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_in":"-5"}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_at":-5.5}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_in":"soon"}"#, SourceFailure::Unreadable),
+            (r#"{"token":"t","expires_in":1e99}"#, SourceFailure::Unreadable),
+            (r#"{"token":"t","expires_at":"yesterday"}"#, SourceFailure::Unreadable),
+            (r#"{"token":"t","expires_at":{"seconds":5}}"#, SourceFailure::Unreadable),
+            (
+                r#"{"token":"t","expires_at":"yesterday","expires_in":60}"#,
+                SourceFailure::Unreadable,
+            ),
+            ("null", SourceFailure::Unreadable),
+            ("true", SourceFailure::Unreadable),
+            ("12345", SourceFailure::Unreadable),
+            (r#"["x"]"#, SourceFailure::Unreadable),
+            ("[x]", SourceFailure::Unreadable),
+            ("<html></html>", SourceFailure::Unreadable),
+            ("None", SourceFailure::Unreadable),
+            ("undefined", SourceFailure::Unreadable),
+            (r#"{"token":""}"#, SourceFailure::Unreadable),
+            (r#"{"token":7}"#, SourceFailure::Unreadable),
+            (r#"{"token":"a b"}"#, SourceFailure::Unreadable),
+            (r#"{"token":"#, SourceFailure::Unreadable),
+            ("{}", SourceFailure::Unreadable),
+            ("", SourceFailure::Unreadable),
+            ("\n", SourceFailure::Unreadable),
+            ("one\ntwo\n", SourceFailure::Unreadable),
+            ("ERROR: (gcloud) not logged in", SourceFailure::Unreadable),
+        ] {
+            assert_eq!(life_of(output), Err(failure), "{output}");
         }
         assert_eq!(parse_token_output(b"\xff\xfe", NOW), Err(SourceFailure::Unreadable));
     }

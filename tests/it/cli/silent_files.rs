@@ -132,7 +132,7 @@ impl Place {
     }
 
     /// Returns the variables that name the file.
-    fn variables<'f>(self, file: &'f str) -> Vec<(&'static str, &'f str)> {
+    fn variables(self, file: &str) -> Vec<(&'static str, &str)> {
         let endpoint = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:9/");
         match self.name {
             // The harness names it by a flag.

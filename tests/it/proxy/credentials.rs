@@ -326,6 +326,41 @@ proptest! {
 
 const TOKEN: &str = "x-antiphon-client-token";
 
+fn key_use(has_profiles: bool) -> KeyUse {
+    if has_profiles {
+        KeyUse::Replaced
+    } else {
+        KeyUse::PassedOn
+    }
+}
+
+/// A token that is not known, or not any more, is no key of the provider.
+#[test]
+fn an_unknown_client_token_is_no_key() {
+    let key = PrincipalKey::new([1; 32]);
+    let known = ClientTokens::new(vec![("ci".to_owned(), TokenHash::hash_token(b"antiphon_1"))]);
+    let none = ClientTokens::default();
+    let refused = Err(RequestRefusal::ClientToken);
+    let unknown = ("x-api-key", "antiphon_3");
+    let rows: [(
+        &ClientTokens,
+        &[(&str, &str)],
+        Option<&str>,
+        Result<Option<&str>, RequestRefusal>,
+    ); 5] = [
+        (&known, &[unknown], None, refused),
+        (&known, &[], Some("key=antiphon_3"), refused),
+        (&known, &[("x-api-key", "sk-1")], None, Ok(None)),
+        // The provider may be another proxy with tokens of its own.
+        (&known, &[unknown, (TOKEN, "antiphon_1")], None, Ok(Some("ci"))),
+        (&none, &[unknown], None, Ok(None)),
+    ];
+    for (tokens, fields, query, wanted) in rows {
+        let found = authenticate_client(tokens, &key, &map(fields), query, None, KeyUse::PassedOn);
+        assert_eq!(found.map(|account| account.token), wanted, "{fields:?} {query:?}");
+    }
+}
+
 #[test]
 fn a_client_token_gives_access_to_profiles() {
     let key = PrincipalKey::new([1; 32]);
@@ -333,8 +368,7 @@ fn a_client_token_gives_access_to_profiles() {
     let tokens = ClientTokens::new(vec![entry("ci", b"antiphon_1"), entry("dev", b"antiphon_2")]);
     let none = ClientTokens::default();
     let of = |tokens: &ClientTokens, fields: &[(&str, &str)], query: Option<&str>, profiles: bool| {
-        let key_use = if profiles { KeyUse::Replaced } else { KeyUse::PassedOn };
-        authenticate_client(tokens, &key, &map(fields), query, None, key_use)
+        authenticate_client(tokens, &key, &map(fields), query, None, key_use(profiles))
             .map(|caller| (caller.token.map(ToOwned::to_owned), caller.principal))
     };
     let named = |name: &str| Ok((Some(name.to_owned()), Principal::of_token(&key, name)));
@@ -392,36 +426,11 @@ fn a_client_token_gives_access_to_profiles() {
         refused
     );
 
-    // A token that is not known, or not any more, is no key of the provider.
-    assert_eq!(of(&tokens, &[("x-api-key", "antiphon_3")], None, false), refused);
-    assert_eq!(of(&tokens, &[], Some("key=antiphon_3"), false), refused);
-    assert_eq!(
-        of(&none, &[("x-api-key", "antiphon_3")], None, false),
-        nameless("antiphon_3")
-    );
-    // The provider may be another proxy with tokens of its own.
-    assert_eq!(
-        of(
-            &tokens,
-            &[("x-api-key", "antiphon_3"), (TOKEN, "antiphon_1")],
-            None,
-            false
-        ),
-        named("ci")
-    );
-
     // Without configured tokens only loopback may call, and everyone may use the profiles.
     assert_eq!(of(&none, &[("x-api-key", "dummy")], None, true), nameless("dummy"));
     assert_eq!(of(&none, &[], None, true), Ok((None, Principal::NONE)));
-    let caller: Account<'_> = authenticate_client(
-        &none,
-        &key,
-        &map(&[("api-key", "canary")]),
-        None,
-        None,
-        KeyUse::Replaced,
-    )
-    .unwrap();
+    let fields = map(&[("api-key", "canary")]);
+    let caller: Account<'_> = authenticate_client(&none, &key, &fields, None, None, key_use(true)).unwrap();
     assert!(!format!("{caller:?} {tokens:?}").contains("canary"));
 }
 
