@@ -83,8 +83,7 @@ fn is_anthropic(path: &str, headers: &HeaderMap) -> bool {
     };
     let first = inner.split('/').next().unwrap_or_default();
     let is_known = |known: &&str| *known == first || (known.ends_with('_') && first.starts_with(known));
-    ANTHROPIC_SEGMENTS.iter().any(|known| is_known(known))
-        || ANTHROPIC_HEADERS.iter().any(|name| headers.contains_key(*name))
+    ANTHROPIC_SEGMENTS.iter().any(is_known) || ANTHROPIC_HEADERS.iter().any(|name| headers.contains_key(*name))
 }
 
 #[cfg(test)]

@@ -196,13 +196,13 @@ impl fmt::Debug for RedactedHeaders<'_> {
 /// A client's signature over the body of its request, which any edit would break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodySignature {
-    /// SigV4 in `Authorization`. A profile's credential replaces it.
+    /// `SigV4` in `Authorization`. A profile's credential replaces it.
     Replaceable,
     /// Any other. It may come from a setup that a profile does not replace as a whole, so it always counts.
     Lasting,
 }
 
-/// Schemes of `Authorization` that sign the body: SigV4, SigV4a, and Oracle Cloud's.
+/// Schemes of `Authorization` that sign the body: `SigV4`, `SigV4a`, and Oracle Cloud's.
 const SIGNING_SCHEMES: [(&str, BodySignature); 3] = [
     ("AWS4-HMAC-SHA256", BodySignature::Replaceable),
     ("AWS4-ECDSA-P256-SHA256", BodySignature::Lasting),

@@ -1,4 +1,4 @@
-//! The headers and the payload of one of Amazon's frames, and the event in a frame of Bedrock's InvokeModel.
+//! The headers and the payload of one of Amazon's frames, and the event in a frame of Bedrock's `InvokeModel`.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl<'a> AmazonFrame<'a> {
         first.into_iter().chain(letters).collect()
     }
 
-    /// Returns the event of an InvokeModel stream, which is base64 in the member `bytes`. Empty for any other frame.
+    /// Returns the event of an `InvokeModel` stream, which is base64 in the member `bytes`. Empty for any other frame.
     ///
     /// Of a payload that is cut off, this is the beginning of the event.
     pub fn chunk_event(&self, is_cut_off: bool) -> Vec<u8> {

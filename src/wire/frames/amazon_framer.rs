@@ -11,11 +11,11 @@ use crate::work;
 /// Bytes of both lengths.
 const LENGTHS_BYTES: usize = 8;
 /// Bytes of a frame beside its headers and its payload: both lengths and both sums.
-const FIXED_BYTES: u32 = 16;
+const FIXED_BYTES: u64 = 16;
 /// Bytes of the longest headers.
-const HEADERS_BYTES_MAX: u32 = 128 * 1024;
+const HEADERS_BYTES_MAX: u64 = 128 * 1024;
 /// Bytes of the longest frame. Amazon's SDKs allow a payload of 24 MiB.
-const FRAME_BYTES_MAX: u32 = 24 * 1024 * 1024 + HEADERS_BYTES_MAX + FIXED_BYTES;
+const FRAME_BYTES_MAX: u64 = 24 * 1024 * 1024 + HEADERS_BYTES_MAX + FIXED_BYTES;
 
 /// The framer of one stream of Amazon's frames.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ impl AmazonFramer {
         let headers_max = total.saturating_sub(FIXED_BYTES).min(HEADERS_BYTES_MAX);
         self.is_lost = is_total_wrong || (known == LENGTHS_BYTES && headers > headers_max);
         if known == LENGTHS_BYTES {
-            self.frame_end = Some(self.frame_start.saturating_add(u64::from(total)));
+            self.frame_end = Some(self.frame_start.saturating_add(total));
         }
     }
 
@@ -95,9 +95,9 @@ impl AmazonFramer {
 }
 
 /// Splits the first bytes of a frame into its length and the length of its headers.
-pub(super) fn frame_lengths(lengths: [u8; LENGTHS_BYTES]) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = lengths;
-    [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
+pub(super) fn frame_lengths(lengths: [u8; LENGTHS_BYTES]) -> [u64; 2] {
+    let both = u64::from_be_bytes(lengths);
+    [both >> 32, both & u64::from(u32::MAX)]
 }
 
 #[cfg(test)]
@@ -105,45 +105,51 @@ mod tests {
     use super::*;
 
     /// Returns a frame with this many bytes of headers and of payload, all of them zero.
-    fn frame(headers: u32, payload: u32) -> Vec<u8> {
+    fn frame(headers: u64, payload: u64) -> Vec<u8> {
         let total = FIXED_BYTES + headers + payload;
-        let mut frame = [total.to_be_bytes(), headers.to_be_bytes()].concat();
-        frame.resize(total as usize, 0);
+        let mut frame = lengths(total, headers);
+        frame.resize(total.try_into().unwrap(), 0);
         frame
     }
 
-    fn framed(chunks: &[&[u8]]) -> (Vec<Range<u64>>, bool) {
+    fn lengths(total: u64, headers: u64) -> Vec<u8> {
+        (total << 32 | headers).to_be_bytes().to_vec()
+    }
+
+    /// Returns the end of each frame, and `true` after an impossible length.
+    fn framed(chunks: &[&[u8]]) -> (Vec<u64>, bool) {
         let mut framer = AmazonFramer::default();
-        let mut frames = Vec::new();
+        let mut ends = Vec::new();
         for chunk in chunks {
-            framer.push(chunk, |frame| frames.push(frame));
+            framer.push(chunk, |frame| {
+                assert_eq!(frame.start, ends.last().copied().unwrap_or_default());
+                ends.push(frame.end);
+            });
         }
-        (frames, framer.is_lost())
+        (ends, framer.is_lost())
     }
 
     #[test]
     fn every_cut_gives_the_same_frames() {
         let (whole, empty) = (frame(3, 5), frame(0, 0));
-        let lengths = |total: u32, headers: u32| [total.to_be_bytes(), headers.to_be_bytes()].concat();
-        let streams: [(Vec<u8>, &[Range<u64>], bool); 10] = [
-            (Vec::new(), &[], false),
-            ([&*whole, &empty, &whole].concat(), &[0..24, 24..40, 40..64], false),
-            ([&*whole, &whole[..23]].concat(), &[0..24], false),
-            ([&*whole, &[0; 4], &whole].concat(), &[0..24], true),
-            ([&*empty, &lengths(15, 0)[..4]].concat(), &[0..16], true),
-            ([&*empty, &lengths(16, 1), &whole].concat(), &[0..16], true),
+        for (bytes, ends, lost) in [
+            (Vec::new(), &[][..], false),
+            ([&*whole, &empty, &whole].concat(), &[24, 40, 64], false),
+            ([&*whole, &whole[..23]].concat(), &[24], false),
+            ([&*whole, &[0; 4], &whole].concat(), &[24], true),
+            ([&*empty, &lengths(15, 0)[..4]].concat(), &[16], true),
+            ([&*empty, &lengths(16, 1), &whole].concat(), &[16], true),
             (lengths(FRAME_BYTES_MAX, HEADERS_BYTES_MAX), &[], false),
             (lengths(FRAME_BYTES_MAX + 1, 0), &[], true),
             (lengths(FRAME_BYTES_MAX, HEADERS_BYTES_MAX + 1), &[], true),
             (b"data: {}\n\ndata: {}\n\n".to_vec(), &[], true),
-        ];
-        for (bytes, frames, lost) in streams {
+        ] {
             for cut in 0..=bytes.len() {
                 for second in cut..=bytes.len() {
                     let chunks = [&bytes[..cut], &bytes[cut..second], &bytes[second..]];
                     assert_eq!(
                         framed(&chunks),
-                        (frames.to_vec(), lost),
+                        (ends.to_vec(), lost),
                         "{bytes:?} cut at {cut}, {second}"
                     );
                 }
