@@ -2,8 +2,8 @@
 
 use crate::{
     conversation::{
-        Conversation, FlawKind, PartId, WithoutResult,
-        pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, id_of},
+        Conversation, FlawKind, PartId, PartKind, WithoutResult,
+        pairing::{MisplacedWords, Pairing, ResultRole, ResultRow, first_speaker, id_of},
         turns::TurnUnit,
     },
     work,
@@ -169,8 +169,9 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
         found: Vec::new(),
     };
     if pairing.headless {
+        let message = first_speaker(&pairing.units).map_or(0, |unit| unit.message);
         list.found
-            .push((PartId::default(), at_message(FindingKind::Headless, 0, None)));
+            .push((PartId::default(), at_message(FindingKind::Headless, message, None)));
     }
     for call in &pairing.calls {
         work::count(1);
@@ -190,7 +191,7 @@ pub fn findings(pairing: &Pairing, conversation: &Conversation<'_>) -> Vec<Findi
     for row in &pairing.results {
         work::count(1);
         if row.nameless {
-            list.push_part(FindingKind::NoId, row.part);
+            list.push_nameless(row.part);
         }
         if let Some(kind) = result_finding(pairing, row) {
             list.push_part(kind, row.part);
@@ -260,6 +261,15 @@ impl FindingList<'_, '_> {
                 detail: None,
             },
         ));
+    }
+
+    /// Adds a result without an id. A standalone one belongs to no call, so its tool's name tells what it is.
+    fn push_nameless(&mut self, part: PartId) {
+        self.push_part(FindingKind::NoId, part);
+        let is_standalone = matches!(self.conversation.part(part), Some(found) if matches!(&found.kind, PartKind::Result(result) if result.standalone));
+        if is_standalone && let Some((_, finding)) = self.found.last_mut() {
+            finding.detail = Some("standalone");
+        }
     }
 
     /// Returns the id of a call or result as text; empty for other parts.

@@ -336,6 +336,8 @@ pub struct CallResult<'a> {
     pub owner: ResultOwner,
     /// `true` if the provider accepts it although it names no call.
     pub free: bool,
+    /// `true` if it names its tool and no call, as a message of its client (Responses: automations of Codex).
+    pub standalone: bool,
 }
 
 /// Knowledge from outside the body about the call of a result.

@@ -43,6 +43,8 @@ pub enum MergedRoles {
 pub enum IdScope {
     /// No scope: ids are optional, and order decides.
     Nowhere,
+    /// No scope is known: calls of one turn may share an id, and a result.
+    Shared,
     /// The calls of one turn.
     Turn,
     /// The whole body.
@@ -66,6 +68,17 @@ pub enum IdRule {
     Nine,
     /// Any text that is not empty.
     NotEmpty,
+}
+
+/// The demands on results besides their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultRule {
+    /// Each result names a call, which has no other result.
+    OnePerCall,
+    /// A call may have further results.
+    Several,
+    /// A call may have further results, and a [standalone](crate::conversation::CallResult::standalone) one needs none.
+    Standalone,
 }
 
 /// The place of text and images among calls and results.
@@ -107,6 +120,8 @@ pub struct PairingRules {
     pub ids: IdRule,
     /// Scope in which a call id must be unique.
     pub id_scope: IdScope,
+    /// Demands on results besides their place.
+    pub results: ResultRule,
     /// `true` if a history may end with open calls.
     pub open_end: bool,
     /// Place of text.

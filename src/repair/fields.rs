@@ -76,10 +76,9 @@ fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
             && !planner.plan.deferred_quotes.contains_key(index)
     });
     // As in `first_speaker`.
-    let is_user_parts = planner.rules.place.is_user_parts();
     let head = rest.find(|(_, unit)| {
         work::count(1);
-        is_user_parts || unit.role != Role::System
+        unit.role != Role::System
     });
     let head = head.filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();

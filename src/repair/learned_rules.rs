@@ -1,7 +1,7 @@
 //! Rules beyond those of the dialect, learned from a provider's refusals.
 
 use crate::{
-    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace},
     repair::RepairPolicy,
 };
 
@@ -14,6 +14,8 @@ pub struct LearnedRules {
     pub strict_calls: bool,
     /// `true` if a history must begin with the user.
     pub user_first: bool,
+    /// `true` if each result must name a call, and be its only one.
+    pub one_result: bool,
     /// Place of text, where it differs from the dialect's.
     pub words: Option<WordsPlace>,
 }
@@ -56,13 +58,14 @@ impl LearnedRules {
         unique_ids: false,
         strict_calls: false,
         user_first: false,
+        one_result: false,
         words: None,
     };
 
     /// Returns the bytes by which a record contains the rules: flags, and the number of the place of text.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 2] {
-        let flags = [self.unique_ids, self.strict_calls, self.user_first];
+        let flags = [self.unique_ids, self.strict_calls, self.user_first, self.one_result];
         let flags = flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag));
         let place = WORDS_PLACES.iter().position(|place| *place == self.words);
         [
@@ -77,7 +80,8 @@ impl LearnedRules {
             unique_ids: flags & 1 > 0,
             strict_calls: flags & 2 > 0,
             user_first: flags & 4 > 0,
-            words: *WORDS_PLACES.get(usize::from(place)).filter(|_| flags < 8)?,
+            one_result: flags & 8 > 0,
+            words: *WORDS_PLACES.get(usize::from(place)).filter(|_| flags < 16)?,
         })
     }
 
@@ -88,6 +92,7 @@ impl LearnedRules {
             unique_ids: self.unique_ids || other.unique_ids,
             strict_calls: self.strict_calls || other.strict_calls,
             user_first: self.user_first || other.user_first,
+            one_result: self.one_result || other.one_result,
             words: other.words.or(self.words),
         }
     }
@@ -135,6 +140,11 @@ impl LearnedRules {
                 _ => rules.merged_roles,
             },
             id_scope: if needs_unique { IdScope::Body } else { rules.id_scope },
+            results: if self.one_result {
+                ResultRule::OnePerCall
+            } else {
+                rules.results
+            },
             calls: if self.strict_calls {
                 CallRule::Strict
             } else {
@@ -167,19 +177,20 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_were_written() {
-        for flags in 0..8_u8 {
+        for flags in 0..16_u8 {
             for (number, words) in (0_u8..).zip(WORDS_PLACES) {
                 let rules = LearnedRules {
                     unique_ids: flags & 1 > 0,
                     strict_calls: flags & 2 > 0,
                     user_first: flags & 4 > 0,
+                    one_result: flags & 8 > 0,
                     words,
                 };
                 assert_eq!(rules.to_bytes(), [flags, number]);
                 assert_eq!(LearnedRules::from_bytes(rules.to_bytes()), Some(rules));
             }
         }
-        assert_eq!(LearnedRules::from_bytes([8, 0]), None);
+        assert_eq!(LearnedRules::from_bytes([16, 0]), None);
         assert_eq!(LearnedRules::from_bytes([0, 6]), None);
     }
 }

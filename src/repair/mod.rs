@@ -24,6 +24,7 @@ mod continuity;
 mod continuity_rules;
 mod earlier_runs;
 mod edits;
+mod evidence;
 mod fields;
 mod foreign_thinking;
 mod history_plan;
@@ -41,9 +42,11 @@ mod parsed;
 mod plan;
 mod planner;
 mod policy;
+mod proven_rules;
 mod quote_labels;
 mod refusal_constraints;
 mod remote_calls;
+mod repair_rules;
 mod result_block;
 mod salvage;
 mod same_result;
@@ -60,6 +63,7 @@ pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use earlier_runs::mark_earlier_run;
+pub use evidence::{Evidence, RepairRule};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use id_strength::{has_makers_form, is_strong};
 pub use known_answers::{
@@ -75,6 +79,7 @@ pub use parsed::{Paired, PairingContext, Parsed, parse};
 pub use plan::{Plan, plan};
 pub use policy::{Applicability, Mode, OnForeignThinking, OnLate, RepairPolicy, Tier};
 pub use refusal_constraints::RefusalReading;
+pub use repair_rules::REPAIR_RULES;
 pub use result_block::{cut_block, names_call, without_cache_control};
 pub use same_result::block_content;
 pub use task_status::is_working_task;
@@ -233,7 +238,7 @@ pub fn repair_with(
     })
 }
 
-/// Finds calls and text in `body` that some servers of its format refuse, although its provider is not known to.
+/// Finds faults in `body` that some servers of its format refuse, although its provider is not known to.
 ///
 /// They are repaired only after such a refusal. None is among the findings of [`check`].
 pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Result<Vec<Finding>, Unreadable> {
@@ -249,6 +254,7 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
     };
     let context = PairingContext {
         learned,
+        has_unproven: true,
         ..PairingContext::new(policy)
     };
     let found = check(body, wire, policy)?;
@@ -258,7 +264,14 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
     let place = |finding: &Finding| (finding.kind, finding.message, finding.part);
     let known: HashSet<_> = found.iter().map(place).collect();
     let is_news = |finding: &Finding| {
-        let of_servers = matches!(finding.kind, FindingKind::MalformedCall | FindingKind::MisplacedWords);
+        let of_servers = matches!(
+            finding.kind,
+            FindingKind::MalformedCall
+                | FindingKind::MisplacedWords
+                | FindingKind::Duplicate
+                | FindingKind::DuplicateCall
+                | FindingKind::NoId
+        );
         of_servers && !known.contains(&place(finding))
     };
     Ok(all.into_iter().filter(is_news).collect())

@@ -8,6 +8,7 @@ use super::{
     body_calls::{CallIndex, is_open},
     id_strength::is_strong,
     malformed_calls::select_malformed_calls,
+    proven_rules::without_unproven,
     refusal_constraints::{RefusalConstraints, RefusalReading},
     remote_calls,
     thinking_marks::{self, ThinkingHash},
@@ -96,6 +97,8 @@ pub struct PairingContext<'o> {
     pub remote: &'o [RemoteCalls],
     /// Thinking that the provider has refused as foreign. It is removed wherever it is.
     pub refused_thinking: &'o [ThinkingHash],
+    /// `true` if demands without evidence hold too: see [`REPAIR_RULES`](super::REPAIR_RULES).
+    pub has_unproven: bool,
 }
 
 impl<'o> PairingContext<'o> {
@@ -106,6 +109,7 @@ impl<'o> PairingContext<'o> {
             learned: LearnedRules::NONE,
             remote: &[],
             refused_thinking: &[],
+            has_unproven: false,
         }
     }
 }
@@ -242,7 +246,7 @@ impl<'b> PairedHistory<'b> {
             path,
             offset,
         } = history;
-        let mut rules = permitted_rules(wire.pairing_rules(), context);
+        let mut rules = permitted_rules(wire, context);
         if let Some(constraints) = constraints {
             rules = constraints.strictest_rules(rules, context.policy);
             // A refusal overrides the rules, so its parts must be marked before pairing.
@@ -410,9 +414,8 @@ impl<'b> Paired<'b> {
         match shape {
             DisputedShape::TextBesideCalls => has_text_beside_calls(conversation, pairing),
             DisputedShape::AssistantFirst => {
-                let rules = self.wire.pairing_rules();
-                let first = first_speaker(&pairing.units, rules);
-                !rules.user_first && first.is_some_and(|unit| unit.role == Role::Assistant)
+                let first = first_speaker(&pairing.units);
+                !self.wire.pairing_rules().user_first && first.is_some_and(|unit| unit.role == Role::Assistant)
             }
         }
     }
@@ -469,7 +472,13 @@ fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
 }
 
 /// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.
-fn permitted_rules(rules: PairingRules, context: &PairingContext<'_>) -> PairingRules {
+fn permitted_rules(wire: Wire, context: &PairingContext<'_>) -> PairingRules {
+    let rules = wire.pairing_rules();
+    let rules = if context.has_unproven {
+        rules
+    } else {
+        without_unproven(rules, wire)
+    };
     let rules = context.learned.permitted(context.policy).tighten(rules);
     let keeps_shape = context.policy.shapes || rules.words == WordsPlace::NotAfterResults;
     PairingRules {

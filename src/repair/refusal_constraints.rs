@@ -48,6 +48,7 @@ impl RefusalReading {
             unique_ids: taught.unique_ids && has(FindingKind::DuplicateCall),
             strict_calls: taught.strict_calls && (has(FindingKind::MalformedCall) || has(FindingKind::BadId)),
             user_first: taught.user_first && has(FindingKind::Headless),
+            one_result: taught.one_result && (has(FindingKind::Duplicate) || has(FindingKind::NoId)),
             words: taught.words.filter(|_| has(FindingKind::MisplacedWords)),
         }
     }
@@ -80,10 +81,14 @@ impl RefusalConstraints<'_> {
             RefusalKind::Unanswered => Some(WordsPlace::BeforeCalls),
             _ => None,
         };
+        // A text about a result without an id names none.
+        let is_nameless = kind == RefusalKind::Orphan && self.refusal.ids.is_empty();
         LearnedRules {
-            unique_ids: kind == RefusalKind::RepeatedCall,
+            // Two calls with one id have two results with that id (NousResearch/hermes-agent#102629, 2026-09).
+            unique_ids: kind == RefusalKind::RepeatedCall || (kind == RefusalKind::Duplicate && rules.place.is_items()),
             strict_calls: kind == RefusalKind::MalformedCall,
             user_first: matches!(kind, RefusalKind::NoUserTurn | RefusalKind::AnyFault),
+            one_result: matches!(kind, RefusalKind::Duplicate | RefusalKind::AnyFault) || is_nameless,
             words,
         }
     }

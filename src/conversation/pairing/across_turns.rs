@@ -10,7 +10,7 @@ use crate::{
             in_turn::{PairingKey, PairingWalk},
             key_of,
         },
-        rules::ResultPlace,
+        rules::{ResultPlace, ResultRule},
     },
     work,
 };
@@ -108,6 +108,9 @@ fn remote_role<'c>(
 ) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
     work::count_bytes(key.0.len());
+    if walk.rules.results != ResultRule::OnePerCall {
+        return ResultRole::NotJudged;
+    }
     match first_results.entry(key) {
         Entry::Vacant(free) => {
             free.insert(row);
@@ -128,6 +131,10 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     work::count_bytes(id.len());
     let part = &walk.conversation.parts[found.part];
     if id.is_empty() {
+        let may_stand_alone = walk.rules.results == ResultRule::Standalone;
+        if may_stand_alone && matches!(&part.kind, PartKind::Result(result) if result.standalone) {
+            return ResultRole::NotJudged;
+        }
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);
         // DeepSeek accepts such a result, but not between a call and its own result.
         return if free && !comes_between(walk, row, calls) {
@@ -169,7 +176,15 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         .map_or_else(|| named.last(), |last| named.get(last))
         .copied()
     {
-        Some(call) if walk.pairing.calls[call].answer.is_some() => ResultRole::Repeats(call),
+        Some(call) if walk.pairing.calls[call].answer.is_some() => {
+            let is_in_run = found.turn == Some(walk.pairing.calls[call].turn) && found.is_leading();
+            match walk.rules.results {
+                ResultRule::OnePerCall => ResultRole::Repeats(call),
+                _ if is_in_run || walk.rules.place.is_items() => ResultRole::NotJudged,
+                // A message of a tool outside the run of its call is refused like one without a call.
+                _ => ResultRole::Orphan,
+            }
+        }
         // The call may exist only at the provider, and the provider decides.
         None if walk.conversation.may_have_remote_calls => ResultRole::NotJudged,
         Some(_) | None => ResultRole::Orphan,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::{
     conversation::{
-        Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId,
+        Call, CallRowId, Conversation, PartId, PartKind, ResultOwner, ResultRowId, Role, Text, TurnId, WithoutResult,
         pairing::{CallRow, Pairing, ResultPosition, ResultRole, ResultRow, ServerHalf, key_of},
         rules::{IdRule, IdScope, MergedRoles, PairingRules, ResultPlace},
     },
@@ -157,8 +157,10 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         } else {
             self.queue_call(row, key)
         };
-        // Where ids are optional, a repeated id is no fault.
-        let repeats = repeats.filter(|_| self.rules.id_scope != IdScope::Nowhere);
+        // One result answers all calls of its id.
+        let shares = repeats.is_some() && self.rules.id_scope == IdScope::Shared;
+        // Where ids are optional or shared, a repeated id is no fault.
+        let repeats = repeats.filter(|_| !matches!(self.rules.id_scope, IdScope::Nowhere | IdScope::Shared));
         // An equal repeat may share the result of the first call. A different one needs its own.
         let equal = repeats.is_some_and(|(first, _)| self.same_call(self.pairing.calls[first].part, part));
         let bad_id = !self.rules.ids.accepts(&call.id);
@@ -166,7 +168,11 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             part,
             turn,
             answer: None,
-            without_result: call.without_result,
+            without_result: if shares {
+                WithoutResult::Legal
+            } else {
+                call.without_result
+            },
             repeats,
             equals_first: equal,
             bad_id,
@@ -319,7 +325,8 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
         let by_name = self.rules.place == ResultPlace::NextContent;
         // Gemini's ids are optional, so a result without one is matched by name and is no fault.
         let nameless = result.id.is_empty() && result_role == ResultRole::Orphan && !by_name;
-        if nameless || (by_name && result_role == ResultRole::Orphan) {
+        // A standalone result belongs to no call, even if one is open.
+        if (nameless && !result.standalone) || (by_name && result_role == ResultRole::Orphan) {
             gap.unnamed.push(row);
         }
         let position = match (gap.closed, gap.split) {

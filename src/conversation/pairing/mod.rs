@@ -154,7 +154,7 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     misplaced_words::find_misplaced_words(&mut walk);
     let pairing = &mut walk.pairing;
     // After a compaction, or with a history at the provider, the body does not show the true beginning.
-    let assistant_first = first_speaker(&pairing.units, rules).is_some_and(|unit| unit.role == Role::Assistant);
+    let assistant_first = first_speaker(&pairing.units).is_some_and(|unit| unit.role == Role::Assistant);
     let whole = compaction.is_none() && !conversation.may_have_remote_calls;
     pairing.headless = rules.user_first && whole && assistant_first && {
         // Gemini refuses only a leading turn with calls ("function call turn comes immediately after a user turn").
@@ -163,13 +163,12 @@ pub fn pair_history(conversation: &Conversation<'_>, rules: PairingRules) -> Pai
     walk.pairing
 }
 
-/// Returns the first unit that is not instructions, where these stand in front of the history.
-pub(crate) fn first_speaker(units: &[TurnUnit], rules: PairingRules) -> Option<&TurnUnit> {
-    // Anthropic accepts instructions only after a user's message.
+/// Returns the first unit that is not instructions.
+pub(crate) fn first_speaker(units: &[TurnUnit]) -> Option<&TurnUnit> {
     let mut units = units.iter();
     units.find(|unit| {
         work::count(1);
-        rules.place.is_user_parts() || unit.role != Role::System
+        unit.role != Role::System
     })
 }
 

@@ -208,6 +208,7 @@ impl ResendBase {
             learned: self.learned,
             remote: &remote,
             refused_thinking: &refused,
+            has_unproven: false,
         }))
     }
 

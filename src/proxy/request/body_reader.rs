@@ -142,6 +142,7 @@ impl BodyReader<'_> {
                 learned,
                 remote: &remote,
                 refused_thinking: &refused,
+                has_unproven: false,
             });
             // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;

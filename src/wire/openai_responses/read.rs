@@ -93,6 +93,8 @@ struct ResponsesItem<'a> {
     call_id_kind: Option<JsonKind>,
     /// The `approval_request_id`.
     approval_request_id: Text<'a>,
+    /// Set if `name` is a string.
+    is_named: bool,
     /// Set if `execution` is `server`.
     run_by_server: bool,
     called_by_code: bool,
@@ -195,6 +197,8 @@ impl<'a> ResponsesReader<'a> {
             // DeepSeek's converter accepts the output of a function that names no call, and pairs it with none.
             let function = *item.kind == *b"function_call_output";
             let free = deepseek && function && item.call_id_kind != Some(JsonKind::String);
+            // Codex sends what an automation or another thread tells it in this form (openai/codex#45914, 2026-09).
+            let standalone = function && item.call_id_kind.is_none() && item.is_named;
             let (id, family) = match kind.id_key {
                 "approval_request_id" => (item.approval_request_id, kind.family),
                 "id" => self.shell_call_id(item, kind.family),
@@ -204,6 +208,7 @@ impl<'a> ResponsesReader<'a> {
                 id,
                 family,
                 free,
+                standalone,
                 ..CallResult::default()
             };
             return (Role::Tool, Some(PartKind::Result(result)));
@@ -311,6 +316,10 @@ impl<'a> ResponsesItem<'a> {
                 self.call_id = cursor.read_text()?;
             }
             b"approval_request_id" => self.approval_request_id = cursor.read_text()?,
+            b"name" => {
+                self.is_named = cursor.peek_kind() == JsonKind::String;
+                cursor.skip_value()?;
+            }
             b"execution" => self.run_by_server = *cursor.read_text()? == *b"server",
             // `{"type":"program","caller_id":…}` is code at the provider, `{"type":"direct"}` is the model.
             b"caller" => self.called_by_code = json.member(cursor.skip_value()?, "caller_id").is_some(),

@@ -54,6 +54,8 @@ const ORPHANS: &[&str] = &[
     // OpenAI, without a date; the second is about a message without an id.
     "tool_call_id of <ids> not found in tool_calls of previous message",
     "Missing parameter tool_call_id: messages with role tool must have a tool_call_id",
+    // Azure: openai/codex#41799 (2026-08), #43296 (2026-09).
+    "Invalid Value: input.call_id. Function call output requires call_id",
     // Kimi: yaogang1991/harness#392, the id empty between two blanks.
     "tool_call_id <ids> is not found",
     // MiniMax: can1357/oh-my-pi#2055 (2026-06).
@@ -99,6 +101,10 @@ const DUPLICATES: &[&str] = &[
     "each tool_use must have a single result. Found multiple tool_result blocks with id: <ids>",
     // deepseek-recipe 0.2.0.
     "Duplicate value for tool_call_id of <ids> in message[",
+    // OpenAI: agno-agi/agno#5116 (2025), anomalyco/opencode#1211 (2025-07).
+    "Duplicate value for tool_call_id of <ids>, in messages[",
+    // A gateway's Responses: NousResearch/hermes-agent#102629 (2026-09).
+    "Duplicate function_call_output for call_id <ids>",
     // deepseek-recipe 0.2.0, Responses.
     "Duplicate tool output for call_id: <ids>",
     // Mistral: mistral-common 1.13.1.
@@ -112,6 +118,8 @@ const REPEATED_CALLS: &[&str] = &[
     "Duplicate call_id: <ids>",
     // Mistral: mistral-common 1.13.1.
     "Duplicate tool call id <ids> in assistant message",
+    // Kimi: openclaw/openclaw#51155 (2026-03).
+    "tool call id <ids> is duplicated",
     // Cohere, "Errors" (2026-11); the place and the id occur through OpenRouter.
     "invalid tool call provided in <word>: cannot have duplicate tool ids <ids>",
     "cannot have duplicate tool ids",
@@ -261,6 +269,8 @@ pub(super) const LEADS: &[&str] = &[
     "litellm.<word>:",
     "<word>Exception -",
     "<word>Exception BadRequestError -",
+    // A gateway: NousResearch/hermes-agent#102629 (2026-09).
+    "Error from provider (<word>): Upstream request failed: [<word>]",
     // The SDKs of OpenAI and Anthropic, an error as text, and their bodies as Python prints them.
     "400 ",
     "Error code: <word> -",

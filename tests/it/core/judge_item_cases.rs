@@ -49,6 +49,7 @@ fn item(short: &str) -> Value {
         ["patchmute", id] => json!({"type": "apply_patch_call_output", "call_id": id}),
         ["shellmute", id] => json!({"type": "shell_call_output", "call_id": id, "output": "r"}),
         ["noid"] => json!({"type": "function_call_output", "output": "r"}),
+        ["standalone"] => json!({"type": "function_call_output", "name": "automation", "output": "r"}),
         ["empty"] => json!({"type": "function_call_output", "call_id": "", "output": "r"}),
         ["custom", id] => json!({"type": "custom_tool_call", "call_id": id, "name": "f", "input": "x"}),
         ["customout", id] => output("custom_tool_call_output", id),
@@ -160,7 +161,6 @@ fn parts_of(short: &str, snake: bool) -> Vec<Value> {
 
 const OPEN: &str = "No tool output found for ";
 const STRAY: &str = "No tool call found for ";
-const TWICE: &str = "Duplicate tool output for call_id: 1.";
 const FOLLOW: &str = "of type 'reasoning' was provided without its required following item.";
 
 const RESPONSES: &[Row] = &[
@@ -248,9 +248,21 @@ const RESPONSES: &[Row] = &[
     ("responses", "u | call 1 | customout 1", &[STRAY]),
     ("responses", "u | shell 1 | out 1", &[STRAY]),
     ("responses", "u | call 1 | localout 1", &[STRAY]),
-    ("responses", "u | call 1 | out 1 | out 1", &[TWICE]),
-    ("responses", "u | call 1 | out 1 | u | out 1", &[TWICE]),
-    ("responses", "u | call 1 | call 1 | out 1", &["Duplicate 'call_id': 1."]),
+    ("responses", "u | call 1 | out 1 | out 1", &[]),
+    ("responses", "u | call 1 | out 1 | u | out 1", &[]),
+    ("responses", "u | call 1 | call 1 | out 1", &[]),
+    ("responses", "u | call 1 | out 1 | standalone", &[]),
+    ("responses-compatible", "u | call 1 | out 1 | out 1", &[]),
+    (
+        "responses-compatible",
+        "u | call 1 | call 1 | out 1",
+        &["Duplicate 'call_id': 1."],
+    ),
+    (
+        "responses-compatible",
+        "u | call 1 | out 1 | standalone",
+        &["Invalid Value: 'input.call_id'. Function call output requires call_id."],
+    ),
     ("responses", "u | call 1 | out 1 | call 1 | u", &[OPEN]),
     (
         "responses",
@@ -318,7 +330,7 @@ const HELD: &[Row] = &[
     ("responses", "compaction | out 1 | u", &[]),
     ("responses", "!previous u | call 1 | u", &[OPEN]),
     ("responses", "u | ref fc_server | call 1 | u", &[OPEN]),
-    ("responses", "!previous out 1 | out 1", &[TWICE]),
+    ("responses", "!previous out 1 | out 1", &[]),
     ("responses", "u | search server | found server | call 1 | out 1", &[]),
     ("responses", "u | ask mcpr_1 | allow mcpr_1", &[]),
     ("responses", "u | web | a | u", &[]),

@@ -18,6 +18,7 @@ pub(crate) mod odd_json;
 pub(crate) mod outlines;
 pub(crate) mod posted_contents;
 pub(crate) mod refusal_texts;
+pub(crate) mod repair_evidence;
 pub(crate) mod repair_policy;
 pub(crate) mod repair_properties;
 pub(crate) mod scanner;

@@ -230,6 +230,28 @@ pub(crate) const REFUSALS: &[(&str, RefusalKind, &str)] = &[
     ),
     ("Duplicate value for 'tool_call_id' of a in message[3]", Duplicate, "a"),
     (
+        "Invalid parameter: Duplicate value for 'tool_call_id' of 'call_gmd4', in messages[7] and messages[8].",
+        Duplicate,
+        "call_gmd4",
+    ),
+    (
+        "Error from provider (Console): Upstream request failed: [invalid_request_error] Duplicate \
+         function_call_output for call_id 'terminal:0'. Each function_call must have exactly one matching \
+         function_call_output",
+        Duplicate,
+        "terminal:0",
+    ),
+    (
+        "Invalid Value: 'input.call_id'. Function call output requires call_id.",
+        Orphan,
+        "",
+    ),
+    (
+        "Invalid request: tool call id write:12 is duplicated",
+        RepeatedCall,
+        "write:12",
+    ),
+    (
         "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
         Orphan,
         "",

@@ -169,6 +169,33 @@ fn other_stories() -> Vec<Story> {
     stories
 }
 
+/// Returns the stories about results. No key switches their repairs off.
+fn result_stories() -> Vec<Story> {
+    let output = |members: Value| {
+        let mut item = json!({"type": "custom_tool_call_output", "call_id": "call_1"});
+        item.as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
+        item
+    };
+    vec![Story {
+        name: "a further output, a gateway",
+        wire: wire("openai-responses-compatible"),
+        rules: ServerRules {
+            one_output: true,
+            ..ServerRules::default()
+        },
+        history: json!([
+            {"role": "user", "content": "go"},
+            {"type": "custom_tool_call", "call_id": "call_1", "name": "exec", "input": "notify('half')"},
+            output(json!({"output": "done"})),
+            output(json!({"name": "exec", "output": "half"})),
+            {"role": "user", "content": "again"},
+        ]),
+        repair: "quoted=1",
+    }]
+}
+
 pub(crate) fn kind(wire: Wire) -> ProviderKind {
     match (wire.dialect, wire.format) {
         (Dialect::Bedrock, _) => ProviderKind::Bedrock,
@@ -219,7 +246,7 @@ pub(crate) fn goes_on() -> [Value; 2] {
 
 #[tokio::test]
 async fn a_refused_history_passes_and_stays_the_same() {
-    for story in stories() {
+    for story in stories().into_iter().chain(result_stories()) {
         let (name, format) = (story.name, story.wire.format);
         let (server, dialect) = judge::reading(story.wire);
         let body = request(format, "m", &story.history, &[]);
@@ -262,7 +289,7 @@ async fn a_refused_history_passes_and_stays_the_same() {
 /// The control: servers that accept these histories get them unchanged.
 #[tokio::test]
 async fn a_server_that_accepts_the_history_gets_it_unchanged() {
-    for story in stories() {
+    for story in stories().into_iter().chain(result_stories()) {
         let format = story.wire.format;
         let provider = Provider::reading(&[story.wire]).await;
         let app = app_as(provider.address(), kind(story.wire)).await;

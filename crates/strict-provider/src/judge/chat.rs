@@ -12,6 +12,8 @@ pub(super) struct Rules {
     id_max: usize,
     /// `true` if a tool message without an id answers the first open call, and only user messages may have a name.
     positional: bool,
+    /// `true` if calls of one message may share an id, and a call may have further results: openclaw/openclaw#84730.
+    shared_ids: bool,
     /// `true` for DeepSeek's error texts and roles.
     deepseek: bool,
     /// `true` if a tool message may contain images.
@@ -22,6 +24,7 @@ impl Rules {
     pub(super) const STANDARD: Self = Self {
         id_max: 40,
         positional: false,
+        shared_ids: false,
         deepseek: false,
         pictures: false,
     };
@@ -36,6 +39,7 @@ impl Rules {
     };
     pub(super) const XAI: Self = Self {
         positional: true,
+        shared_ids: true,
         ..Self::COMPATIBLE
     };
 }
@@ -188,7 +192,7 @@ fn check_ids(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
             );
             return refuse(words, [id]);
         }
-        if !id.is_empty() && !seen.insert(id) {
+        if !id.is_empty() && !seen.insert(id) && !rules.shared_ids {
             return refuse(
                 format!("Duplicate value for 'tool_call_id' of {id} in message[{index}]"),
                 [id],
@@ -211,6 +215,9 @@ fn check_answers(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict
         } else if let Some(at) = open.iter().position(|id| *id == answers) {
             done.insert(open.remove(at));
         } else if done.contains(answers) {
+            if rules.shared_ids {
+                continue;
+            }
             let words = format!(
                 "Duplicate value for 'tool_call_id' of {answers} in message[{}]",
                 tool.index
@@ -223,7 +230,10 @@ fn check_answers(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict
     if unnamed > open.len() {
         return refuse_plainly("More tool messages than open tool calls.");
     }
-    open.drain(..unnamed);
+    done.extend(open.drain(..unnamed));
+    if rules.shared_ids {
+        open.retain(|id| !done.contains(id));
+    }
     if !open.is_empty() {
         let lead = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
                     'tool_call_id'.";

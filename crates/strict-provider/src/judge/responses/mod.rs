@@ -78,6 +78,16 @@ const HELD: [&str; 2] = ["item_reference", "compaction"];
 /// Largest length of a `call_id` at `OpenAI`.
 const ID_MAX: usize = 64;
 
+/// The demands in which servers of the format differ.
+struct Demands {
+    /// Largest length of a `call_id`.
+    id_max: usize,
+    /// `true` if no two calls of one model turn may share an id, and its output.
+    unique_calls: bool,
+    /// `true` if every output must name a call. Otherwise that of a function may name its tool alone.
+    named_calls: bool,
+}
+
 /// An item and its place.
 #[derive(Clone, Copy)]
 struct Item<'a> {
@@ -109,6 +119,12 @@ impl<'a> Item<'a> {
                 .then(|| self.str("id"))
                 .flatten()
         })
+    }
+
+    /// Reports whether it is an output that names its tool and no call: <https://github.com/openai/codex/issues/45914>.
+    fn is_standalone(&self) -> bool {
+        let is_named = self.str("name").is_some() && self.value.get("call_id").is_none();
+        self.kind == "function_call_output" && is_named
     }
 
     /// Reports whether the server itself runs the search, so that no client answers it.
@@ -161,15 +177,30 @@ fn is_stateful(body: &Value) -> bool {
 
 /// Judges as `OpenAI` does.
 pub(super) fn judge(body: &Value) -> Verdict {
-    open_ai(body, ID_MAX)
+    open_ai(
+        body,
+        &Demands {
+            id_max: ID_MAX,
+            unique_calls: false,
+            named_calls: false,
+        },
+    )
 }
 
-/// Judges as other servers do: no limit on ids.
+/// Judges as other servers do: no limit on ids, and none twice in a turn
+/// (<https://github.com/earendil-works/pi/issues/9057>).
 pub(super) fn compatible(body: &Value) -> Verdict {
-    open_ai(body, usize::MAX)
+    open_ai(
+        body,
+        &Demands {
+            id_max: usize::MAX,
+            unique_calls: true,
+            named_calls: true,
+        },
+    )
 }
 
-fn open_ai(body: &Value, id_max: usize) -> Verdict {
+fn open_ai(body: &Value, demands: &Demands) -> Verdict {
     let items = read_items(body)?;
     let stateful = is_stateful(body);
     let says = matches!(body.get("input"), Some(Value::String(_))) || !items.is_empty();
@@ -179,17 +210,19 @@ fn open_ai(body: &Value, id_max: usize) -> Verdict {
         );
     }
     for item in &items {
-        check_item(item, id_max)?;
+        check_item(item, demands)?;
     }
     check_item_ids(&items)?;
-    check_call_ids(&items)?;
+    if demands.unique_calls {
+        check_call_ids(&items)?;
+    }
     check_pairs(&items, stateful || items.iter().any(|item| HELD.contains(&item.kind)))?;
     check_reasoning(&items)
 }
 
 /// Checks an item by itself.
-fn check_item(item: &Item<'_>, id_max: usize) -> Verdict {
-    let index = item.index;
+fn check_item(item: &Item<'_>, demands: &Demands) -> Verdict {
+    let (index, id_max) = (item.index, demands.id_max);
     if item.kind == "message" && !matches!(item.str("role"), Some("user" | "assistant" | "system" | "developer")) {
         let role = item.str("role").unwrap_or_default();
         return refuse_plainly(format!(
@@ -206,6 +239,10 @@ fn check_item(item: &Item<'_>, id_max: usize) -> Verdict {
         return Ok(());
     }
     match item.pairs() {
+        None if item.is_standalone() && !demands.named_calls => check_output(item),
+        None if item.is_standalone() => {
+            refuse_plainly("Invalid Value: 'input.call_id'. Function call output requires call_id.")
+        }
         None => refuse_plainly(format!("Missing required parameter: 'input[{index}].call_id'.")),
         Some("") => refuse_plainly(format!(
             "Invalid 'input[{index}].call_id': empty string. Expected a string with minimum length 1, but got an \
@@ -295,17 +332,24 @@ fn check_call_ids(items: &[Item<'_>]) -> Verdict {
     Ok(())
 }
 
-/// Checks that each id has as many outputs of the right kinds as calls, over the whole input and in any order. With
-/// state at the server, an output without its call is legal. A call without its output never is.
+/// Checks that each id has an output of the right kind for each of its calls, over the whole input and in any order.
+/// Calls of one run may share one. Further outputs are legal: Codex sends them for the progress of a call
+/// (<https://github.com/openai/codex/issues/41820>). With state at the server, an output without its call is legal. A
+/// call without its output never is.
 fn check_pairs(items: &[Item<'_>], held: bool) -> Verdict {
     let mut left: HashMap<&str, Vec<&Item<'_>>> = HashMap::new();
-    for item in items.iter().filter(|item| item.output().is_some() && !item.is_hosted()) {
+    let is_output = |item: &&Item<'_>| item.output().is_some() && !item.is_hosted() && !item.is_standalone();
+    for item in items.iter().filter(is_output) {
         left.entry(item.pairs().unwrap_or_default()).or_default().push(item);
     }
     let mut answered = HashSet::new();
     let mut open = Vec::new();
+    let mut run: HashSet<&str> = HashSet::new();
     for item in items.iter().filter(|item| !item.is_hosted()) {
         let id = item.pairs().unwrap_or_default();
+        if item.call().is_none() {
+            run.clear();
+        }
         let outputs = left.get_mut(id);
         if item.kind == "program" {
             // It may wait for the outputs of its own calls.
@@ -319,8 +363,10 @@ fn check_pairs(items: &[Item<'_>], held: bool) -> Verdict {
             let at = outputs.iter().position(|output| kind.outputs.contains(&output.kind))?;
             Some(outputs.remove(at).kind)
         });
+        let is_shared = !run.insert(id);
         match own {
             Some(output) => drop(answered.insert((id, output))),
+            None if is_shared => {}
             None => open.push((kind.called, id)),
         }
     }
@@ -328,10 +374,7 @@ fn check_pairs(items: &[Item<'_>], held: bool) -> Verdict {
     strays.sort_by_key(|item| item.index);
     for item in strays {
         let id = item.pairs().unwrap_or_default();
-        if !answered.insert((id, item.kind)) {
-            return refuse(format!("Duplicate tool output for call_id: {id}."), [id]);
-        }
-        if !held {
+        if !answered.contains(&(id, item.kind)) && !held {
             let words = item.output().unwrap_or_default();
             return refuse(format!("No tool call found for {words} with call_id {id}."), [id]);
         }

@@ -42,6 +42,8 @@ pub struct ServerRules {
     pub made_here: bool,
     /// The demand for reasoning of earlier turns. `None` without any.
     pub reasoning: Option<ReasoningRule>,
+    /// `true` if a call may have one output only (Responses).
+    pub one_output: bool,
     /// `true` if pending calls of a code execution need the `container` (Messages only).
     pub container: bool,
 }
@@ -185,6 +187,7 @@ impl ServerRules {
         no_user: None,
         made_here: false,
         reasoning: None,
+        one_output: false,
         container: false,
     };
 
@@ -217,6 +220,9 @@ pub fn judge_with(
         }
         if let Some(reader) = rules.arguments {
             arguments::check_arguments(reader, &calls)?;
+        }
+        if rules.one_output && format == Format::Responses {
+            order::check_outputs(request)?;
         }
         if let Some(words) = rules.bridge.filter(|_| format == Format::Chat) {
             order::check_bridges(words, request)?;

@@ -1,5 +1,7 @@
-//! Servers whose chat template demands an order: no user message right behind a tool message, or at least one user
-//! message.
+//! Servers that demand an order or a number: no user message right behind a tool message, at least one user message,
+//! or one output for each call.
+
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -57,4 +59,25 @@ pub(super) fn check_users(words: NoUserWords, request: &Value) -> Verdict {
 fn messages(request: &Value) -> &[Value] {
     let list = request.get("messages").and_then(Value::as_array);
     list.map_or(&[], Vec::as_slice)
+}
+
+/// Refuses the second output of a call: <https://github.com/NousResearch/hermes-agent/issues/102629>, 2026-09.
+pub(super) fn check_outputs(request: &Value) -> Verdict {
+    let items = request.get("input").and_then(Value::as_array).into_iter().flatten();
+    let outputs = items.filter(|item| text(item.get("type")).ends_with("call_output"));
+    let mut seen = HashSet::new();
+    for id in outputs
+        .map(|item| text(item.get("call_id")))
+        .filter(|id| !id.is_empty())
+    {
+        if !seen.insert(id) {
+            let words = format!(
+                "Error from provider (Console): Upstream request failed: [invalid_request_error] Duplicate \
+                 function_call_output for call_id '{id}'. Each function_call must have exactly one matching \
+                 function_call_output"
+            );
+            return Err(Refusal::new(words, [id]));
+        }
+    }
+    Ok(())
 }
