@@ -14,6 +14,7 @@ pub mod lost_results;
 pub mod outline;
 pub mod pairing;
 pub mod rules;
+mod shortened_results;
 pub mod turns;
 
 pub use call_chain::CallChain;
@@ -134,6 +135,11 @@ impl<'a> Conversation<'a> {
         // Few results begin like such a text, and the others need no decoding.
         let text = self.result_text_if(part, lost_results::may_be_lost);
         text.is_some_and(|text| lost_results::is_lost(&text))
+    }
+
+    /// Returns `true` if the result at `part` is one that the client has shortened: see [`shortened_results`].
+    pub fn is_shortened_result(&self, part: PartId) -> bool {
+        self.result_text_if(part, shortened_results::is_shortened).is_some()
     }
 
     fn result_text_if(&self, part: PartId, is_wanted: fn(&[u8]) -> bool) -> Option<Text<'a>> {

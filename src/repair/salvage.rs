@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     conversation::{
         PartId, ResultRowId, Role,
-        pairing::ResultRole,
+        pairing::{ResultRole, id_of},
         rules::{ResultPlace, WordsPlace},
         turns::{Turn, TurnUnit},
     },
@@ -28,7 +28,9 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
                     _ => None,
                 };
                 let kept = kept.map(|row| planner.pairing.results[row].part);
-                let same = kept.is_some_and(|kept| originals.is_repeated(kept, row.part));
+                let same = kept.is_some_and(|kept| {
+                    originals.is_repeated(kept, row.part) || is_shortened_copy(planner, kept, row.part)
+                });
                 if same && planner.allows(Applicability::Lossy) {
                     planner.plan.part_changes.insert(row.part, PartChange::Removed);
                     planner.count(Action::Drop);
@@ -40,6 +42,16 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
             ResultRole::RepeatsRemote | ResultRole::Orphan => quote_result(planner, index),
         }
     }
+}
+
+/// Returns `true` if one of two results of a call is only the shortened form of the other.
+///
+/// The client wants the short form in its history, so the long one must not come back as a quote.
+fn is_shortened_copy(planner: &Planner<'_>, kept: PartId, other: PartId) -> bool {
+    let conversation = planner.conversation;
+    let is_named = !id_of(conversation, other).is_empty();
+    // Without an id the results may belong to two calls of one tool.
+    is_named && (conversation.is_shortened_result(kept) || conversation.is_shortened_result(other))
 }
 
 /// Turns a result into marked user text: after all results of its turn, or before later text.
