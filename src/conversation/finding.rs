@@ -152,6 +152,14 @@ impl Finding {
         }
     }
 
+    /// Returns the finding for a lone surrogate in a message, or in one of its parts.
+    pub fn lone_surrogate(message: usize, part: Option<usize>) -> Self {
+        Self {
+            part,
+            ..at_message(FindingKind::Field, message, Some("lone_surrogate"))
+        }
+    }
+
     /// Places the finding in a history at `path` of a larger body.
     #[must_use]
     pub fn within(self, path: &str) -> Self {

@@ -34,6 +34,7 @@ mod late_texts;
 mod layout;
 mod learned_rules;
 mod legal_ids;
+mod lone_surrogates;
 mod long_results;
 mod malformed_calls;
 mod message_layout;
@@ -258,7 +259,8 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
         ..PairingContext::new(policy)
     };
     let found = check(body, wire, policy)?;
-    let all = parse(body, wire)?.pair(context).findings()?;
+    let paired = parse(body, wire)?.pair(context);
+    let all = paired.findings()?;
     work::count(found.len().saturating_add(all.len()));
     // Not by equality: the strict rules may see another fault of the same call.
     let place = |finding: &Finding| (finding.kind, finding.message, finding.part);
@@ -274,7 +276,11 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
         );
         of_servers && !known.contains(&place(finding))
     };
-    Ok(all.into_iter().filter(is_news).collect())
+    let mut notes: Vec<Finding> = all.into_iter().filter(is_news).collect();
+    notes.extend(lone_surrogates::lone_surrogates(&paired));
+    // The sort is stable, so the notes of one message keep their order.
+    notes.sort_by_key(|note| note.message);
+    Ok(notes)
 }
 
 /// Reads and checks one body.

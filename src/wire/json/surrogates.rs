@@ -12,25 +12,11 @@ const ESCAPE: usize = REPLACEMENT.len();
 /// Replaces every lone surrogate in valid JSON text by U+FFFD. All other bytes stay as they are.
 pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     let mut mended = String::new();
-    let (mut at, mut copied) = (0_usize, 0_usize);
-    while let Some(found) = memchr::memchr(b'\\', json.as_bytes().get(at..).unwrap_or_default()) {
-        work::count_bytes(found);
-        let escape = at.saturating_add(found);
-        let after = escape.saturating_add(ESCAPE);
-        at = match code_unit(json, escape) {
-            Some(0xD800..=0xDBFF) if matches!(code_unit(json, after), Some(0xDC00..=0xDFFF)) => {
-                after.saturating_add(ESCAPE)
-            }
-            Some(0xD800..=0xDFFF) => {
-                mended.push_str(json.get(copied..escape).unwrap_or_default());
-                mended.push_str(REPLACEMENT);
-                copied = after;
-                after
-            }
-            Some(_) => after,
-            // A short escape is a backslash and one letter, which may be a backslash itself.
-            None => escape.saturating_add(2),
-        };
+    let mut copied = 0_usize;
+    while let Some(escape) = find_lone_surrogate(json.as_bytes(), copied) {
+        mended.push_str(json.get(copied..escape).unwrap_or_default());
+        mended.push_str(REPLACEMENT);
+        copied = escape.saturating_add(ESCAPE);
     }
     // Nearly all texts have no lone surrogate, and are not copied.
     if copied == 0 {
@@ -40,9 +26,29 @@ pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
+/// Returns the place of the first lone surrogate at or after `from`, which is not inside of an escape.
+pub fn find_lone_surrogate(json: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = memchr::memchr(b'\\', json.get(at..).unwrap_or_default()) {
+        work::count_bytes(found);
+        let escape = at.saturating_add(found);
+        let after = escape.saturating_add(ESCAPE);
+        at = match code_unit(json, escape) {
+            Some(0xD800..=0xDBFF) if matches!(code_unit(json, after), Some(0xDC00..=0xDFFF)) => {
+                after.saturating_add(ESCAPE)
+            }
+            Some(0xD800..=0xDFFF) => return Some(escape),
+            Some(_) => after,
+            // A short escape is a backslash and one letter, which may be a backslash itself.
+            None => escape.saturating_add(2),
+        };
+    }
+    None
+}
+
 /// Returns the UTF-16 code unit of the escape at `at`. `None` if there is no escape with four digits.
-fn code_unit(json: &str, at: usize) -> Option<u16> {
-    let digits = json.as_bytes().get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
+fn code_unit(json: &[u8], at: usize) -> Option<u16> {
+    let digits = json.get(at..)?.strip_prefix(b"\\u")?.get(..4)?;
     let digits = std::str::from_utf8(digits).ok()?;
     // The parser below accepts a sign, JSON does not.
     let are_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

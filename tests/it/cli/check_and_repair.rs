@@ -96,6 +96,28 @@ fn lost_values_are_findings_without_a_repair() {
     assert!(text(&out.stdout).starts_with(&line), "{}", text(&out.stdout));
 }
 
+/// What no provider of the wire is known to refuse, and what no repair exists for, is a note.
+#[test]
+fn a_note_leaves_the_exit_code() {
+    for (case, place) in [
+        (
+            "openai-responses/healthy_further_output_of_codex_notify",
+            "input[11]: note: some servers refuse this: duplicate: ",
+        ),
+        (
+            "anthropic/healthy_lone_surrogate_in_a_result",
+            "messages[2].content[0]: note: some servers refuse this: field: ",
+        ),
+    ] {
+        let wire = case.split('/').next().unwrap();
+        let path = format!("tests/cases/{case}/request.json");
+        let out = antiphon(&["check", "--wire", wire, &path], b"");
+        assert_eq!(out.status.code(), Some(0), "{case}");
+        let stdout = text(&out.stdout);
+        assert!(stdout.starts_with(&format!("{path}: {place}")), "{stdout}");
+    }
+}
+
 #[test]
 fn check_exits_0_on_a_healthy_body_and_2_on_an_unreadable_one() {
     assert_eq!(antiphon(&["check", HEALTHY], b"").status.code(), Some(0));
