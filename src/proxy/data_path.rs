@@ -9,7 +9,7 @@ use std::{
 
 use tokio_util::task::TaskTracker;
 
-use super::{client_places::ClientPlaces, exchange_log::RequestIds, fact_memory::FactMemory};
+use super::{client_places::ClientPlaces, fact_memory::FactMemory, request_ids::RequestIds};
 use crate::{
     auth::{ClientTokens, PrincipalKey, PrincipalSettings, TokenHash},
     budget::Budgets,

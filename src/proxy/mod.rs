@@ -32,6 +32,7 @@ mod old_ids;
 mod owned_ids;
 mod rejection;
 mod request;
+mod request_ids;
 mod response;
 mod response_chain;
 mod routing;
