@@ -42,8 +42,6 @@ pub fn process_environment(name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
-/// Largest file with a secret, a certificate or a key, in bytes: 1 MiB.
-const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Origin of a configuration file that nobody named.
 const DEFAULT_PATH: &str = "configuration";
 
@@ -69,7 +67,7 @@ pub fn load_config(
     variable: &VariableLookup<'_>,
     current: &CurrentFile,
 ) -> Result<LoadedConfig, ConfigError> {
-    let read_file = |path: &Path| current.during(path.display(), || read_regular(path, FILE_BYTES_MAX));
+    let read_file = |path: &Path| current.during(path.display(), || read_regular(path));
     let Some((path, key)) = config_path(flags, variable) else {
         return build_config(None, flags, variable, &read_file);
     };

@@ -17,10 +17,10 @@ use rustls::{
 };
 
 use super::certificate;
-use crate::{auth::CertificateName, regular_file::read_regular};
-
-/// Largest file of certificates or of a key, in bytes.
-const FILE_BYTES_MAX: usize = 1024 * 1024;
+use crate::{
+    auth::CertificateName,
+    regular_file::{FILE_BYTES_MAX, read_regular},
+};
 
 /// Files of the listeners' TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub type ReadTlsFile<'r> = dyn Fn(&Path) -> io::Result<String> + 'r;
 
 /// Reads a file of certificates or of a key.
 pub fn read_tls_file(path: &Path) -> io::Result<String> {
-    read_regular(path, FILE_BYTES_MAX)
+    read_regular(path)
 }
 
 /// File in which a fault of the listeners' TLS is.

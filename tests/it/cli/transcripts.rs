@@ -77,7 +77,6 @@ fn a_file_in_which_nothing_can_be_read_is_not_called_healthy() {
         json!({"requests": [{"custom_id": "a"}]}),
         json!({"requests": [{"params": {"messages": [{"role": "user"}]}}]}),
         json!({"request": {"contents": [{"role": "user", "content": "go"}]}}),
-        json!({"input": {"text": "go"}}),
     ] {
         assert_unread(&[], &whole.to_string());
     }

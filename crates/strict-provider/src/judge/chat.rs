@@ -10,10 +10,9 @@ use super::{Verdict, contents, messages, refuse, refuse_plainly};
 pub(super) struct Rules {
     /// Largest length of an id.
     id_max: usize,
-    /// `true` if a tool message without an id answers the first open call, and only user messages may have a name.
-    positional: bool,
-    /// `true` if calls of one message may share an id, and a call may have further results: openclaw/openclaw#84730.
-    shared_ids: bool,
+    /// `true` for xAI's ids: a tool message without one answers the first open call, calls of one message may share one, and
+    /// a call may have further results (openclaw/openclaw#84730). Only user messages may have a name.
+    loose_ids: bool,
     /// `true` for DeepSeek's error texts and roles.
     deepseek: bool,
     /// `true` if a tool message may contain images.
@@ -23,8 +22,7 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) const STANDARD: Self = Self {
         id_max: 40,
-        positional: false,
-        shared_ids: false,
+        loose_ids: false,
         deepseek: false,
         pictures: false,
     };
@@ -38,8 +36,7 @@ impl Rules {
         ..Self::COMPATIBLE
     };
     pub(super) const XAI: Self = Self {
-        positional: true,
-        shared_ids: true,
+        loose_ids: true,
         ..Self::COMPATIBLE
     };
 }
@@ -126,7 +123,7 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
     if !known.contains(&message.role) {
         return refuse_plainly(format!("Invalid value: '{}' for messages[{index}].role.", message.role));
     }
-    if message.role == "tool" && !rules.positional && message.answers().is_empty() {
+    if message.role == "tool" && !rules.loose_ids && message.answers().is_empty() {
         return refuse_plainly(
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
         );
@@ -139,7 +136,7 @@ fn check_message(message: &Message<'_>, rules: &Rules) -> Verdict {
             [message.answers()],
         );
     }
-    if rules.positional && message.role != "user" && message.has("name") {
+    if rules.loose_ids && message.role != "user" && message.has("name") {
         return refuse_plainly("Only messages of role 'user' can have a name.");
     }
     if message.role == "assistant"
@@ -178,7 +175,7 @@ fn check_ids(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
     let mut seen = HashSet::new();
     for (at, call) in calls.iter().enumerate() {
         let id = call_id(call);
-        if id.is_empty() && !rules.positional {
+        if id.is_empty() && !rules.loose_ids {
             return refuse_plainly(format!(
                 "Missing required parameter: 'messages[{index}].tool_calls[{at}].id'."
             ));
@@ -192,7 +189,7 @@ fn check_ids(message: &Message<'_>, calls: &[Value], rules: &Rules) -> Verdict {
             );
             return refuse(words, [id]);
         }
-        if !id.is_empty() && !seen.insert(id) && !rules.shared_ids {
+        if !id.is_empty() && !seen.insert(id) && !rules.loose_ids {
             return refuse(
                 format!("Duplicate value for 'tool_call_id' of {id} in message[{index}]"),
                 [id],
@@ -215,7 +212,7 @@ fn check_answers(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict
         } else if let Some(at) = open.iter().position(|id| *id == answers) {
             done.insert(open.remove(at));
         } else if done.contains(answers) {
-            if rules.shared_ids {
+            if rules.loose_ids {
                 continue;
             }
             let words = format!(
@@ -231,7 +228,7 @@ fn check_answers(calls: &[Value], run: &[Message<'_>], rules: &Rules) -> Verdict
         return refuse_plainly("More tool messages than open tool calls.");
     }
     done.extend(open.drain(..unnamed));
-    if rules.shared_ids {
+    if rules.loose_ids {
         open.retain(|id| !done.contains(id));
     }
     if !open.is_empty() {
