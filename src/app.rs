@@ -137,10 +137,10 @@ impl RunningBackgroundWork {
     /// closes no connection of a message, and the last spans are sent after the data path has been drained.
     fn start_senders(&self, traces: Option<TraceExporter>, upstream: &UpstreamSettings) -> Result<(), rustls::Error> {
         let new_sender = || Sender::new(upstream, self.tasks.pool_tasks());
+        let dispatcher = Dispatcher::of_store(&self.late);
+        let watched = dispatcher.clone();
+        self.telemetry.set_overdue_source(move || watched.overdue());
         if Messages::of_store(&self.late).are_used() {
-            let dispatcher = Dispatcher::of_store(&self.late);
-            let watched = dispatcher.clone();
-            self.telemetry.set_overdue_source(move || watched.overdue());
             self.tasks
                 .spawn_background(webhooks::send_messages(dispatcher, new_sender()?));
         }

@@ -71,13 +71,14 @@ const fn corrected(time: Duration, correction: i64) -> Duration {
     }
 }
 
-/// Returns the time since 1970, for people and other machines; zero if the clock is before 1970. It is the system clock, or
-/// the one that [`follow_clock`] follows.
+/// Returns the time since 1970 for records that several processes share; zero if the clock is before 1970. It is the
+/// system clock, or the one that [`follow_clock`] follows. A followed clock stands still while the machine sleeps, until
+/// the next [`follow_clock`]. What the outside world compares, such as the end of a credential, needs [`system_time`].
 pub fn unix_time() -> Duration {
     followed_clock().map_or_else(system_time, |followed| followed.time(ORIGIN.elapsed()))
 }
 
-/// Returns the time of the system clock since 1970; zero if it is before 1970.
+/// Returns the time of the system clock since 1970; zero if it is before 1970. It goes on while the machine sleeps.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 pub fn system_time() -> Duration {
     SystemTime::now()

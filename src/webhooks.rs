@@ -19,7 +19,7 @@ use http::{
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::{
     task::{AbortHandle, Id, JoinSet},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 
 use crate::{
@@ -30,10 +30,14 @@ use crate::{
 
 /// Timeout of one try, from the connection to the end of the answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the rest of an answer that says nothing beside its status.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Timeout of the task of a try, with what it stores about its end.
 const TASK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause before the message of a task that did not end is sent again.
-const ABORT_PAUSE: Duration = Duration::from_secs(5);
+/// Timeout of storing that the task of a try failed to end.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a message is sent again whose failed try could not be stored.
+const UNNOTED_PAUSE: Duration = Duration::from_secs(5);
 /// Duration from which on a try counts as slow.
 const SLOW_TRY: Duration = Duration::from_secs(1);
 /// Longest answer that is read, in bytes.
@@ -43,7 +47,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const IN_FLIGHT_MAX: usize = 64;
 /// The bytes of their bodies from which on no further ones are prepared.
 const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The most of these to one receiver.
+/// The most tries to one receiver at once.
 const RECEIVER_MAX: usize = 8;
 
 /// Sends messages until the store is dropped.
@@ -67,7 +71,7 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
             }
         }
         tokio::select! {
-            batch = &mut next, if waiting.is_empty() && tries.have_room() => {
+            batch = &mut next, if waiting.is_empty() && tries.has_room() => {
                 let Some(batch) = batch else { return };
                 waiting.extend(batch);
                 next = next_batch();
@@ -81,7 +85,7 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
 struct Tries {
     dispatcher: Dispatcher,
     sender: Sender,
-    /// Each task returns `true` if its try failed or was slow.
+    /// The tasks of tries, and of notes that a try failed to end. Each returns `true` if its try failed or was slow.
     tasks: JoinSet<bool>,
     running: HashMap<Id, Try>,
     /// All of `running` by their start, and some that have ended.
@@ -91,10 +95,11 @@ struct Tries {
     bytes: usize,
 }
 
-/// A try that runs.
+/// A try that runs, or the note of one that failed to end.
 struct Try {
     message: Arc<PreparedMessage>,
     task: AbortHandle,
+    is_note: bool,
 }
 
 /// A receiver with messages on their way.
@@ -118,7 +123,7 @@ impl Tries {
         }
     }
 
-    fn have_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.running.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX
     }
 
@@ -138,8 +143,24 @@ impl Tries {
         let task = self
             .tasks
             .spawn(async move { send_message(&dispatcher, &sender, &sent).await });
+        self.add_task(message, task, false);
+    }
+
+    /// Counts a try that failed to end, in a task of its own: the ledger may stand still. The message keeps its place.
+    fn note_failure(&mut self, message: Arc<PreparedMessage>) {
+        if let Some(receiver) = self.receivers.get_mut(&message.url) {
+            receiver.is_slow = true;
+        }
+        let (dispatcher, failed) = (self.dispatcher.clone(), Arc::clone(&message));
+        let task = self
+            .tasks
+            .spawn(async move { store_failure(&dispatcher, &failed).await });
+        self.add_task(message, task, true);
+    }
+
+    fn add_task(&mut self, message: Arc<PreparedMessage>, task: AbortHandle, is_note: bool) {
         self.by_start.push_back((clock::now(), task.id()));
-        self.running.insert(task.id(), Try { message, task });
+        self.running.insert(task.id(), Try { message, task, is_note });
     }
 
     /// Waits until a try ends. The timeout of its task is kept here, by a timer that the task cannot hold up.
@@ -154,26 +175,31 @@ impl Tries {
         };
         tokio::select! {
             ended = self.tasks.join_next_with_id() => match ended {
-                Some(Ok((id, is_slow))) => self.end(id, Some(is_slow)),
-                Some(Err(error)) => self.end(error.id(), None),
-                None => self.end(oldest, None),
+                Some(Ok((id, is_slow))) => self.end(id, Ok(is_slow)),
+                Some(Err(error)) => self.end(error.id(), Err("panic")),
+                None => self.end(oldest, Err("timeout")),
             },
-            () = sleep_until(started_at + TASK_TIMEOUT) => self.end(oldest, None),
+            () = sleep_until(started_at + TASK_TIMEOUT) => self.end(oldest, Err("timeout")),
         }
     }
 
-    /// Removes a try. `is_slow` is `None` if its task did not end by itself: its message is sent again.
-    fn end(&mut self, id: Id, is_slow: Option<bool>) {
-        let Some(Try { message, task }) = self.running.remove(&id) else {
+    /// Removes a try. If its task did not end by itself, `is_slow` is the cause, and the try counts as failed.
+    fn end(&mut self, id: Id, is_slow: Result<bool, &'static str>) {
+        let Some(Try { message, task, is_note }) = self.running.remove(&id) else {
             return;
         };
-        if is_slow.is_none() {
+        if let Err(cause) = is_slow {
             task.abort();
-            tracing::warn!(
-                webhook_id = message.id,
-                "a try of a message did not end: trying again in 5 seconds"
-            );
-            self.dispatcher.postpone(&message, ABORT_PAUSE);
+            if !is_note {
+                tracing::warn!(
+                    webhook_id = message.id,
+                    cause,
+                    "a try of a message failed to end: it is sent again"
+                );
+                self.note_failure(message);
+                return;
+            }
+            self.dispatcher.postpone(&message, UNNOTED_PAUSE);
         }
         self.bytes = self.bytes.saturating_sub(message.body.len());
         if let Some(receiver) = self.receivers.get_mut(&message.url) {
@@ -187,8 +213,7 @@ impl Tries {
 /// Sends a message once, and notes the end of the try. Returns `true` if the try failed or was slow.
 async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &PreparedMessage) -> bool {
     let started_at = clock::now();
-    let sent = timeout(SEND_TIMEOUT, try_message(sender, message)).await;
-    let outcome = match sent.unwrap_or(Err("timed out")) {
+    let outcome = match try_message(sender, message).await {
         Ok(answer) => SendOutcome::Accepted(answer),
         Err(cause) => {
             tracing::info!(webhook_id = message.id, cause, "a message was not accepted");
@@ -198,6 +223,17 @@ async fn send_message(dispatcher: &Dispatcher, sender: &Sender, message: &Prepar
     let is_slow = outcome == SendOutcome::Failed || started_at.elapsed() >= SLOW_TRY;
     dispatcher.finish(message, outcome).await;
     is_slow
+}
+
+/// Stores that the try of a message failed. If that takes too long, the message is sent again all the same.
+///
+/// Returns `true`: the try failed.
+async fn store_failure(dispatcher: &Dispatcher, message: &PreparedMessage) -> bool {
+    let stored = timeout(NOTE_TIMEOUT, dispatcher.finish(message, SendOutcome::Failed));
+    if stored.await.is_err() {
+        dispatcher.postpone(message, UNNOTED_PAUSE);
+    }
+    true
 }
 
 /// Sends a message once. Returns the body of a success, or the reason for a failure.
@@ -224,19 +260,21 @@ async fn try_message(sender: &Sender, message: &PreparedMessage) -> Result<Vec<u
     for (name, value) in plain {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    let answer = sender.send(request, SEND_TIMEOUT).await.map_err(|_| "no answer")?;
+    let until = clock::now() + SEND_TIMEOUT;
+    let sent = timeout_at(until, sender.send(request, SEND_TIMEOUT)).await;
+    let answer = sent.map_err(|_| "timed out")?.map_err(|_| "no answer")?;
     let status = answer.status();
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
+    if status.is_success() && message.reads_answer {
+        let body = timeout_at(until, body).await.map_err(|_| "timed out")?;
+        return body.map_or(Err("its answer broke off, or is too long"), |body| {
+            Ok(body.to_bytes().to_vec())
+        });
+    }
     // The answer is read to its end even if it is of no use, so that its connection can be used again.
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    drop(timeout(DRAIN_TIMEOUT, body).await);
     if status.is_redirection() {
         return Err("it was redirected, which is never followed");
     }
-    if !status.is_success() {
-        return Err("it was refused");
-    }
-    match body {
-        Ok(body) => Ok(body.to_bytes().to_vec()),
-        Err(_) if message.reads_answer => Err("its answer broke off, or is too long"),
-        Err(_) => Ok(Vec::new()),
-    }
+    status.is_success().then(Vec::new).ok_or("it was refused")
 }

@@ -41,6 +41,8 @@ pub(super) struct BodyTable {
     waiting_small: WaitingShares,
     /// Large bodies that wait.
     waiting_large: WaitingShares,
+    /// Those of all three that skip their queue.
+    waiting_skipping: WaitingShares,
     /// Times at which large processing got memory.
     processing_grants: u64,
     /// Bodies that could be evicted.
@@ -84,6 +86,7 @@ impl BodyTable {
             waiting_processing: WaitingShares::default(),
             waiting_small: WaitingShares::default(),
             waiting_large: WaitingShares::default(),
+            waiting_skipping: WaitingShares::default(),
             processing_grants: 0,
             evictable: 0,
             evicted: 0,
@@ -109,7 +112,7 @@ impl BodyTable {
                 wanted: 0,
                 is_reading: kind == ShareKind::Body,
                 is_evicted: false,
-                is_next: false,
+                skips_queue: false,
                 grants_seen: self.processing_grants,
                 reserved: 0,
                 waker: None,
@@ -126,7 +129,7 @@ impl BodyTable {
         let Some(share) = self.shares.get(&id).filter(|share| !share.is_evicted) else {
             return GrowOutcome::Evicted;
         };
-        let (share_use, client) = (share.use_with(bytes), share.client);
+        let (share_use, client, skips_queue) = (share.use_with(bytes), share.client, share.skips_queue);
         if share.bytes.saturating_add(bytes) > self.limit_of(share_use) {
             // It would wait for memory that can never be free.
             return GrowOutcome::Evicted;
@@ -137,8 +140,8 @@ impl BodyTable {
             bytes
         };
         let wanted = if share.wanted > 0 { rest } else { bytes };
-        let is_next = share.is_next || self.is_in_turn(id, share_use);
-        if is_next && self.is_free(share_use, wanted) && !self.is_held_back(share, wanted) {
+        let may_grow = skips_queue || self.is_in_turn(id, share_use);
+        if may_grow && self.is_free(share_use, wanted) && !self.is_held_back(share, wanted) {
             self.stop_waiting(id);
             self.add(id, wanted);
             self.processing_grants += u64::from(share_use == ShareUse::Processing);
@@ -153,6 +156,9 @@ impl BodyTable {
             ShareUse::LargeBody => &mut self.waiting_large,
         }
         .insert(client, id);
+        if skips_queue {
+            self.waiting_skipping.insert(client, id);
+        }
         GrowOutcome::Waiting
     }
 
@@ -196,6 +202,11 @@ impl BodyTable {
         self.is_above_limit(share, more) && !self.is_only_pass(share)
     }
 
+    /// Returns `true` if what a share waits for is free, and the limit of its client lets it grow by that.
+    fn has_room(&self, share: &Share) -> bool {
+        self.is_free(share.use_with(share.wanted), share.wanted) && !self.is_held_back(share, share.wanted)
+    }
+
     /// Returns `true` for scratch memory if its client has no other.
     fn is_only_pass(&self, share: &Share) -> bool {
         let own_scratch = self.clients.get(&share.client).map_or(0, |own| own.scratch_bytes);
@@ -209,13 +220,15 @@ impl BodyTable {
     /// Returns the oldest share of this use that waits, and whose client is not above its limit. Others wait behind it: a
     /// client above its limit must not make others wait. Few clients can be above theirs at once, so the search is short.
     fn first_waiting(&self, share_use: ShareUse) -> Option<ShareId> {
-        self.oldest_waiting(share_use, |share| !self.is_above_limit(share, share.wanted))
+        self.oldest_of(self.waiting_of(share_use), |share| {
+            !self.is_above_limit(share, share.wanted)
+        })
     }
 
-    /// Returns the oldest share of this use that waits and `is_meant`, among the oldest of each client.
-    fn oldest_waiting(&self, share_use: ShareUse, is_meant: impl Fn(&Share) -> bool) -> Option<ShareId> {
+    /// Returns the oldest of these shares that `is_meant`, among the oldest of each client.
+    fn oldest_of(&self, waiting: &WaitingShares, is_meant: impl Fn(&Share) -> bool) -> Option<ShareId> {
         let is_meant = |id: &ShareId| self.shares.get(id).is_some_and(&is_meant);
-        self.waiting_of(share_use).oldest_of_each().find(is_meant)
+        waiting.oldest_of_each().find(is_meant)
     }
 
     const fn waiting_of(&self, share_use: ShareUse) -> &WaitingShares {
@@ -295,6 +308,7 @@ impl BodyTable {
             &mut self.waiting_processing,
             &mut self.waiting_small,
             &mut self.waiting_large,
+            &mut self.waiting_skipping,
         ] {
             waiting.remove(share.client, id);
         }
@@ -311,12 +325,23 @@ impl BodyTable {
         share.is_evicted
     }
 
-    /// Returns the wakers of the shares that may grow now: the oldest of each use, and a pass of a client above its limit.
-    pub(super) fn next_wakers(&self) -> [Option<Waker>; 4] {
-        let only_pass = self.oldest_waiting(ShareUse::Processing, |share| self.is_only_pass(share));
+    /// Returns the wakers of the shares that may grow now.
+    pub(super) fn next_wakers(&self) -> [Option<Waker>; 6] {
+        self.next_to_grow().map(|id| self.shares.get(&id?)?.waker.clone())
+    }
+
+    /// Returns the shares that may grow now: the oldest of each use, one that skips its queue, and passes of clients above
+    /// their limit, which are small or large.
+    fn next_to_grow(&self) -> [Option<ShareId>; 6] {
         let [processing, small, large] =
             [ShareUse::Processing, ShareUse::Small, ShareUse::LargeBody].map(|share_use| self.first_waiting(share_use));
-        [processing, small, large, only_pass].map(|id| self.shares.get(&id?)?.waker.clone())
+        let [pass, small_pass] = [&self.waiting_processing, &self.waiting_small].map(|waiting| {
+            self.oldest_of(waiting, |share| {
+                self.is_above_limit(share, share.wanted) && self.has_room(share)
+            })
+        });
+        let skipping = self.oldest_of(&self.waiting_skipping, |share| self.has_room(share));
+        [processing, small, large, pass, small_pass, skipping]
     }
 
     /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish.
@@ -332,7 +357,10 @@ impl BodyTable {
         let is_limited = self.is_held_back(share, share.wanted);
         if !is_limited && self.is_free(share_use, share.wanted) {
             // It only waits behind one that wants more than is free. It is not refused while there is memory for it.
-            self.change(waiter, |share| share.is_next = true);
+            if let Some(share) = self.shares.get_mut(&waiter).filter(|share| share.wanted > 0) {
+                share.skips_queue = true;
+                self.waiting_skipping.insert(client, waiter);
+            }
             return Eviction::Nobody;
         }
         let evictable = if is_limited { own.evictable } else { self.evictable };
@@ -676,6 +704,30 @@ mod tests {
             // Further pieces do not wait behind it again.
             assert_eq!(table.try_grow(second, 4 * MIB), GrowOutcome::Grown(4 * MIB));
             assert_eq!(table.try_grow(second, 40 * MIB), GrowOutcome::Waiting);
+            // It is woken beside the first once its memory is free.
+            for held in [0, 1] {
+                table.release(held);
+            }
+            let next = table.next_to_grow();
+            assert!(next.contains(&Some(first)) && next.contains(&Some(second)), "{kind:?}");
+            assert_eq!(table.try_grow(second, 40 * MIB), GrowOutcome::Grown(40 * MIB));
+            assert!(!table.next_to_grow().contains(&Some(second)), "{kind:?}");
+        }
+    }
+
+    /// The only pass of a client above its limit is woken once its memory is free, whatever its size.
+    #[tokio::test]
+    async fn the_only_pass_of_a_client_above_its_limit_is_woken() {
+        for size in [64 * 1024, 3 * MIB] {
+            let mut table = table_with_held(48 * MIB);
+            let other = table.open(client(2), ShareKind::Body, None);
+            table.add(other, 16 * MIB);
+            let pass = table.open(client(1), ShareKind::Scratch, None);
+            assert_eq!(table.try_grow(pass, size), GrowOutcome::Waiting, "{size}");
+            assert!(!table.next_to_grow().contains(&Some(pass)), "{size}");
+            table.give_back(other, 7 * MIB);
+            assert!(table.next_to_grow().contains(&Some(pass)), "{size}");
+            assert_eq!(table.try_grow(pass, size), GrowOutcome::Grown(size), "{size}");
         }
     }
 

@@ -43,8 +43,8 @@ pub(super) struct Share {
     /// `true` until the whole body has been read. After that it is never evicted.
     pub(super) is_reading: bool,
     pub(super) is_evicted: bool,
-    /// `true` once it has waited for long, with the memory that it wants free. From then on it waits for memory alone.
-    pub(super) is_next: bool,
+    /// `true` once it has waited for 5 s although its memory was free. From then on it waits for memory alone.
+    pub(super) skips_queue: bool,
     /// The table's grants of processing when it was last asked whether its queue moves.
     pub(super) grants_seen: u64,
     pub(super) reserved: u64,

@@ -1,6 +1,6 @@
 //! Reloads the configuration: read, check, build, swap. A bad file never replaces a good one, nor one that does not answer.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use rustls::ClientConfig;
 
@@ -42,6 +42,13 @@ pub(super) struct ReloadFiles {
 impl ReloadFiles {
     /// Reads them, for as long as a file takes. `current` is the file meanwhile.
     fn read(flags: &Flags, current: &CurrentFile) -> anyhow::Result<Self> {
+        if let Some((path, _)) = config::config_path(flags, &process_environment)
+            && let Ok(found) = current.during(path.display(), || fs::metadata(&path))
+            && !found.is_file()
+        {
+            // A pipe is empty once it was read, and an empty file is a valid configuration.
+            anyhow::bail!("{}: only a regular file can be read again", path.display());
+        }
         let loaded = config::load_config(flags, &process_environment, current)?;
         let tls = current.during("the CA certificates of the system", system_tls_config)?;
         Ok(Self { loaded, tls })

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::Context;
 use clap::ArgAction;
-use tokio::runtime::{Builder, Handle};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::mpsc,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,7 +24,7 @@ use super::{
     signals::{ReceivedSignal, Signals},
 };
 use crate::{
-    admin::control::ReloadOutcome,
+    admin::control::{ReloadOutcome, ReloadRequest},
     app::{self, ConfigSummary, LaunchedProxy, LedgerStore, RunningProxy, StartError},
     config::{self, Config, ConfigError, CurrentFile, Flags, LedgerPlace, LoadedConfig, process_environment},
     descriptors,
@@ -34,6 +37,8 @@ use crate::{
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 /// Interval at which a start that waits for a file says so.
 const SLOW_START: Duration = Duration::from_secs(5);
+/// Last line of a start that a signal has ended.
+const STOPPED_EARLY: &str = "stopped before the start was complete";
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
@@ -177,6 +182,8 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     let mut signals = Signals::new().context("cannot listen for signals")?;
     let reading = StartFiles::read_patiently(flags);
     let Some(files) = unless_stopped(reading, &mut signals).await else {
+        // There is no log yet.
+        drop(writeln!(io::stderr().lock(), "antiphon: {STOPPED_EARLY}"));
         return Ok(ExitCode::SUCCESS);
     };
     let StartFiles {
@@ -199,6 +206,7 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     let launch = app::launch_proxy(config, shown, LedgerStore::Configured, sockets, runtimes);
     let launching = launch_beside(Box::pin(launch), &ledger);
     let Some(launched) = unless_stopped(launching, &mut signals).await else {
+        tracing::info!("{STOPPED_EARLY}");
         return Ok(ExitCode::SUCCESS);
     };
     let mut launched = launched?;
@@ -214,20 +222,7 @@ async fn serve_until_stopped(flags: Flags, runtimes: RuntimeHandles) -> anyhow::
     };
     // Only now, since units that depend on this one may connect at once.
     notify::send_ready();
-    loop {
-        let asked = tokio::select! {
-            signal = signals.next() => match signal {
-                ReceivedSignal::HangUp => None,
-                _ => break,
-            },
-            Some(done) = launched.reloads.recv() => Some(done),
-        };
-        let Some(reloaded) = reload_unless_stopped(&mut reloader, &mut running, &mut signals).await else {
-            break;
-        };
-        // The reload logs its own errors, and the operator who asked may have disconnected.
-        drop(asked.map(|done| done.send(reloaded)));
-    }
+    reload_until_stopped(&mut reloader, &mut running, &mut signals, &mut launched.reloads).await;
     // The admin listener answers during the drain, so readiness fails from its very start.
     launched.readiness.start_drain();
     notify::send_stopping();
@@ -282,7 +277,6 @@ async fn unless_stopped<T>(part: impl Future<Output = T>, signals: &mut Signals)
             signal = signals.next() => {
                 // The configuration is read at this moment, or was a moment ago.
                 if !matches!(signal, ReceivedSignal::HangUp) {
-                    tracing::info!("stopped before the start was complete");
                     return None;
                 }
             }
@@ -311,27 +305,51 @@ fn announce_start(launched: &LaunchedProxy, admin_tls: Option<&ListenerTls>) {
     );
 }
 
-/// Reloads the configuration, and once more if a SIGHUP comes meanwhile. Returns `None` if a signal to stop comes.
+/// Reloads the configuration at each SIGHUP and request of an operator, until a signal to stop comes.
+async fn reload_until_stopped(
+    reloader: &mut Reloader,
+    running: &mut RunningProxy,
+    signals: &mut Signals,
+    reloads: &mut mpsc::Receiver<ReloadRequest>,
+) {
+    let mut reloads_again = false;
+    loop {
+        let asked = tokio::select! {
+            signal = signals.next() => match signal {
+                ReceivedSignal::HangUp => None,
+                _ => return,
+            },
+            Some(done) = reloads.recv() => Some(done),
+            // Of those that are ready one is chosen at random, so no stream of SIGHUPs holds up an operator's request.
+            () = std::future::ready(()), if reloads_again => None,
+        };
+        let reloading = reload_unless_stopped(reloader, running, signals);
+        let Some((reloaded, has_hung_up)) = reloading.await else {
+            return;
+        };
+        // The files may have changed after they were read.
+        reloads_again = has_hung_up;
+        // The reload logs its own errors, and the operator who asked may have disconnected.
+        drop(asked.map(|done| done.send(reloaded)));
+    }
+}
+
+/// Reloads the configuration once. Returns the outcome, with `true` if a SIGHUP came meanwhile; `None` if a signal to stop
+/// comes.
 async fn reload_unless_stopped(
     reloader: &mut Reloader,
     running: &mut RunningProxy,
     signals: &mut Signals,
-) -> Option<Result<ReloadOutcome, String>> {
+) -> Option<(Result<ReloadOutcome, String>, bool)> {
+    let mut reload = std::pin::pin!(reloader.reload(running));
+    let mut has_hung_up = false;
     loop {
-        let mut reload = std::pin::pin!(reloader.reload(running));
-        let mut has_hung_up = false;
-        let reloaded = loop {
-            tokio::select! {
-                reloaded = &mut reload => break reloaded,
-                signal = signals.next() => match signal {
-                    // The files may have changed after they were read.
-                    ReceivedSignal::HangUp => has_hung_up = true,
-                    _ => return None,
-                },
-            }
-        };
-        if !has_hung_up {
-            return Some(reloaded);
+        tokio::select! {
+            reloaded = &mut reload => return Some((reloaded, has_hung_up)),
+            signal = signals.next() => match signal {
+                ReceivedSignal::HangUp => has_hung_up = true,
+                _ => return None,
+            },
         }
     }
 }

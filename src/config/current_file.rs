@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The file that is being read. It tells of a load that does not end what it waits for. Cheap to clone.
+/// The file that is being read. It shows for which file a load waits. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct CurrentFile(Arc<Mutex<Option<String>>>);
 

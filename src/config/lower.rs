@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -28,7 +29,7 @@ use crate::{
     budget,
     policy::ExchangeTimeouts,
     proxy::ProxySettings,
-    regular_file::read_regular,
+    regular_file::{read_regular, read_text},
     repair::{OnForeignThinking, RepairPolicy},
     server::{ServerSettings, tls::ListenerTls},
     telemetry::{LogFormat, LogSettings},
@@ -82,8 +83,8 @@ pub fn load_config(
             problems: vec![problem],
         });
     }
-    // It may be a pipe, as in `-c <(…)`.
-    match current.during(&name, || std::fs::read_to_string(&path)) {
+    // It may be a pipe, as in `-c <(…)`, or a device without an end.
+    match current.during(&name, || read_text(File::open(&path)?)) {
         Ok(text) => build_config(Some((&name, &text)), flags, variable, &read_file),
         Err(error) => {
             let problem = Problem::new(key, format!("cannot read {name}: {error}"))

@@ -9,6 +9,9 @@ use crate::{
     work,
 };
 
+/// Detail of a finding about a result that names its tool and no call.
+pub const STANDALONE: &str = "standalone";
+
 /// The kinds of breach. Their names are stable: metric labels, `check` output, strict answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FindingKind {
@@ -242,8 +245,8 @@ fn result_finding(pairing: &Pairing, row: &ResultRow) -> Option<FindingKind> {
         }
         // A result without an id that matches no call is already reported as `NoId`.
         ResultRole::Orphan if row.nameless => None,
-        ResultRole::Orphan => Some(FindingKind::Orphan),
-        ResultRole::NotJudged => None,
+        ResultRole::Orphan | ResultRole::Strays(_) => Some(FindingKind::Orphan),
+        ResultRole::AlsoAnswers(_) | ResultRole::NotJudged => None,
     }
 }
 
@@ -271,12 +274,13 @@ impl FindingList<'_, '_> {
         ));
     }
 
-    /// Adds a result without an id. A standalone one belongs to no call, so its tool's name tells what it is.
+    /// Adds a result without an id, with the detail [`STANDALONE`] if it names its tool.
     fn push_nameless(&mut self, part: PartId) {
         self.push_part(FindingKind::NoId, part);
-        let is_standalone = matches!(self.conversation.part(part), Some(found) if matches!(&found.kind, PartKind::Result(result) if result.standalone));
+        let kind = self.conversation.part(part).map(|found| &found.kind);
+        let is_standalone = matches!(kind, Some(PartKind::Result(result)) if result.standalone);
         if is_standalone && let Some((_, finding)) = self.found.last_mut() {
-            finding.detail = Some("standalone");
+            finding.detail = Some(STANDALONE);
         }
     }
 

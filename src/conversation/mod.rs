@@ -19,7 +19,7 @@ pub mod turns;
 
 pub use call_chain::CallChain;
 pub use current_turn::current_turn;
-pub use finding::{Finding, FindingKind, findings};
+pub use finding::{Finding, FindingKind, STANDALONE, findings};
 pub use ids::{CallRowId, PartId, ResultRowId, TurnId};
 pub use outline::{BodyField, BodyFields, Outline, OutlineCall, OutlineResult, ReadNotes};
 

@@ -42,7 +42,16 @@ const NO_TOOLS: [&[u8]; 5] = [
     b"[{\"function_declarations\":[]}]",
 ];
 /// Bytes of the longest of them.
-const NO_TOOLS_BYTES_MAX: usize = 30;
+const NO_TOOLS_BYTES_MAX: usize = {
+    let (mut index, mut longest) = (0, 0);
+    while index < NO_TOOLS.len() {
+        if NO_TOOLS[index].len() > longest {
+            longest = NO_TOOLS[index].len();
+        }
+        index += 1;
+    }
+    longest
+};
 
 /// Searcher for the types of compactions.
 static COMPACTION_FINDER: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\"compact"));
@@ -254,7 +263,10 @@ fn names_tool(value: &[u8]) -> bool {
 
 /// Returns the number of messages up to the last one of the assistant.
 fn assistant_end(messages: &[Message]) -> usize {
-    let last = messages.iter().rposition(|message| message.role == Role::Assistant);
+    let last = messages.iter().rposition(|message| {
+        work::count(1);
+        message.role == Role::Assistant
+    });
     last.map_or(0, |last| last.saturating_add(1))
 }
 

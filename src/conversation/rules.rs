@@ -43,7 +43,7 @@ pub enum MergedRoles {
 pub enum IdScope {
     /// No scope: ids are optional, and order decides.
     Nowhere,
-    /// No scope is known: calls of one turn may share an id, and a result.
+    /// No demand is known. Calls of one turn may share an id and a result.
     Shared,
     /// The calls of one turn.
     Turn,
@@ -68,17 +68,6 @@ pub enum IdRule {
     Nine,
     /// Any text that is not empty.
     NotEmpty,
-}
-
-/// The demands on results besides their place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultRule {
-    /// Each result names a call, which has no other result.
-    OnePerCall,
-    /// A call may have further results.
-    Several,
-    /// A call may have further results, and a [standalone](crate::conversation::CallResult::standalone) one needs none.
-    Standalone,
 }
 
 /// The place of text and images among calls and results.
@@ -109,6 +98,7 @@ pub enum CallRule {
 
 /// The demands of a format, as one kind of provider reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent demands of a provider")]
 pub struct PairingRules {
     /// Place of results.
     pub place: ResultPlace,
@@ -120,8 +110,10 @@ pub struct PairingRules {
     pub ids: IdRule,
     /// Scope in which a call id must be unique.
     pub id_scope: IdScope,
-    /// Demands on results besides their place.
-    pub results: ResultRule,
+    /// `true` if a call may have one result only.
+    pub one_result: bool,
+    /// `true` if each result must name a call, even a [standalone](crate::conversation::CallResult::standalone) one.
+    pub named_results: bool,
     /// `true` if a history may end with open calls.
     pub open_end: bool,
     /// Place of text.

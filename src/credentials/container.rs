@@ -61,6 +61,6 @@ impl CredentialFetcher for ContainerFetcher {
                 SourceFailure::Unreachable
             }
         })?;
-        parse_container_answer(&body.to_bytes(), clock::unix_time()).map(|keys| keys.with_scope(&self.scope))
+        parse_container_answer(&body.to_bytes(), clock::system_time()).map(|keys| keys.with_scope(&self.scope))
     }
 }

@@ -50,7 +50,7 @@ impl ProgramFetcher {
 impl CredentialFetcher for ProgramFetcher {
     async fn fetch_credential(&mut self) -> Result<SuppliedCredential, SourceFailure> {
         let output = run_program(&self.command).await?;
-        let now = clock::unix_time();
+        let now = clock::system_time();
         match &self.aws_scope {
             Some(scope) => parse_process_output(&output, now).map(|keys| keys.with_scope(scope)),
             None => parse_token_output(&output, now),
@@ -92,7 +92,7 @@ async fn run_program(command: &CommandLine) -> Result<Vec<u8>, SourceFailure> {
     // The group's id cannot belong to another program before this.
     let status = running.0.wait().await.map_err(|_| SourceFailure::NotStarted)?;
     check_status(status)?;
-    // What the program has printed is in the pipe by now.
+    // What the program itself has printed is in the pipe by now. Those that it has started may still print.
     let rest = tokio::time::timeout(OUTPUT_GRACE, read_output(stdout.as_mut(), &mut output));
     rest.await.unwrap_or(Ok(()))?;
     Ok(output)

@@ -97,7 +97,7 @@ impl RenewedProfile {
         let had_none = self.credentials.next_refresh(upstream, self.id).is_none();
         match run {
             Ok(supplied) => {
-                let life = supplied.expires_at.map(|end| end.saturating_sub(clock::unix_time()));
+                let life = supplied.expires_at.map(|end| end.saturating_sub(clock::system_time()));
                 let due = now + clock.record_success(life, self.interval);
                 self.credentials.renew_credential(upstream, self.id, supplied, due);
                 let seconds = life.map(|life| life.as_secs());

@@ -461,8 +461,8 @@ impl LateStore {
         Ok(())
     }
 
-    /// Reads which callers have posted results: until then every caller may have some. Then expires parked results,
-    /// until all other handles are dropped.
+    /// Runs the tasks that keep memory up to date, until all other handles are dropped. Until they have read the callers
+    /// with posted results, every caller may have some.
     pub async fn run_upkeep(self) {
         upkeep::run(self).await;
     }

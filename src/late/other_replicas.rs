@@ -2,7 +2,10 @@
 
 use std::{sync::Weak, time::Duration};
 
-use tokio::{sync::broadcast::error::RecvError, time::timeout};
+use tokio::{
+    sync::{Notify, broadcast::error::RecvError},
+    time::timeout,
+};
 
 use super::{LateError, LateStore, LateStoreInner, feed::SettledEvent, parking, pending::delivery_value, queries};
 use crate::{
@@ -17,8 +20,8 @@ const BLIND_PAUSE: Duration = Duration::from_secs(30);
 /// Pause before a message of another replica is looked at.
 const MESSAGE_PAUSE: Duration = Duration::from_secs(2);
 
-/// Follows the changes of other replicas until the store is dropped.
-pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
+/// Follows the changes of other replicas until the store is dropped. `missed` gets a notice when some were missed.
+pub(super) async fn follow_replicas(store: Weak<LateStoreInner>, missed: &Notify) {
     let Some(changes) = store.upgrade().map(|store| store.changes.clone()) else {
         return;
     };
@@ -34,7 +37,7 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
                 RecordKind::Parked => {
                     let key = RecordKey::new(change.kind, Principal::from_bytes(change.principal), change.name);
                     if let Err(error) = parking::note_change(&late, key).await {
-                        tracing::debug!(%error, "failed to read a parked result: the next upkeep reads it");
+                        tracing::warn!(%error, "failed to read a parked result: trying again in ten minutes");
                     }
                 }
                 RecordKind::Outgoing => {
@@ -48,7 +51,8 @@ pub(super) async fn follow_replicas(store: Weak<LateStoreInner>) {
             },
             Ok(Ok(ChangeEvent::Gap) | Err(RecvError::Lagged(_))) => {
                 late.0.feed.send_missed();
-                parking::expire_parked(&late).await;
+                // Not read here: further changes would be missed meanwhile.
+                missed.notify_one();
             }
             Ok(Err(RecvError::Closed)) => return,
             Err(_) if changes.epoch().is_none() => late.0.feed.send_missed(),

@@ -4,11 +4,12 @@
 //! with a new call must stay unique for a while.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use tokio::time::sleep;
+use tokio::{sync::Notify, time::sleep};
 
 use super::{
     LateError, LateStore, LateStoreInner,
@@ -160,9 +161,9 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
     last_error.map_or(Ok(()), Err)
 }
 
-/// Settles what a restart has interrupted. Then settles what is due, and expires parked results every ten minutes. Runs
-/// until the store is dropped.
-pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
+/// Settles what a restart has interrupted. Then settles what is due, and expires parked results: every ten minutes, and
+/// after `missed` changes of other replicas. Runs until the store is dropped.
+pub(super) async fn run_upkeep(store: Weak<LateStoreInner>, missed: &Notify) {
     let mut next_expiry = None;
     loop {
         let Some(late) = store.upgrade().map(LateStore) else {
@@ -184,12 +185,14 @@ pub(super) async fn run_upkeep(store: Weak<LateStoreInner>) {
         tokio::select! {
             () = sleep(pause) => {}
             () = queue.changed() => {}
+            () = missed.notified() => next_expiry = None,
         }
     }
 }
 
-/// Expires the parked results of every service, and notes and settles the others if their calls are recorded.
-pub(super) async fn expire_parked(late: &LateStore) {
+/// Expires the parked results of every service that have waited too long. The others are noted in memory, and settled if
+/// their calls are recorded.
+async fn expire_parked(late: &LateStore) {
     for service in late.services() {
         if let Err(error) = expire_of_service(late, service).await {
             tracing::warn!(%error, "failed to expire parked results: trying again in ten minutes");
@@ -197,11 +200,19 @@ pub(super) async fn expire_parked(late: &LateStore) {
     }
 }
 
-/// Stores the parked results that no call has claimed as refused ones, and settles the others.
+/// Stores the parked results of a service that no call has claimed as refused ones, and settles the others. Then forgets
+/// those that the ledger has no longer.
 async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), LateError> {
-    if !late.0.record_owners.may_have(RecordKind::Parked, service.principal) {
-        return Ok(());
+    // Before the search: what is parked meanwhile must stay.
+    let mut unseen = late.0.awaited.records_of(service.principal);
+    if late.0.record_owners.may_have(RecordKind::Parked, service.principal) {
+        search_parked(late, service, &mut unseen).await?;
     }
+    forget_removed(late, unseen.into_iter().collect()).await
+}
+
+/// Expires or settles each parked result of a service, and removes its record from `unseen`.
+async fn search_parked(late: &LateStore, service: &Service, unseen: &mut HashSet<RecordKey>) -> Result<(), LateError> {
     let (principal, mut after) = (*service.principal.as_bytes(), 0);
     loop {
         let now = clock::unix_time();
@@ -215,6 +226,7 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
         };
         after = *last;
         for (_, record) in &page {
+            unseen.remove(&record.key);
             let Some((service, parked)) = read_parked(late, record) else {
                 continue;
             };
@@ -232,6 +244,17 @@ async fn expire_of_service(late: &LateStore, service: &Service) -> Result<(), La
             }
         }
     }
+}
+
+/// Removes those of the records from memory that the ledger has no longer: other replicas have removed them.
+async fn forget_removed(late: &LateStore, records: Vec<RecordKey>) -> Result<(), LateError> {
+    for chunk in records.chunks(ROWS_MAX) {
+        let read = late.0.ledger.read(chunk.to_vec(), clock::unix_time()).await?;
+        for (key, _) in chunk.iter().zip(read).filter(|(_, record)| record.is_none()) {
+            late.0.awaited.remove(key);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the time until which a result that was parked at `made_at` waits for its call.

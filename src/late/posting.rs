@@ -81,9 +81,10 @@ pub enum WithdrawOutcome {
 
 /// Withdraws a posted result that no request contains yet: the call waits again.
 pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
+    late.0.jobs.await_call(named.call_id).await;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_named(late, named, now).await? {
+        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
             MatchedCall::None => return Ok(WithdrawOutcome::Unknown),
             MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
             MatchedCall::One(found) => *found,
@@ -129,9 +130,10 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
 
 /// Extends the deadline of a call on which its service still works.
 pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
+    late.0.jobs.await_call(named.call_id).await;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, mut call) = match settling::find_named(late, named, now).await? {
+        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
             MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
             MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
             MatchedCall::One(found) => *found,

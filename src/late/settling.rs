@@ -291,14 +291,10 @@ pub(super) async fn content_step(
     })
 }
 
-/// Finds the recorded call that a service names, once what is queued about it is stored.
-pub(super) async fn find_named(late: &LateStore, named: &NamedCall<'_>, now: Moment) -> Result<MatchedCall, LateError> {
-    late.0.jobs.await_call(named.call_id).await;
-    find_call(late, named, None, now).await
-}
-
-/// Finds the recorded call that a service names.
-async fn find_call(
+/// Finds the recorded call that a service names. What is queued about it is not waited for.
+///
+/// `digest` is that of the posted result. `None` for a request without one.
+pub(super) async fn find_call(
     late: &LateStore,
     named: &NamedCall<'_>,
     digest: Option<&[u8; 32]>,

@@ -1,6 +1,8 @@
-//! The tasks that keep the store up to date: the callers with records, the news of other replicas, and parked results.
+//! The tasks that keep memory up to date: the callers with records, the news of other replicas, and the parked results.
 
 use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use super::{LateStore, other_replicas, parking};
 
@@ -13,6 +15,8 @@ pub(super) async fn run(late: LateStore) {
     // The handle is dropped first: these tasks must not keep the store alive.
     let store = Arc::downgrade(&late.0);
     drop(late);
-    let news = other_replicas::follow_replicas(store.clone());
-    tokio::join!(owners.follow(ledger), news, parking::run_upkeep(store));
+    // Several notices during one search ask for one more.
+    let missed = Notify::new();
+    let news = other_replicas::follow_replicas(store.clone(), &missed);
+    tokio::join!(owners.follow(ledger), news, parking::run_upkeep(store, &missed));
 }

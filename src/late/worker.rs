@@ -179,7 +179,11 @@ fn change_steps(late: &LateStore, record: &Record, recorded: RecordedCall, new: 
         merged.session = merged.session.or(new.call.session);
         merged.intent_input = merged.intent_input.or(new.call.intent_input);
         // A request may have shown the call before its answer was recorded.
-        merged.is_emitted |= new.call.is_emitted;
+        if new.call.is_emitted && !merged.is_emitted {
+            // Its client may strip characters from ids. The service gets the one of the answer.
+            merged.id.clone_from(&new.call.id);
+            merged.is_emitted = true;
+        }
         return if merged == recorded {
             Vec::new()
         } else {

@@ -11,7 +11,7 @@ use crate::telemetry::Telemetry;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of a check in the background.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The checks without an answer that was sent too early, after which the ledger counts as fast enough again: a minute.
+/// Number of quiet checks after which the ledger counts as fast again: one minute.
 const QUIET_CHECKS: u32 = 6;
 
 /// A reason why a ledger does not store what it is given.
@@ -79,7 +79,9 @@ struct SlowLedger {
 }
 
 impl SlowLedger {
-    /// Logs when answers begin to be sent too early, and when none was for a minute. A degraded ledger is told by itself.
+    /// Logs when answers begin to be sent too early, and when none was for a minute.
+    ///
+    /// A degraded ledger has a log line of its own.
     fn check(&mut self, missed: u64, is_degraded: bool) {
         let has_missed = missed > std::mem::replace(&mut self.missed, missed);
         self.quiet_checks = match self.quiet_checks {
@@ -91,7 +93,7 @@ impl SlowLedger {
             }
             Some(_) if has_missed => Some(0),
             Some(checks) if checks.saturating_add(1) >= QUIET_CHECKS => {
-                tracing::info!("the ledger is fast enough again: no answer was sent too early for a minute");
+                tracing::info!("the ledger is no longer slow: no answer was sent too early for a minute");
                 None
             }
             quiet => quiet.map(|checks| checks.saturating_add(1)),

@@ -257,6 +257,8 @@ pub fn status_of_error(said: &ProviderErrorInfo) -> u16 {
         ("ResourceNotFoundException", 404),
         ("ModelTimeoutException", 408),
         ("ThrottlingException", 429),
+        ("ModelNotReadyException", 429),
+        // Sent with 400, although the same request succeeds later.
         ("ServiceQuotaExceededException", 429),
         ("ServiceUnavailableException", 503),
     ];

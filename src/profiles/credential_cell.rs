@@ -47,7 +47,7 @@ impl PresentCredential {
     pub(super) fn has_expired(&self) -> bool {
         // Both clocks are read for credentials with an end only.
         self.until.is_some_and(|end| end <= clock::std_now())
-            || self.expires_at.is_some_and(|end| end <= clock::unix_time())
+            || self.expires_at.is_some_and(|end| end <= clock::system_time())
     }
 }
 
@@ -134,7 +134,7 @@ impl CredentialCell {
         } else {
             Arc::clone(&before.profile)
         };
-        let life = supplied.expires_at.map(|end| end.saturating_sub(clock::unix_time()));
+        let life = supplied.expires_at.map(|end| end.saturating_sub(clock::system_time()));
         self.present.store(Arc::new(PresentCredential {
             profile,
             until: life.and_then(|life| clock::std_now().checked_add(life)),

@@ -422,7 +422,7 @@ fn log_cooldown(
     now: Instant,
 ) {
     let cooldown = profile.and_then(|profile| profile.cooldown_of(reason, attempt.model.as_deref()));
-    let until = cooldown.map(|cooldown| clock::unix_time() + cooldown.until.saturating_duration_since(now));
+    let until = cooldown.map(|cooldown| clock::system_time() + cooldown.until.saturating_duration_since(now));
     let only_model = cooldown.and_then(|cooldown| cooldown.model.as_deref());
     tracing::warn!(
         upstream = attempt.upstream,

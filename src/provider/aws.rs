@@ -31,10 +31,27 @@ fn parse_host(host: &str) -> Option<(&'static str, &str)> {
         [endpoint, service, region, "vpce"] if endpoint.starts_with("vpce-") => (service, region),
         _ => return None,
     };
-    // Anyone may own `bedrock-runtime.s3.amazonaws.com`, which is a bucket.
-    let is_region = region.matches('-').count() >= 2;
-    let (_, service) = SERVICES.iter().find(|(first, _)| *first == service && is_region)?;
-    Some((service, region))
+    let (_, service) = SERVICES.iter().find(|(first, _)| *first == service)?;
+    is_region(region).then_some((*service, region))
+}
+
+/// Returns `true` for a label with the form of a region, such as `us-gov-west-1`.
+///
+/// Anyone may own `bedrock-runtime.s3.amazonaws.com` and `bedrock-runtime.s3-us-west-2.amazonaws.com`, which are
+/// buckets.
+fn is_region(label: &str) -> bool {
+    let pieces: Vec<&str> = label.split('-').collect();
+    let are_all = |piece: &str, is_wanted: fn(&u8) -> bool| !piece.is_empty() && piece.as_bytes().iter().all(is_wanted);
+    match pieces.as_slice() {
+        [area, places @ .., number] => {
+            (2..=4).contains(&area.len())
+                && are_all(area, u8::is_ascii_lowercase)
+                && !places.is_empty()
+                && places.iter().all(|place| are_all(place, u8::is_ascii_lowercase))
+                && are_all(number, u8::is_ascii_digit)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +89,31 @@ mod tests {
                 Some("us-east-1"),
                 "bedrock-mantle",
             ),
+            (
+                "bedrock-runtime.us-iso-east-1.amazonaws.com",
+                Some("us-iso-east-1"),
+                "bedrock",
+            ),
+            (
+                "bedrock-runtime.ap-southeast-2.amazonaws.com",
+                Some("ap-southeast-2"),
+                "bedrock",
+            ),
+            (
+                "bedrock-runtime.il-central-1.amazonaws.com",
+                Some("il-central-1"),
+                "bedrock",
+            ),
+            (
+                "bedrock-runtime.mx-central-1.amazonaws.com",
+                Some("mx-central-1"),
+                "bedrock",
+            ),
             ("bedrock-runtime.s3.amazonaws.com", None, "bedrock"),
+            ("bedrock-runtime.s3-us-west-2.amazonaws.com", None, "bedrock"),
+            ("bedrock-mantle.s3-website-us-east-1.amazonaws.com", None, "bedrock"),
+            ("bedrock-runtime.us--1.amazonaws.com", None, "bedrock"),
+            ("bedrock-runtime.us-east.amazonaws.com", None, "bedrock"),
             ("x.bedrock-runtime.us-east-1.vpce.amazonaws.com", None, "bedrock"),
             ("bedrock-runtime.us-east-1.example.com", None, "bedrock"),
             ("bedrock-runtime.us-east-1.notamazonaws.com", None, "bedrock"),

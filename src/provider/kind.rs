@@ -69,6 +69,14 @@ pub const BUILT_IN: &[BuiltInProvider] = &[
     built_in_row("vertex", ProviderKind::Vertex, None),
 ];
 
+impl BuiltInProvider {
+    /// Returns `true` for its host, and for a regional one such as `eu.api.openai.com`.
+    pub(super) fn has_host(&self, host: &str) -> bool {
+        let region = self.url.and_then(|url| host.strip_suffix(host_of(url)));
+        region.is_some_and(|region| region.is_empty() || region.ends_with('.'))
+    }
+}
+
 const fn built_in_row(name: &'static str, kind: ProviderKind, url: Option<&'static str>) -> BuiltInProvider {
     BuiltInProvider { name, kind, url }
 }
@@ -116,9 +124,7 @@ impl ProviderKind {
         // MiniMax has a host for each region, so it has no row.
         let minimax = || (name == Self::MiniMax.label()).then_some(Self::MiniMax);
         let by_url = || {
-            let row = BUILT_IN
-                .iter()
-                .find(|row| row.url.is_some_and(|url| host_of(url) == host));
+            let row = BUILT_IN.iter().find(|row| row.has_host(&host));
             row.map(|row| row.kind)
         };
         let by_host = || {
@@ -174,7 +180,7 @@ fn matches_label(pattern: &str, label: &str) -> bool {
     }
 }
 
-pub(super) fn host_of(url: &str) -> &str {
+fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split_once('/').map_or(rest, |(host, _)| host)
 }

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use super::{ProviderKind, RouteError, is_gemini};
 
 /// Paths that need a prefix, and the API that they belong to. A path that ends with a slash stands for all below it.
-const PREFIXED_PATHS: [(&str, &str); 15] = [
+const AMBIGUOUS_PATHS: [(&str, &str); 15] = [
     ("/api/chat", "Ollama"),
     ("/api/embed", "Ollama"),
     ("/api/embeddings", "Ollama"),
@@ -43,7 +43,7 @@ const ANTHROPIC_HEADERS: [&str; 2] = ["anthropic-version", "anthropic-beta"];
 
 /// Returns the name of the upstream that a path without a prefix means.
 pub(super) fn shaped_upstream(path: &str, headers: &HeaderMap) -> Result<&'static str, RouteError> {
-    if let Some(api) = prefixed_api(path) {
+    if let Some(api) = ambiguous_api(path) {
         return Err(RouteError::PrefixNeeded(api));
     }
     // The header of the credential reveals the provider that the client means.
@@ -70,8 +70,8 @@ pub(super) fn shaped_upstream(path: &str, headers: &HeaderMap) -> Result<&'stati
 }
 
 /// Returns the API of a path that needs a prefix. `None` for any other path.
-fn prefixed_api(path: &str) -> Option<&'static str> {
-    let mut known = PREFIXED_PATHS.iter();
+fn ambiguous_api(path: &str) -> Option<&'static str> {
+    let mut known = AMBIGUOUS_PATHS.iter();
     let known = known.find(|(known, _)| *known == path || (known.ends_with('/') && path.starts_with(known)));
     known.map(|(_, api)| *api)
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn no_path_needs_a_prefix_and_is_anthropics_too() {
-        for (path, _) in PREFIXED_PATHS {
+        for (path, _) in AMBIGUOUS_PATHS {
             assert!(!is_anthropic(path, &HeaderMap::new()), "{path}");
         }
     }

@@ -3,10 +3,7 @@
 //! The Anthropic SDKs add `/v1`. The AI SDK and agents that are built on it (opencode, continue) expect it in the base
 //! URL (vercel/ai#15542, 2026-06). Google's SDKs add `/v1beta`, and the AI SDK does not.
 
-use super::{
-    ProviderKind, Upstream,
-    kind::{BUILT_IN, host_of},
-};
+use super::{ProviderKind, Upstream, kind::BUILT_IN};
 
 /// The version of an API, and the first segments of the paths that have it.
 ///
@@ -76,18 +73,11 @@ fn versioned_api(upstream: &Upstream) -> Option<VersionedApi> {
         ProviderKind::Gemini => Some(V1_BETA),
         // Gateways of these formats may have no version at all, so only the providers' own hosts count.
         ProviderKind::OpenAi | ProviderKind::Mistral | ProviderKind::Xai | ProviderKind::Compatible => {
-            is_built_in_host(upstream.authority.host()).then_some(V1)
+            let host = upstream.authority.host();
+            BUILT_IN.iter().any(|row| row.has_host(host)).then_some(V1)
         }
         _ => None,
     }
-}
-
-/// Returns `true` for the host of a built-in provider, and for a regional one such as `eu.api.openai.com`.
-fn is_built_in_host(host: &str) -> bool {
-    BUILT_IN.iter().filter_map(|row| row.url).any(|url| {
-        host.strip_suffix(host_of(url))
-            .is_some_and(|region| region.is_empty() || region.ends_with('.'))
-    })
 }
 
 /// Returns `true` for a segment such as `v1` or `v1beta`.

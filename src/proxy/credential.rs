@@ -70,7 +70,7 @@ pub enum KeyUse {
     Replaced,
     /// It is passed on to the provider.
     PassedOn,
-    /// It is passed on, and a known client token stood beside it.
+    /// It is passed on, and the request has a known client token too.
     PassedOnBesideToken,
 }
 
@@ -80,8 +80,8 @@ pub enum KeyUse {
 /// If no client token is configured, every client may use the profiles.
 ///
 /// An unknown token is refused for every upstream, so that no client wrongly believes that it is identified. So is a
-/// certificate, if any stands for a client. A token overrides the certificate, since it belongs to the one request. In the
-/// place of the credential a token is known by its prefix.
+/// certificate, if any stands for a client. A token overrides the certificate, since it belongs to the one request. A
+/// token sent as the credential is recognised by its prefix.
 pub fn authenticate_client<'t>(
     tokens: &'t ClientTokens,
     key: &PrincipalKey,

@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::{
     client_body::{ClientFault, CollectError},
     credential::ApplyError,
-    exhausted_pool::{ExhaustedPool, add_retry_after, is_long},
+    exhausted_pool::{ExhaustedPool, is_long, whole_seconds},
     guard::RequestRefusal,
     headers,
     rejection::Rejection,
     response::RETRIED_PREFIX,
-    send_failure,
+    send_failure::{self, RETRY_SUFFIX},
 };
 use crate::{
     budget::Overloaded,
@@ -32,15 +32,12 @@ const LACKING_SHOWN_MAX: usize = 3;
 
 /// The `retry-after` of a request that needs the ledger, in seconds.
 const LEDGER_RETRY_AFTER: u64 = 2;
-
 /// The `retry-after` of a request for which a budget has no share left, in seconds.
 const BUDGET_RETRY_AFTER: u64 = 5;
 /// The `retry-after` of a request for which no file descriptor was left, in seconds.
 const DESCRIPTORS_RETRY_AFTER: u64 = 1;
-
 /// The `retry-after` of a request that the end of the drain has met, in seconds.
 const DRAINED_RETRY_AFTER: u64 = 1;
-
 /// The `retry-after` of a request whose client token has no place left, in seconds.
 const PLACE_RETRY_AFTER: u64 = 1;
 
@@ -277,12 +274,41 @@ impl ProxyError {
             | Self::Drained { .. }
             | Self::Overloaded(_)
             | Self::TooManyExchanges { .. }
-            | Self::Body(ClientFault::Stalled)
-            | Self::Unsigned {
-                error: ApplyError::Awaited,
-                ..
-            } => true,
-            _ => false,
+            | Self::Body(ClientFault::Stalled) => true,
+            Self::Unsigned { error, .. } => *error == ApplyError::Awaited,
+            Self::Refused(_)
+            | Self::TokenAsKey { .. }
+            | Self::UpstreamNotAllowed { .. }
+            | Self::NoRoute { .. }
+            | Self::Body(ClientFault::Broken)
+            | Self::TooLarge { .. }
+            | Self::Rejected(_) => false,
+        }
+    }
+
+    /// Returns `true` if the answer asks for no retry. SDKs and agents retry such errors otherwise.
+    fn forbids_retry(&self) -> bool {
+        let is_about_keys = matches!(
+            self,
+            Self::Exhausted(_)
+                | Self::TokenAsKey { .. }
+                | Self::UpstreamNotAllowed { .. }
+                | Self::Refused(RequestRefusal::ClientToken | RequestRefusal::ClientCertificate)
+        );
+        !self.is_retryable() && (is_about_keys || self.status().is_server_error())
+    }
+
+    /// Returns the `retry-after` of the answer, in seconds. `None` if it has none.
+    fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::LedgerAway => Some(LEDGER_RETRY_AFTER),
+            Self::Drained { .. } => Some(DRAINED_RETRY_AFTER),
+            Self::Overloaded(_) => Some(BUDGET_RETRY_AFTER),
+            Self::Upstream { error, .. } if error.kind == SendErrorKind::NoDescriptors => Some(DESCRIPTORS_RETRY_AFTER),
+            Self::TooManyExchanges { .. } => Some(PLACE_RETRY_AFTER),
+            Self::Exhausted(pool) => pool.retry_after(),
+            Self::NoCredential { wait, .. } => wait.map(whole_seconds),
+            _ => None,
         }
     }
 
@@ -291,12 +317,12 @@ impl ProxyError {
     /// Some clients retry on words of the message alone, so each retryable one contains such words.
     pub fn public_message(&self) -> String {
         let text = self.message_text();
-        // The proxy or the keys of the operator lack room. Failures of a connection have words of their own.
-        let is_overload = matches!(
+        // Clients retry on the prefix: see `RETRIED_PREFIX`. Failures of a connection have words of their own.
+        let is_prefixed = matches!(
             self.status(),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        if is_overload && self.is_retryable() {
+        if is_prefixed && self.is_retryable() {
             format!("{RETRIED_PREFIX}{text}")
         } else {
             text
@@ -329,7 +355,7 @@ impl ProxyError {
             }
             Self::Body(ClientFault::Broken) => "the request's body is malformed or was cut short".to_owned(),
             Self::Body(ClientFault::Stalled) => {
-                "timeout: the request's body stalled or came too slowly, connection reset; try again".to_owned()
+                format!("timeout: the request's body stalled or came too slowly; try again{RETRY_SUFFIX}")
             }
             Self::TooLarge { limit } => {
                 format!("the body exceeds the inspection limit of {limit} bytes, which this strict route enforces")
@@ -350,12 +376,8 @@ impl ProxyError {
             Self::NotBegun(verdict) if verdict.class == Class::Broken => {
                 "connection reset before the answer began; try again".to_owned()
             }
-            Self::NotBegun(_) => {
-                "timeout: the provider did not begin to answer, connection reset; try again".to_owned()
-            }
-            Self::Deadline => {
-                "timeout: the exchange reached its total time limit, connection reset; try again".to_owned()
-            }
+            Self::NotBegun(_) => format!("timeout: the provider did not begin to answer; try again{RETRY_SUFFIX}"),
+            Self::Deadline => format!("timeout: the exchange reached its total time limit; try again{RETRY_SUFFIX}"),
             Self::LedgerAway => {
                 "the proxy's ledger did not answer, and the history has a call that it may have answered \
                                  before; try again"
@@ -427,30 +449,11 @@ impl ProxyError {
         if let Some(kind) = shape.error_type_header(status.as_u16()) {
             fields.insert("x-amzn-errortype", HeaderValue::from_static(kind));
         }
-        if matches!(self, Self::LedgerAway) {
-            fields.insert(RETRY_AFTER, LEDGER_RETRY_AFTER.into());
+        if let Some(seconds) = self.retry_after() {
+            fields.insert(RETRY_AFTER, seconds.into());
         }
-        if matches!(self, Self::Drained { .. }) {
-            fields.insert(RETRY_AFTER, DRAINED_RETRY_AFTER.into());
-        }
-        if matches!(self, Self::Overloaded(_)) {
-            fields.insert(RETRY_AFTER, BUDGET_RETRY_AFTER.into());
-        }
-        if matches!(self, Self::Upstream { error, .. } if error.kind == SendErrorKind::NoDescriptors) {
-            fields.insert(RETRY_AFTER, DESCRIPTORS_RETRY_AFTER.into());
-        }
-        if matches!(self, Self::TooManyExchanges { .. }) {
-            fields.insert(RETRY_AFTER, PLACE_RETRY_AFTER.into());
-        }
-        if let Self::Exhausted(pool) = self {
-            pool.add_headers(fields);
-        }
-        // SDKs retry each of these statuses otherwise.
-        if status.is_server_error() && !self.is_retryable() {
+        if self.forbids_retry() {
             fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-        }
-        if let Self::NoCredential { wait: Some(wait), .. } = self {
-            add_retry_after(fields, *wait);
         }
         match self {
             Self::Refused(RequestRefusal::Upgrade) => {
@@ -458,12 +461,8 @@ impl ProxyError {
                 fields.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
-            Self::UpstreamNotAllowed { .. } | Self::Refused(RequestRefusal::ClientCertificate) => {
-                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-            }
             Self::Refused(RequestRefusal::ClientToken) | Self::TokenAsKey { .. } => {
-                // A retry with the same token would fail too. RFC 9110 15.5.2 requires the challenge.
-                fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
+                // RFC 9110 15.5.2 requires the challenge.
                 fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"antiphon\""));
             }
             _ if self.closes_connection() => drop(fields.insert(CONNECTION, HeaderValue::from_static("close"))),

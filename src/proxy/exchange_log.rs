@@ -51,6 +51,8 @@ pub(super) struct ExchangeLog {
     telemetry: Telemetry,
     began_at: Instant,
     head_at: Option<Instant>,
+    /// The part of the wait for the ledger during which a part of the provider's body waited too.
+    body_hold: Duration,
     /// Verdict of an answer whose head already was an error.
     pub(super) head_verdict: Option<Verdict>,
     /// Start and timeout of the present wait for the provider. `None` if there is none.
@@ -100,6 +102,7 @@ impl ExchangeLog {
             telemetry,
             began_at: clock::now(),
             head_at: None,
+            body_hold: Duration::ZERO,
             head_verdict: None,
             provider_wait: None,
             is_compaction: false,
@@ -229,9 +232,11 @@ impl ExchangeLog {
         }
     }
 
-    /// Records that the answer has waited for the ledger since `began`.
-    pub(super) fn record_hold(&mut self, began: Instant) {
-        self.event.ledger_hold += clock::now().duration_since(began);
+    /// Records that the answer has waited for the ledger since `began`, and a part of its body since `body_came`.
+    pub(super) fn record_hold(&mut self, began: Instant, body_came: Option<Instant>) {
+        let now = clock::now();
+        self.event.ledger_hold += now.duration_since(began);
+        self.body_hold += body_came.map_or(Duration::ZERO, |came| now.duration_since(came));
     }
 
     /// Records bytes of the answer's body that are passed to the client.
@@ -399,7 +404,8 @@ impl ExchangeLog {
         let now = clock::now();
         self.event.duration = now.duration_since(self.began_at);
         let body = self.head_at.map(|came| now.duration_since(came));
-        self.event.upstream_body = body.map(|took| took.saturating_sub(self.event.ledger_hold));
+        // Until the first part of the body, the provider needed the time that the head was held.
+        self.event.upstream_body = body.map(|took| took.saturating_sub(self.body_hold));
         self.event.side = verdict.class.fault_side().map(Side::label);
         self.event.is_stalled = phase == "body" && verdict.class.is_silence();
         (self.event.phase, self.event.code) = (phase, verdict.code);

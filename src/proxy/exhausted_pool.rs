@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header::RETRY_AFTER};
+use http::StatusCode;
 
-use super::headers;
 use crate::{auth::rotation::NoneAvailable, policy::Reason};
 
 /// Longest `retry-after`, in seconds, for which clients should wait. Beyond it they should report the error.
@@ -51,15 +50,20 @@ impl ExhaustedPool {
                  not used and not at fault; the operator has to replace the keys or pay for them"
             );
         }
-        let why = if self.none.is_bound {
-            format!(
+        let (why, end) = if self.none.is_bound {
+            let why = format!(
                 "the profile that this conversation is bound to is in cooldown ({reasons}), and no other profile has its \
                  state"
-            )
+            );
+            (why, "the cooldown ends")
         } else if !reasons.is_empty() {
-            format!("every profile is in cooldown ({reasons})")
+            (
+                format!("every profile is in cooldown ({reasons})"),
+                "the first cooldown ends",
+            )
         } else if self.none.is_busy {
-            "every profile serves as many requests as its max_concurrent allows".to_owned()
+            let why = "every profile serves as many requests as its max_concurrent allows";
+            (why.to_owned(), "a place is free")
         } else {
             return format!(
                 "upstream {upstream}: no profile serves this model; see the profiles of this upstream in the configuration"
@@ -67,10 +71,7 @@ impl ExhaustedPool {
         };
         match self.wait {
             Some(wait) if is_long(wait) => {
-                format!(
-                    "upstream {upstream}: {why}; the first one ends in {} s",
-                    whole_seconds(wait)
-                )
+                format!("upstream {upstream}: {why}; {end} in {} s", whole_seconds(wait))
             }
             Some(wait) => format!("upstream {upstream}: {why}; try again in {} s", whole_seconds(wait)),
             None => format!("upstream {upstream}: {why}; try again"),
@@ -83,14 +84,10 @@ impl ExhaustedPool {
         is_served && !self.needs_operator() && !self.wait.is_some_and(is_long)
     }
 
-    /// Adds the headers that tell a client when to retry.
-    pub(super) fn add_headers(&self, fields: &mut HeaderMap) {
-        if self.needs_operator() {
-            // A client that waits for a key to be replaced only delays its error.
-            fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-        } else if let Some(wait) = self.wait {
-            add_retry_after(fields, wait);
-        }
+    /// Returns the `retry-after` of the answer, in seconds. `None` if no time helps.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        // A client that waits for a key to be replaced only delays its error.
+        self.wait.filter(|_| !self.needs_operator()).map(whole_seconds)
     }
 
     /// Returns `true` if time alone ends none of the cooldowns: every key is rejected or unpaid.
@@ -114,13 +111,4 @@ pub(super) fn is_long(wait: Duration) -> bool {
 /// Returns the seconds of a wait, rounded up: a retry a moment too early would fail again.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
-}
-
-/// Adds `retry-after`, and asks for no retry after a long wait.
-pub(super) fn add_retry_after(fields: &mut HeaderMap, wait: Duration) {
-    let seconds = whole_seconds(wait);
-    fields.insert(RETRY_AFTER, seconds.into());
-    if is_long(wait) {
-        fields.insert(headers::SHOULD_RETRY, HeaderValue::from_static("false"));
-    }
 }

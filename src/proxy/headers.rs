@@ -122,13 +122,13 @@ pub fn for_client(headers: &mut HeaderMap) {
     strip_internal(headers);
 }
 
-/// Removes each `proxy-status` of a provider that speaks for this proxy.
+/// Removes each `proxy-status` line with a member of this proxy.
 fn remove_own_status(headers: &mut HeaderMap) {
     let is_own = |member: &[u8]| {
         let name = member.split(|byte| *byte == b';').next().unwrap_or_default();
         name.trim_ascii().eq_ignore_ascii_case(OWN_STATUS)
     };
-    let is_foreign = |value: &&HeaderValue| !value.as_bytes().split(|byte| *byte == b',').any(is_own);
+    let is_foreign = |value: &&HeaderValue| !list_members(value.as_bytes()).any(is_own);
     let status = headers.get_all(PROXY_STATUS);
     if status.iter().all(|value| is_foreign(&value)) {
         return;
@@ -138,6 +138,20 @@ fn remove_own_status(headers: &mut HeaderMap) {
     for value in kept {
         headers.append(PROXY_STATUS, value);
     }
+}
+
+/// Returns the members of a structured list: RFC 9651 4.2.1. A comma within a quoted string separates none.
+fn list_members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    list.split(move |byte| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_quoted,
+            b'"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+        *byte == b',' && !is_quoted
+    })
 }
 
 /// Removes from trailers what may only be in a head.
@@ -196,9 +210,9 @@ impl fmt::Debug for RedactedHeaders<'_> {
 /// A client's signature over the body of its request, which any edit would break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodySignature {
-    /// `SigV4` in `Authorization`. A profile's credential replaces it.
+    /// `SigV4` in `Authorization`. With a profile the proxy signs the body itself, after all edits.
     Replaceable,
-    /// Any other. It may come from a setup that a profile does not replace as a whole, so it always counts.
+    /// Any other. Such a body is never edited, even if a profile's credential replaces the signature.
     Lasting,
 }
 
@@ -212,8 +226,9 @@ const SIGNING_SCHEMES: [(&str, BodySignature); 3] = [
 /// Query parameters of an address that AWS's schemes have signed, in lower case.
 const SIGNING_PARAMETERS: [&str; 2] = ["x-amz-algorithm", "x-amz-signature"];
 
-/// The header of HTTP message signatures (RFC 9421), and the digest of the body that they may cover.
+/// The header of HTTP message signatures: RFC 9421.
 const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
+/// The digest of the body, which such a signature may cover.
 const BODY_DIGEST: &[u8] = b"content-digest";
 
 /// Finds the client's signature over the body. `None` if it has none.
@@ -244,7 +259,7 @@ pub(super) fn is_signed(headers: &HeaderMap, query: Option<&str>) -> bool {
     find_signature(headers, query).is_some()
 }
 
-/// Returns `true` if an edit of the body would break a signature of the client that is sent, or may be.
+/// Returns `true` if an edit of the body could break a client's signature that reaches the provider.
 ///
 /// `has_profile` is set if a profile's credential replaces the client's. Its own signature is made after all edits.
 pub(super) fn forbids_edits(headers: &HeaderMap, query: Option<&str>, has_profile: bool) -> bool {
@@ -307,8 +322,18 @@ mod tests {
 
     #[test]
     fn a_provider_cannot_speak_for_the_proxy() {
-        let own = ["antiphon; error=dns_error", "cdn; hit, Antiphon", " antiphon;error=x"];
-        let foreign = ["cdn; hit", "antiphonal; hit"];
+        let own = [
+            "antiphon; error=dns_error",
+            "cdn; hit, Antiphon",
+            " antiphon;error=x",
+            r#"cdn; details="a \" b", antiphon"#,
+        ];
+        let foreign = [
+            "cdn; hit",
+            "antiphonal; hit",
+            r#"cdn; details="x, antiphon""#,
+            r#"cdn; details="x\", antiphon""#,
+        ];
         let pairs = own.iter().chain(&foreign).map(|value| ("proxy-status", *value));
         let pairs: Vec<_> = pairs.collect();
         for filter in [for_client, for_trailers] {

@@ -1,13 +1,25 @@
 //! What a client learns of a failed send: the cause and what to do, and the error type of RFC 9209.
 //!
 //! Some clients retry on words of the text alone: `tests/clients/retry-words.txt`. Of the words of Continue, "connection
-//! reset" fits the most failures. "Aborted" would end a turn in Cline.
+//! reset" fits the most failures. Texts about others get it at their end. "Aborted" would end a turn in Cline.
 
 use crate::upstream::{NetworkCause, Phase, SendError, SendErrorKind};
 
+/// The words on which clients retry.
+const RETRY_WORDS: &str = "connection reset";
+/// The end of a retryable text that is not about a reset.
+pub(super) const RETRY_SUFFIX: &str = " (retryable like a connection reset)";
+
+/// The text for a connection that took too long, by the proxy's timeout or the system's.
+const CONNECT_TIMEOUT: &str = "timeout while connecting; check the network, or try again";
+/// The same for a TLS handshake.
+const TLS_TIMEOUT: &str = "timeout in the tls handshake; check the network, or try again";
+
 /// Returns `true` if the same request may succeed later without a change by a person.
 pub(super) fn is_retryable(error: &SendError) -> bool {
-    error.kind != SendErrorKind::Request && !error.network_cause().is_some_and(NetworkCause::is_permanent)
+    error.kind != SendErrorKind::Request
+        && !error.is_login_refused()
+        && !error.network_cause().is_some_and(NetworkCause::is_permanent)
 }
 
 /// Returns the message for the client: the failed step, and what to check.
@@ -15,47 +27,38 @@ pub(super) fn client_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
         (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
         (_, SendErrorKind::NoDescriptors) => return "the proxy has no file descriptors left; try again".to_owned(),
-        (_, SendErrorKind::Protocol) => {
-            "its answer is not valid http, connection reset; check that its url is right, or try again"
-        }
-        (Phase::Resolve, _) => {
-            "the dns lookup failed, a premature end; check the url's host name and the network, or try again"
-        }
+        (_, SendErrorKind::Protocol) => "its answer is not valid http; check that its url is right, or try again",
+        (Phase::Resolve, _) => "the dns lookup failed; check the url's host name and the network, or try again",
         (Phase::Connect, SendErrorKind::Io) => connect_text(error),
-        (Phase::Connect, SendErrorKind::TimedOut) => {
-            "timeout while connecting, connection reset; check the network, or try again"
-        }
-        (Phase::Tls, SendErrorKind::TimedOut) => {
-            "timeout in the tls handshake, connection reset; check the network, or try again"
-        }
+        (Phase::Connect, SendErrorKind::TimedOut) => CONNECT_TIMEOUT,
+        (Phase::Tls, SendErrorKind::TimedOut) => TLS_TIMEOUT,
         (Phase::Tls, SendErrorKind::Io) => tls_text(error),
         (Phase::Send, SendErrorKind::Io) => "connection reset while the request was sent; try again",
-        (Phase::Send, SendErrorKind::TimedOut) => {
-            "timeout: it stopped reading the request, connection reset; try again"
-        }
+        (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
         (Phase::Headers, SendErrorKind::Io) => "connection reset before an answer arrived; try again",
-        (Phase::Headers, SendErrorKind::TimedOut) => {
-            "timeout: no answer, connection reset; try again, or raise the headers timeout"
-        }
+        (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer; try again, or raise the headers timeout",
         (Phase::Body, SendErrorKind::Io) => "connection reset in the middle of the answer; try again",
-        (Phase::Body, SendErrorKind::TimedOut) => {
-            "timeout: the answer stalled, connection reset; try again, or raise the idle timeout"
-        }
+        (Phase::Body, SendErrorKind::TimedOut) => "timeout: the answer stalled; try again, or raise the idle timeout",
     };
-    format!("upstream {upstream}: {what}")
+    let needs_suffix = is_retryable(error) && !what.contains(RETRY_WORDS);
+    let suffix = if needs_suffix { RETRY_SUFFIX } else { "" };
+    format!("upstream {upstream}: {what}{suffix}")
 }
 
 /// Returns the text for a connection that could not be opened.
 fn connect_text(error: &SendError) -> &'static str {
     match error.network_cause() {
         Some(NetworkCause::Refused) => {
-            "connection refused (connection reset); check that it is up and that its url is right, or try again"
+            "connection refused; check that it is up and that its url is right, or try again"
         }
-        Some(NetworkCause::Unreachable) => {
-            "it is unreachable, connection reset; check the network and its firewall, or try again"
+        Some(NetworkCause::Unreachable) => "it is unreachable; check the network and its firewall, or try again",
+        Some(NetworkCause::TimedOut) => CONNECT_TIMEOUT,
+        Some(NetworkCause::ForwardProxy) if error.is_login_refused() => {
+            "the forward proxy accepts no connection without a valid login; correct the user and password in HTTPS_PROXY, \
+             HTTP_PROXY or ALL_PROXY"
         }
         Some(NetworkCause::ForwardProxy) => {
-            "the forward proxy opened no tunnel, connection reset; check HTTPS_PROXY and NO_PROXY, or try again"
+            "the forward proxy opened no tunnel; check HTTPS_PROXY and NO_PROXY, or try again"
         }
         _ => "connection reset while connecting; check that it is up and that its url is right, or try again",
     }
@@ -76,6 +79,8 @@ fn tls_text(error: &SendError) -> &'static str {
         }
         Some(NetworkCause::BadCertificate) => "its certificate is not valid; check the certificate",
         Some(NetworkCause::NotTls) => "it does not speak TLS; check the url's scheme and port",
+        Some(NetworkCause::TlsRefused) => "the tls handshake failed; check what answers at the url, or try again",
+        Some(NetworkCause::TimedOut) => TLS_TIMEOUT,
         _ => "connection reset in the tls handshake; check the url's scheme and the network, or try again",
     }
 }

@@ -87,7 +87,8 @@ fn broken_call(history: &PairedHistory<'_>, finding: &Finding) -> Option<BrokenC
 /// Returns the call that a result answers or repeats. `None` if the history does not contain it.
 fn call_of_result(history: &PairedHistory<'_>, result: PartId) -> Option<PartId> {
     let pairing = &history.pairing;
-    if let Some(ResultRole::Answers(row) | ResultRole::Repeats(row)) = pairing.role_of(result) {
+    let row = pairing.role_of(result).and_then(ResultRole::call);
+    if let Some(row) = row {
         return Some(pairing.calls[row].part);
     }
     // An orphan may name a call that has a result already, or one of another kind.

@@ -1,7 +1,8 @@
 //! The evidence for repairs that are made before any refusal. [`REPAIR_RULES`](super::REPAIR_RULES) has the rows.
 //!
-//! A demand without evidence is switched off: its breach is a note of `check`, and is repaired only after the provider
-//! has refused it. A source in such a row switches it on.
+//! Three demands are switched off without evidence: one result of each call, an id in results that name their tool, and
+//! one call of each id. Their breach is a note of `check`, and is repaired only after the provider has refused it. A
+//! source in such a row switches it on.
 
 use super::Action;
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     wire::{Dialect, Format, Wire},
 };
 
-/// A reason to believe that a provider refuses a fault. Each names its source and date.
+/// A reason to believe that a provider refuses a fault. Each names its source, and its date or version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// A refusal that a public thread quotes.
@@ -18,6 +19,17 @@ pub enum Evidence {
     Document(&'static str),
     /// Code that the provider publishes.
     Code(&'static str),
+}
+
+/// The findings of one kind that a rule is about, by their [`Finding::detail`](crate::conversation::Finding::detail).
+#[derive(Clone, Copy, Debug)]
+pub enum Details {
+    /// All findings.
+    All,
+    /// Those without a detail.
+    Without,
+    /// Those with one of these details.
+    Only(&'static [&'static str]),
 }
 
 /// One kind of fault of a format, and its repair.
@@ -29,13 +41,12 @@ pub struct RepairRule {
     pub dialects: &'static [Dialect],
     /// The fault.
     pub finding: FindingKind,
-    /// The exact faults, as in [`Finding::detail`](crate::conversation::Finding::detail). Empty for all.
-    ///
-    /// An empty name stands for findings without a detail.
-    pub details: &'static [&'static str],
+    /// The exact faults.
+    pub details: Details,
     /// The actions that may follow.
     pub actions: &'static [Action],
-    /// The evidence. Without any the repair is switched off.
+    /// The evidence. Without any the repair is switched off, which is possible for `Duplicate`, `DuplicateCall`, and
+    /// `NoId` of results that name their tool.
     pub evidence: &'static [Evidence],
 }
 
@@ -45,11 +56,15 @@ impl RepairRule {
         self.format == wire.format
             && self.dialects.contains(&wire.dialect)
             && self.finding == finding
-            && (self.details.is_empty() || self.details.contains(&detail.unwrap_or_default()))
+            && match self.details {
+                Details::All => true,
+                Details::Without => detail.is_none(),
+                Details::Only(details) => detail.is_some_and(|detail| details.contains(&detail)),
+            }
     }
 
     /// Returns the rule for these faults alone.
-    pub(super) const fn of(self, details: &'static [&'static str]) -> Self {
+    pub(super) const fn of(self, details: Details) -> Self {
         Self { details, ..self }
     }
 
@@ -58,6 +73,3 @@ impl RepairRule {
         self.evidence.is_empty()
     }
 }
-
-/// Detail of a result that names its tool and no call.
-pub(super) const STANDALONE: &str = "standalone";

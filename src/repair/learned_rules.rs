@@ -1,12 +1,13 @@
 //! Rules beyond those of the dialect, learned from a provider's refusals.
 
 use crate::{
-    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     repair::RepairPolicy,
 };
 
 /// Rules that one upstream has taught for one caller and model. Each was proven by an accepted resend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "independent demands of a provider")]
 pub struct LearnedRules {
     /// `true` if call ids must be unique in the whole body.
     pub unique_ids: bool,
@@ -14,8 +15,10 @@ pub struct LearnedRules {
     pub strict_calls: bool,
     /// `true` if a history must begin with the user.
     pub user_first: bool,
-    /// `true` if each result must name a call, and be its only one.
+    /// `true` if a call may have one result only.
     pub one_result: bool,
+    /// `true` if each result must name a call.
+    pub named_results: bool,
     /// Place of text, where it differs from the dialect's.
     pub words: Option<WordsPlace>,
 }
@@ -59,13 +62,20 @@ impl LearnedRules {
         strict_calls: false,
         user_first: false,
         one_result: false,
+        named_results: false,
         words: None,
     };
 
     /// Returns the bytes by which a record contains the rules: flags, and the number of the place of text.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 2] {
-        let flags = [self.unique_ids, self.strict_calls, self.user_first, self.one_result];
+        let flags = [
+            self.unique_ids,
+            self.strict_calls,
+            self.user_first,
+            self.one_result,
+            self.named_results,
+        ];
         let flags = flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag));
         let place = WORDS_PLACES.iter().position(|place| *place == self.words);
         [
@@ -81,7 +91,8 @@ impl LearnedRules {
             strict_calls: flags & 2 > 0,
             user_first: flags & 4 > 0,
             one_result: flags & 8 > 0,
-            words: *WORDS_PLACES.get(usize::from(place)).filter(|_| flags < 16)?,
+            named_results: flags & 16 > 0,
+            words: *WORDS_PLACES.get(usize::from(place)).filter(|_| flags < 32)?,
         })
     }
 
@@ -93,6 +104,7 @@ impl LearnedRules {
             strict_calls: self.strict_calls || other.strict_calls,
             user_first: self.user_first || other.user_first,
             one_result: self.one_result || other.one_result,
+            named_results: self.named_results || other.named_results,
             words: other.words.or(self.words),
         }
     }
@@ -140,11 +152,8 @@ impl LearnedRules {
                 _ => rules.merged_roles,
             },
             id_scope: if needs_unique { IdScope::Body } else { rules.id_scope },
-            results: if self.one_result {
-                ResultRule::OnePerCall
-            } else {
-                rules.results
-            },
+            one_result: rules.one_result || self.one_result,
+            named_results: rules.named_results || self.named_results,
             calls: if self.strict_calls {
                 CallRule::Strict
             } else {
@@ -177,20 +186,21 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_were_written() {
-        for flags in 0..16_u8 {
+        for flags in 0..32_u8 {
             for (number, words) in (0_u8..).zip(WORDS_PLACES) {
                 let rules = LearnedRules {
                     unique_ids: flags & 1 > 0,
                     strict_calls: flags & 2 > 0,
                     user_first: flags & 4 > 0,
                     one_result: flags & 8 > 0,
+                    named_results: flags & 16 > 0,
                     words,
                 };
                 assert_eq!(rules.to_bytes(), [flags, number]);
                 assert_eq!(LearnedRules::from_bytes(rules.to_bytes()), Some(rules));
             }
         }
-        assert_eq!(LearnedRules::from_bytes([16, 0]), None);
+        assert_eq!(LearnedRules::from_bytes([32, 0]), None);
         assert_eq!(LearnedRules::from_bytes([0, 6]), None);
     }
 }

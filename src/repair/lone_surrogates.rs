@@ -1,10 +1,11 @@
-//! Lone surrogates in a history. Strict readers of JSON refuse the body, and say only that it is no JSON.
+//! Lone surrogates in a history. Strict JSON parsers refuse the body, and report only invalid JSON.
 
 use super::Paired;
 use crate::{
     conversation::{Conversation, Finding},
     splice::Span,
     wire::json::find_lone_surrogate,
+    work,
 };
 
 /// Returns a finding for each message with a lone surrogate, at the first part that has one.
@@ -16,7 +17,10 @@ pub(super) fn lone_surrogates(paired: &Paired<'_>) -> Vec<Finding> {
 }
 
 fn in_history(conversation: &Conversation<'_>) -> Vec<Finding> {
-    let has_one = |span: Span| find_lone_surrogate(span.of(conversation.body), 0).is_some();
+    let has_one = |span: Span| {
+        work::count(1);
+        find_lone_surrogate(span.of(conversation.body), 0).is_some()
+    };
     let messages = conversation.messages.iter().enumerate();
     messages
         .filter(|(_, message)| has_one(message.span))

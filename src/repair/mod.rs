@@ -64,7 +64,7 @@ pub use client_results::{ClientResult, client_results};
 pub use continuity::{CarriedIdentity, ContinuityGap, ContinuityKind, continuity_gaps, fill_gaps, last_message_hash};
 pub use continuity_rules::{ContinuityRules, LostValues, lost_values};
 pub use earlier_runs::mark_earlier_run;
-pub use evidence::{Evidence, RepairRule};
+pub use evidence::{Details, Evidence, RepairRule};
 pub use foreign_thinking::{ThinkingBlock, last_thinking, thinking_blocks};
 pub use id_strength::{has_makers_form, is_strong};
 pub use known_answers::{

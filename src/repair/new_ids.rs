@@ -46,8 +46,17 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             // Only the ids of this turn are taken.
             free.clear();
         }
+        // By old id, where calls may share one.
+        let mut shared: HashMap<&[u8], String> = HashMap::new();
         for call in due {
             let old = id_of(planner.conversation, call.part);
+            work::count_bytes(old.len());
+            if let Some(new) = shared.get(old) {
+                // Both calls keep the result that they share.
+                planner.count(Action::Rename);
+                insert_new_id(planner, call, new);
+                continue;
+            }
             let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
             let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
             let mut new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
@@ -63,20 +72,38 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
                 .report
                 .renamed
                 .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
-            // A call and its result pair by id, so both get the new one.
-            if let Some(row) = call.answer {
-                planner
-                    .plan
-                    .new_ids
-                    .insert(planner.pairing.results[row].part, new.clone());
+            insert_new_id(planner, call, &new);
+            if planner.rules.id_scope == IdScope::Shared {
+                shared.insert(old, new);
             }
-            planner.plan.new_ids.insert(call.part, new);
         }
         if is_body_wide {
             before = taken;
         }
     }
     rename_nameless_results(planner);
+    rename_further_results(planner);
+}
+
+/// Gives a new id to a call and to its result, because the two pair by id.
+fn insert_new_id(planner: &mut Planner<'_>, call: &CallRow, new: &str) {
+    if let Some(row) = call.answer {
+        let result = planner.pairing.results[row].part;
+        planner.plan.new_ids.insert(result, new.to_owned());
+    }
+    planner.plan.new_ids.insert(call.part, new.to_owned());
+}
+
+/// Gives the further results of a call its new id.
+fn rename_further_results(planner: &mut Planner<'_>) {
+    work::count(planner.pairing.results.len());
+    for row in &planner.pairing.results {
+        if let ResultRole::AlsoAnswers(call) = row.role
+            && let Some(id) = planner.plan.new_ids.get(&planner.pairing.calls[call].part).cloned()
+        {
+            planner.plan.new_ids.insert(row.part, id);
+        }
+    }
 }
 
 /// Gives results without an id the id of the call that they answer.

@@ -1,10 +1,10 @@
 //! The pairing rules without the demands for which there is no evidence.
 
-use super::{evidence::STANDALONE, repair_rules::REPAIR_RULES};
+use super::repair_rules::REPAIR_RULES;
 use crate::{
     conversation::{
-        FindingKind,
-        rules::{IdScope, PairingRules, ResultRule},
+        FindingKind, STANDALONE,
+        rules::{IdScope, PairingRules},
     },
     wire::Wire,
 };
@@ -16,13 +16,8 @@ pub(super) fn without_unproven(rules: PairingRules, wire: Wire) -> PairingRules 
         switched_off.any(|rule| rule.covers(wire, finding, detail))
     };
     PairingRules {
-        results: if is_off(FindingKind::NoId, Some(STANDALONE)) {
-            ResultRule::Standalone
-        } else if is_off(FindingKind::Duplicate, None) {
-            ResultRule::Several
-        } else {
-            rules.results
-        },
+        one_result: rules.one_result && !is_off(FindingKind::Duplicate, None),
+        named_results: rules.named_results && !is_off(FindingKind::NoId, Some(STANDALONE)),
         id_scope: match rules.id_scope {
             IdScope::Turn if is_off(FindingKind::DuplicateCall, None) => IdScope::Shared,
             scope => scope,

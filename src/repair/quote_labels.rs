@@ -51,10 +51,8 @@ impl<'c> QuoteLabels<'c> {
     /// Returns the id and the tool's name of a quoted result, or of a call that becomes text.
     pub(super) fn label_of(&self, part: PartId) -> (String, Option<String>) {
         let id = non_empty_text(id_of(self.conversation, part)).unwrap_or_default();
-        let call = match self.pairing.role_of(part) {
-            Some(ResultRole::Answers(call) | ResultRole::Repeats(call)) => Some(self.pairing.calls[call].part),
-            _ => None,
-        };
+        let call = self.pairing.role_of(part).and_then(ResultRole::call);
+        let call = call.map(|call| self.pairing.calls[call].part);
         let name = match (&self.conversation.parts[part].kind, call) {
             (PartKind::Call(_), _) => self.tool_name(part),
             (_, Some(call)) => self.tool_name(call),

@@ -48,7 +48,8 @@ impl RefusalReading {
             unique_ids: taught.unique_ids && has(FindingKind::DuplicateCall),
             strict_calls: taught.strict_calls && (has(FindingKind::MalformedCall) || has(FindingKind::BadId)),
             user_first: taught.user_first && has(FindingKind::Headless),
-            one_result: taught.one_result && (has(FindingKind::Duplicate) || has(FindingKind::NoId)),
+            one_result: taught.one_result && has(FindingKind::Duplicate),
+            named_results: taught.named_results && has(FindingKind::NoId),
             words: taught.words.filter(|_| has(FindingKind::MisplacedWords)),
         }
     }
@@ -88,7 +89,8 @@ impl RefusalConstraints<'_> {
             unique_ids: kind == RefusalKind::RepeatedCall || (kind == RefusalKind::Duplicate && rules.place.is_items()),
             strict_calls: kind == RefusalKind::MalformedCall,
             user_first: matches!(kind, RefusalKind::NoUserTurn | RefusalKind::AnyFault),
-            one_result: matches!(kind, RefusalKind::Duplicate | RefusalKind::AnyFault) || is_nameless,
+            one_result: matches!(kind, RefusalKind::Duplicate | RefusalKind::AnyFault),
+            named_results: kind == RefusalKind::AnyFault || is_nameless,
             words,
         }
     }

@@ -1,18 +1,23 @@
 //! The table of repairs that are made before any refusal, each with its evidence.
 //!
-//! A row without evidence switches its repair off. A case in `tests/cases` meets each row.
+//! A row without evidence switches its repair off, where that is possible: see [`RepairRule::evidence`]. A case in
+//! `tests/cases` meets each row.
 
 use super::{
     Action::{self, Continue, Drop, Fix, Merge, Move, Open, Placeholder, Quote, Rearrange, Rename},
     evidence::{
+        Details,
         Evidence::{self, Code, Document, Refusal},
-        RepairRule, STANDALONE,
+        RepairRule,
     },
 };
 use crate::{
-    conversation::FindingKind::{
-        self, BadId, Duplicate, DuplicateCall, Field, ForeignThinking, Headless, LostContinuity, MalformedCall,
-        Misplaced, MisplacedWords, NoId, Orphan, ServerHalf, Unanswerable, Unanswered,
+    conversation::{
+        FindingKind::{
+            self, BadId, Duplicate, DuplicateCall, Field, ForeignThinking, Headless, LostContinuity, MalformedCall,
+            Misplaced, MisplacedWords, NoId, Orphan, ServerHalf, Unanswerable, Unanswered,
+        },
+        STANDALONE,
     },
     wire::{
         Dialect::{self, Bedrock, Compatible, DeepSeek, MiniMax, Mistral, Standard, Xai},
@@ -38,7 +43,7 @@ const fn rule(
         format,
         dialects,
         finding,
-        details: &[],
+        details: Details::All,
         actions,
         evidence,
     }
@@ -175,7 +180,7 @@ pub const REPAIR_RULES: &[RepairRule] = &[
             Refusal("empty messages: tidyverse/ellmer#709, anthropics/claude-code#6774 (2025)"),
         ],
     )
-    .of(&["blank_text", "empty_message"]),
+    .of(Details::Only(&["blank_text", "empty_message"])),
     rule(
         Anthropic,
         EVERY,
@@ -183,7 +188,7 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         &[Fix],
         &[Refusal("jlevy/markform#153 (2026-02), can1357/oh-my-pi#2250 (2026-06)")],
     )
-    .of(&["error_without_content"]),
+    .of(Details::Only(&["error_without_content"])),
     rule(
         Anthropic,
         &[Standard, Bedrock],
@@ -229,7 +234,8 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         OpenAiChat,
         EVERY,
         Orphan,
-        &[Quote],
+        // Dropped is an equal result outside the run of its call, where a further result is no fault in itself.
+        &[Drop, Quote],
         &[
             XAI,
             Refusal("dimagi/open-chat-studio#1659 (2025-05); GLM: router-for-me/CLIProxyAPI#5735 (2026-09)"),
@@ -398,9 +404,9 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         &[Rename, Quote],
         &[Document("OpenAI, API reference (2026-11): `call_id` is required")],
     )
-    .of(&[""]),
+    .of(Details::Without),
     // OpenAI accepts those of Codex: openai/codex#45914 (2026-09). Azure does not: openai/codex#41799 (2026-08).
-    rule(OpenAiResponses, &[Standard], NoId, &[Rename, Quote], &[]).of(&[STANDALONE]),
+    rule(OpenAiResponses, &[Standard], NoId, &[Rename, Quote], &[]).of(Details::Only(&[STANDALONE])),
     rule(
         OpenAiResponses,
         EVERY,
@@ -483,3 +489,21 @@ pub const REPAIR_RULES: &[RepairRule] = &[
         &[Document("Google, \"Thought signatures\" (2026-11)")],
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other demands have no switch, so a row without evidence would not be true of them.
+    #[test]
+    fn only_demands_that_can_be_switched_off_lack_evidence() {
+        for rule in REPAIR_RULES.iter().filter(|rule| rule.is_switched_off()) {
+            let has_switch = match rule.finding {
+                Duplicate | DuplicateCall => true,
+                NoId => matches!(rule.details, Details::Only([STANDALONE])),
+                _ => false,
+            };
+            assert!(has_switch, "{rule:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::{
     conversation::{
         PartId, ResultRowId, Role,
-        pairing::{ResultRole, id_of},
+        pairing::ResultRole,
         rules::{ResultPlace, WordsPlace},
         turns::{Turn, TurnUnit},
     },
@@ -20,16 +20,16 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
         work::count(1);
         let index = ResultRowId::new(index);
         match row.role {
-            ResultRole::Answers(_) | ResultRole::NotJudged => {}
-            ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) => {
+            ResultRole::Answers(_) | ResultRole::AlsoAnswers(_) | ResultRole::NotJudged => {}
+            ResultRole::Repeats(_) | ResultRole::Strays(_) | ResultRole::RepeatsResult(_) => {
                 let kept = match row.role {
-                    ResultRole::Repeats(call) => planner.pairing.calls[call].answer,
+                    ResultRole::Repeats(call) | ResultRole::Strays(call) => planner.pairing.calls[call].answer,
                     ResultRole::RepeatsResult(first) => Some(first),
                     _ => None,
                 };
                 let kept = kept.map(|row| planner.pairing.results[row].part);
                 let same = kept.is_some_and(|kept| {
-                    originals.is_repeated(kept, row.part) || is_shortened_copy(planner, kept, row.part)
+                    originals.is_repeated(kept, row.part) || originals.is_shortened_copy(kept, row.part)
                 });
                 if same && planner.allows(Applicability::Lossy) {
                     planner.plan.part_changes.insert(row.part, PartChange::Removed);
@@ -42,16 +42,6 @@ pub(super) fn salvage_results(planner: &mut Planner<'_>) {
             ResultRole::RepeatsRemote | ResultRole::Orphan => quote_result(planner, index),
         }
     }
-}
-
-/// Returns `true` if one of two results of a call is only the shortened form of the other.
-///
-/// The client wants the short form in its history, so the long one must not come back as a quote.
-fn is_shortened_copy(planner: &Planner<'_>, kept: PartId, other: PartId) -> bool {
-    let conversation = planner.conversation;
-    let is_named = !id_of(conversation, other).is_empty();
-    // Without an id the results may belong to two calls of one tool.
-    is_named && (conversation.is_shortened_result(kept) || conversation.is_shortened_result(other))
 }
 
 /// Turns a result into marked user text: after all results of its turn, or before later text.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    conversation::{Conversation, PartId},
+    conversation::{Conversation, PartId, pairing::id_of},
     repair::RealResult,
     splice::Span,
     wire::json::{Json, JsonKind},
@@ -24,6 +24,8 @@ struct RepeatedResult<'c> {
     bytes: &'c [u8],
     /// Its members. `None` if it is no object.
     members: Option<ResultMembers<'c>>,
+    /// `true` if the client has shortened it.
+    is_shortened: bool,
 }
 
 impl<'c> RepeatedResults<'c> {
@@ -37,21 +39,42 @@ impl<'c> RepeatedResults<'c> {
 
     /// Returns `true` if the results at `original` and `other` are the same.
     pub(super) fn is_repeated(&mut self, original: PartId, other: PartId) -> bool {
-        let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
-        let object = |part: PartId| conversation.part(part).map(|part| result_object(json, part.span));
-        let Some(other) = object(other) else { return false };
-        let original = self.read.entry(original).or_insert_with(|| {
-            let object = object(original);
-            RepeatedResult {
-                bytes: object.map_or(b"", |object| json.bytes(object)),
-                members: object.and_then(|object| result_members(json, object)),
-            }
-        });
+        let json = Json::new(self.conversation.body);
+        let Some(other) = self.conversation.part(other) else {
+            return false;
+        };
+        let other = result_object(json, other.span);
+        let original = self.read_once(original);
         let said = original.members.as_ref();
         work::count_bytes(other.len());
         // Most duplicates are equal in every byte, which spares reading their members.
         original.bytes == json.bytes(other)
             || said.is_some_and(|said| Some(said) == result_members(json, other).as_ref())
+    }
+
+    /// Returns `true` if the client has shortened one of two results of a call.
+    ///
+    /// Their contents are not compared, because a shortened one names a file in place of its content. The client wants
+    /// that in its history, so the long one must not come back as a quote.
+    pub(super) fn is_shortened_copy(&mut self, original: PartId, other: PartId) -> bool {
+        let conversation = self.conversation;
+        // Without an id the results may belong to two calls of one tool.
+        if id_of(conversation, other).is_empty() {
+            return false;
+        }
+        self.read_once(original).is_shortened || conversation.is_shortened_result(other)
+    }
+
+    fn read_once(&mut self, original: PartId) -> &RepeatedResult<'c> {
+        let (conversation, json) = (self.conversation, Json::new(self.conversation.body));
+        self.read.entry(original).or_insert_with(|| {
+            let object = conversation.part(original).map(|part| result_object(json, part.span));
+            RepeatedResult {
+                bytes: object.map_or(b"", |object| json.bytes(object)),
+                members: object.and_then(|object| result_members(json, object)),
+                is_shortened: conversation.is_shortened_result(original),
+            }
+        })
     }
 }
 

@@ -114,7 +114,7 @@ impl BindError {
                  antiphon CAP_NET_BIND_SERVICE"
             }
             io::ErrorKind::PermissionDenied => {
-                "the system does not give this port to this user; choose other addresses with --listen and --admin-listen"
+                "permission denied by the system; choose other addresses with --listen and --admin-listen"
             }
             io::ErrorKind::AddrNotAvailable => {
                 "no interface of this machine has this address; choose other addresses with --listen and --admin-listen"

@@ -83,7 +83,9 @@ pub fn continues_by_id(outline: &Outline) -> bool {
         .any(|field| outline.field(field).is_some())
 }
 
-/// Returns the hash of a text. A collision makes two texts the same, which is as likely as one in 2^64.
+/// Returns the hash of a text's length and beginning.
+///
+/// Long texts count as the same if they have one length, and differ only after their first kilobyte.
 fn text_hash(json: Json<'_>, text: Option<Span>) -> u64 {
     let Some(text) = text.map(|span| json.bytes(span)) else {
         return 0;

@@ -16,8 +16,8 @@ pub struct LaneRequest<'r> {
     pub outline: &'r Outline,
     /// The marks by which it goes on with a conversation, or stands beside it.
     pub mark: TurnMark,
-    /// `false` if it only counts tokens, or compacts its history.
-    pub goes_on: bool,
+    /// `false` for a count of tokens and for a compaction.
+    pub may_be_turn: bool,
     /// `true` if the history was compacted since the last turn.
     pub is_compacted: bool,
 }
@@ -30,9 +30,9 @@ impl LaneRequest<'_> {
     pub(super) const fn goes_on_from(&self, asked: &TurnMark, contains_answer: bool) -> bool {
         if contains_answer || self.is_compacted {
             // The history itself proves it, or begins anew.
-            return self.goes_on && self.mark.may_continue(asked);
+            return self.may_be_turn && self.mark.may_continue(asked);
         }
-        self.goes_on && self.mark.goes_on_from(asked)
+        self.may_be_turn && self.mark.goes_on_from(asked)
     }
 }
 

@@ -173,7 +173,7 @@ pub struct EnteredLane {
 
 impl EnteredLane {
     /// Returns `true` if the request lacks the call with this id, although it goes on with the conversation of the call.
-    pub fn has_left(&self, id: &[u8]) -> bool {
+    pub fn lacks_call(&self, id: &[u8]) -> bool {
         self.left_ids.iter().any(|left| is_truncated_id(left.as_bytes(), id))
     }
 }
@@ -298,7 +298,7 @@ impl SessionTable {
     ) -> EnteredLane {
         // A request that does not go on proves no fork.
         let nothing = CallChain::default();
-        let chain = if request.goes_on {
+        let chain = if request.may_be_turn {
             &request.outline.chain
         } else {
             &nothing
@@ -315,7 +315,7 @@ impl SessionTable {
             session.forks = session.forks.saturating_add(forks);
             let declares_tools = request.mark.declares_tools();
             // Clients ask for titles and topics in between, which need no tools.
-            let is_turn = request.goes_on && (declares_tools || !session.declares_tools);
+            let is_turn = request.may_be_turn && (declares_tools || !session.declares_tools);
             session.declares_tools |= is_turn && declares_tools;
             let begins = is_turn && declares_tools && request.outline.ends_with_user_text && !session.has_begun;
             session.has_begun |= begins;

@@ -257,7 +257,7 @@ impl OpenCalls {
         let calls = std::mem::take(&mut self.list).into_iter().zip(fates).zip(shown);
         for ((mut call, fate), is_shown) in calls {
             // The client has seen nothing of a broken answer if it sends the same request again.
-            let is_retry = call.tentative && request.goes_on && request.mark == call.asked;
+            let is_retry = call.tentative && request.may_be_turn && request.mark == call.asked;
             let goes_on = is_retry || request.goes_on_from(&call.asked, in_body.contains(&call.answer_number));
             match fate {
                 CallEffect::Settled => closed.settled.push(call.to_settled(now)),

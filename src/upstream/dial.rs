@@ -42,6 +42,17 @@ use crate::{clock, descriptors, provider};
 const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// Words of SOCKS failures that mean a refused login. hyper-util does not export their type.
+const SOCKS_LOGIN_REFUSALS: [&str; 2] = [
+    "credentials not accepted",
+    "server does not support user/pass authentication",
+];
+
+/// A failed tunnel by `CONNECT`.
+type HttpTunnelError = <Tunnel<HttpConnector<Resolver>> as Service<Uri>>::Error;
+/// A failed tunnel by SOCKS.
+type SocksError = <SocksV5<HttpConnector<Resolver>> as Service<Uri>>::Error;
+
 type ConnectFuture<T> = Pin<Box<dyn Future<Output = Result<T, SendError>> + Send>>;
 
 /// A failed DNS lookup.
@@ -155,7 +166,7 @@ impl Service<Uri> for Dialer {
                 None => http.call(target).await.map_err(|error| dial_error(error.into())),
                 Some(intercept) => {
                     let opened = open_tunnel(&intercept, http, target).await;
-                    opened.map_err(|error| dial_error(TunnelError(error).into()))
+                    opened.map_err(tunnel_error)
                 }
             }
         };
@@ -174,7 +185,7 @@ fn timeout_error(phase: Phase) -> SendError {
     SendError::new(phase, SendErrorKind::TimedOut, None)
 }
 
-/// Returns an address with its port: a tunnel does not tell the scheme, which would imply one.
+/// Returns the target with an explicit port. `CONNECT` has no scheme to imply one.
 fn with_port(target: Uri) -> Result<Uri, BoxError> {
     let (Some(host), None) = (target.host(), target.port()) else {
         return Ok(target);
@@ -195,15 +206,16 @@ async fn open_tunnel(
     proxy: &Intercept,
     http: HttpConnector<Resolver>,
     target: Uri,
-) -> Result<TokioIo<TcpStream>, BoxError> {
-    let (address, target) = (proxy.uri().clone(), with_port(target)?);
+) -> Result<TokioIo<TcpStream>, TunnelError> {
+    let target = with_port(target).map_err(|error| tunnel_failure(error, false))?;
+    let address = proxy.uri().clone();
     match address.scheme_str() {
         Some("http") => {
             let mut tunnel = Tunnel::new(address, http);
             if let Some(credential) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(credential.clone());
             }
-            Ok(tunnel.call(target).await?)
+            tunnel.call(target).await.map_err(http_tunnel_failure)
         }
         Some(socks @ ("socks5" | "socks5h")) => {
             // `socks5h` leaves the lookup to the proxy.
@@ -211,24 +223,68 @@ async fn open_tunnel(
             if let Some((user, password)) = proxy.raw_auth() {
                 tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
             }
-            Ok(tunnel.call(target).await?)
+            tunnel.call(target).await.map_err(socks_failure)
         }
-        _ => Err("unsupported proxy scheme: use http, socks5 or socks5h".into()),
+        _ => Err(tunnel_failure(
+            "unsupported proxy scheme: use http, socks5 or socks5h",
+            false,
+        )),
     }
 }
 
+fn tunnel_failure(cause: impl Into<BoxError>, is_login_refused: bool) -> TunnelError {
+    TunnelError {
+        cause: cause.into(),
+        is_login_refused,
+    }
+}
+
+fn http_tunnel_failure(error: HttpTunnelError) -> TunnelError {
+    let is_login_refused = matches!(error, HttpTunnelError::ProxyAuthRequired);
+    tunnel_failure(error, is_login_refused)
+}
+
+fn socks_failure(error: SocksError) -> TunnelError {
+    match error {
+        // Unwrapped, because errors of SOCKS have no source.
+        SocksError::Inner(error) => tunnel_failure(error, false),
+        SocksError::Io(error) => tunnel_failure(error, false),
+        SocksError::V5(refusal) => {
+            let words = refusal.to_string();
+            let is_login_refused = SOCKS_LOGIN_REFUSALS.contains(&words.as_str());
+            tunnel_failure(SocksError::V5(refusal), is_login_refused)
+        }
+        error => tunnel_failure(error, false),
+    }
+}
+
+/// Attributes a failed tunnel to the connection, even if the lookup of the forward proxy's name failed: the provider's name
+/// is not at fault.
+fn tunnel_error(error: TunnelError) -> SendError {
+    SendError::new(
+        Phase::Connect,
+        dial_failure_kind(error.cause.as_ref()),
+        Some(error.into()),
+    )
+}
+
 fn dial_error(source: BoxError) -> SendError {
+    let is_lookup = find_source::<DnsError>(source.as_ref()).is_some();
+    let phase = if is_lookup { Phase::Resolve } else { Phase::Connect };
+    SendError::new(phase, dial_failure_kind(source.as_ref()), Some(source))
+}
+
+/// Tells a lack of file descriptors from other failures.
+fn dial_failure_kind(error: &(dyn Error + 'static)) -> SendErrorKind {
     // hyper-util wraps errors, so the chain of sources is searched.
-    let resolving = find_source::<DnsError>(source.as_ref()).is_some();
-    let phase = if resolving { Phase::Resolve } else { Phase::Connect };
-    let is_reported = find_source::<io::Error>(source.as_ref()).is_some_and(descriptors::is_exhausted);
+    let is_lookup = find_source::<DnsError>(error).is_some();
+    let is_reported = find_source::<io::Error>(error).is_some_and(descriptors::is_exhausted);
     // The resolver's errors do not name the lack, so it is looked for.
-    let kind = if is_reported || (resolving && descriptors::are_exhausted()) {
+    if is_reported || (is_lookup && descriptors::are_exhausted()) {
         SendErrorKind::NoDescriptors
     } else {
         SendErrorKind::Io
-    };
-    SendError::new(phase, kind, Some(source))
+    }
 }
 
 /// Returns the first error of type `E` in the chain of sources.
@@ -378,5 +434,27 @@ fn network_error(error: BoxError) -> SendError {
     match error.downcast::<SendError>() {
         Ok(dialing) => *dialing,
         Err(source) => SendError::new(Phase::Tls, SendErrorKind::Io, Some(source)),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::upstream::NetworkCause;
+
+    /// The system's code for too many open files.
+    const EMFILE: i32 = 24;
+
+    #[test]
+    fn a_lack_of_descriptors_is_recognised_behind_a_forward_proxy() {
+        for (code, kind, cause) in [
+            (EMFILE, SendErrorKind::NoDescriptors, None),
+            (1, SendErrorKind::Io, Some(NetworkCause::ForwardProxy)),
+        ] {
+            let failed = HttpTunnelError::ConnectFailed(io::Error::from_raw_os_error(code).into());
+            let error = tunnel_error(http_tunnel_failure(failed));
+            assert_eq!((error.phase, error.kind), (Phase::Connect, kind), "{code}");
+            assert_eq!(error.network_cause(), cause, "{code}");
+        }
     }
 }

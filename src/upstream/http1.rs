@@ -60,8 +60,8 @@ impl Http1Connection {
     /// Runs the connection, and polls a future or a body that depends on it.
     pub(super) fn drive<T>(&mut self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.run(cx);
-        // Only the connection can wake it, and the connection runs before it in this very poll. Where it takes a part, hyper
-        // wakes `cx` to run the connection again.
+        // The polled future waits only for the connection, which has just run. If the future takes a part, hyper wakes
+        // `cx`.
         poll(&mut Context::from_waker(Waker::noop()))
     }
 

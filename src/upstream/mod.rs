@@ -105,6 +105,12 @@ impl SendError {
         NetworkCause::of_send(self)
     }
 
+    /// Returns `true` if the forward proxy does not accept the user and password, or wants some.
+    pub fn is_login_refused(&self) -> bool {
+        self.find_cause::<network_cause::TunnelError>()
+            .is_some_and(|error| error.is_login_refused)
+    }
+
     /// Returns the first cause of type `E`.
     pub fn find_cause<E: Error + 'static>(&self) -> Option<&E> {
         self.source.as_deref().and_then(|source| dial::find_source(source))

@@ -2,7 +2,7 @@
 
 use std::{io, iter};
 
-use rustls::CertificateError;
+use rustls::{CertificateError, InvalidMessage};
 
 use super::{BoxError, Phase, SendError, SendErrorKind};
 use crate::labels::labelled_enum;
@@ -49,14 +49,7 @@ impl NetworkCause {
             Self::UnknownIssuer | Self::Expired | Self::NotForName | Self::BadCertificate | Self::NotTls
         )
     }
-}
 
-/// A failed attempt to open a tunnel. Its own cause is not part of the chain of sources.
-#[derive(Debug, thiserror::Error)]
-#[error("the forward proxy opened no tunnel: {0}")]
-pub(super) struct TunnelError(pub(super) BoxError);
-
-impl NetworkCause {
     /// Returns the cause of a failed send. `None` if the failure is the client's or the proxy's.
     pub(super) fn of_send(error: &SendError) -> Option<Self> {
         let cause = match (error.kind, error.phase) {
@@ -69,6 +62,16 @@ impl NetworkCause {
         };
         Some(cause)
     }
+}
+
+/// A failed attempt to open a tunnel. Its own cause is not part of the chain of sources.
+#[derive(Debug, thiserror::Error)]
+#[error("the forward proxy opened no tunnel: {cause}")]
+pub(super) struct TunnelError {
+    /// The cause. Not a source: its io error would say nothing about the provider.
+    pub(super) cause: BoxError,
+    /// `true` if the forward proxy does not accept the user and password, or wants some.
+    pub(super) is_login_refused: bool,
 }
 
 /// Returns the io error of a send, and those that it wraps, the innermost last.
@@ -116,7 +119,25 @@ fn tls_cause(error: &rustls::Error) -> NetworkCause {
             }
             _ => NetworkCause::BadCertificate,
         },
-        rustls::Error::InvalidMessage(_) => NetworkCause::NotTls,
+        // Only the first byte of a message tells another protocol. Other faults are those of a broken message.
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => NetworkCause::NotTls,
         _ => NetworkCause::TlsRefused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_message_is_not_another_protocol() {
+        for (fault, cause) in [
+            (InvalidMessage::InvalidContentType, NetworkCause::NotTls),
+            (InvalidMessage::MessageTooLarge, NetworkCause::TlsRefused),
+            (InvalidMessage::UnknownProtocolVersion, NetworkCause::TlsRefused),
+        ] {
+            let error = rustls::Error::InvalidMessage(fault);
+            assert_eq!(tls_cause(&error), cause, "{error}");
+        }
     }
 }

@@ -37,11 +37,8 @@ pub fn detect_wire(body: &[u8]) -> Result<Wire, Undetected> {
     let mut top = TopLevelHints::default();
     json.for_each_member(json.root_span()?, |key, value| top.read_top_key(json, key, value))?;
     let Some(messages) = top.messages else {
-        if top.is_interactions(json) {
-            return Err(Undetected::Unsupported(interactions::NAME));
-        }
-        if top.counts_tokens(json) {
-            return Err(Undetected::Unsupported(COUNT_TOKENS));
+        if let Some(name) = top.foreign_input(json) {
+            return Err(Undetected::Unsupported(name));
         }
         return top.other.ok_or(Undetected::NoHistory);
     };
@@ -79,8 +76,9 @@ pub fn plainly_other_format(body: &[u8], wire: Wire) -> Option<&'static str> {
     let foreign = |key: Option<Span>| key.filter(|list| json.kind(*list) == JsonKind::Array);
     match (foreign(top.messages), foreign(top.input), foreign(top.contents)) {
         (Some(_), None, None) => detect_wire(body).map_or_else(unsupported_name, |found| Some(found.format.api_name())),
-        (None, Some(_), None) if top.is_interactions(json) => Some(interactions::NAME),
-        (None, Some(_), None) => Some(Format::OpenAiResponses.api_name()),
+        (None, Some(_), None) => top
+            .foreign_input(json)
+            .or_else(|| Some(Format::OpenAiResponses.api_name())),
         (None, None, None) if top.counts_tokens(json) => Some(COUNT_TOKENS),
         (None, None, Some(_)) => Some(Format::Gemini.api_name()),
         _ => None,
@@ -177,6 +175,15 @@ impl TopLevelHints {
         marks.is_interactions()
     }
 
+    /// Returns the name of the format to which `input` belongs, if that is not Responses.
+    fn foreign_input(&self, json: Json<'_>) -> Option<&'static str> {
+        if self.is_interactions(json) {
+            Some(interactions::NAME)
+        } else {
+            self.counts_tokens(json).then_some(COUNT_TOKENS)
+        }
+    }
+
     /// Reports whether `input` is the object around a request whose tokens Bedrock is to count.
     fn counts_tokens(&self, json: Json<'_>) -> bool {
         let has = |input: Span, key: &str| json.member(input, key).is_some();
@@ -199,12 +206,7 @@ impl TopLevelHints {
     fn contradiction(&self, json: Json<'_>, format: Format) -> Option<&'static str> {
         if format == Format::OpenAiResponses {
             let alone = self.messages.is_none() && self.contents.is_none();
-            let found = if self.is_interactions(json) {
-                Some(interactions::NAME)
-            } else {
-                self.counts_tokens(json).then_some(COUNT_TOKENS)
-            };
-            return found.filter(|_| alone);
+            return self.foreign_input(json).filter(|_| alone);
         }
         let mut votes = MessageHints::default();
         json.for_each_element(self.messages?, |message| votes.read_message(json, message))

@@ -28,6 +28,8 @@ pub enum Answer {
     Close,
     /// A success with a body, as soon as so many messages have arrived.
     Behind(usize),
+    /// A success whose body never comes.
+    Stall,
     /// Silence.
     Hang,
 }
@@ -133,6 +135,13 @@ async fn serve(
             Answer::Status(status, body) => (status, String::new(), body),
             Answer::Redirect(url) => (307, format!("location: {url}\r\n"), String::new()),
             Answer::Close => return,
+            Answer::Stall => {
+                stream
+                    .write_all(b"HTTP/1.1 200 x\r\ncontent-length: 9\r\n\r\n")
+                    .await
+                    .unwrap();
+                std::future::pending().await
+            }
             Answer::Hang => std::future::pending().await,
         };
         let head = format!("HTTP/1.1 {status} x\r\n{more}content-length: {}\r\n\r\n", body.len());

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use antiphon::server::tls::{ListenerTls, TlsFiles, read_tls_file};
+use antiphon::server::tls::{ListenerTls, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
 use rustls::{
     ClientConfig, RootCertStore, SupportedProtocolVersion,
@@ -132,7 +132,7 @@ impl TlsFolder {
 
     /// Loads the files.
     pub fn load(&self) -> ListenerTls {
-        ListenerTls::load(self.files.clone(), &|path: &Path| read_tls_file(path)).unwrap()
+        ListenerTls::load(self.files.clone(), &|path: &Path| std::fs::read_to_string(path)).unwrap()
     }
 
     /// Returns a client that trusts the CA of the listeners.

@@ -25,6 +25,8 @@ const EXPIRIES: [&str; 9] = [
 ];
 /// Words that programs print for a token which they do not have.
 const NO_TOKENS: [&str; 4] = ["none", "undefined", "nil", "(unset)"];
+/// The date that Go programs print for a token without an expiry: the zero of their type for times.
+const GO_ZERO_DATE: &str = "0001-01-01T00:00:00Z";
 /// Numbers above this are milliseconds since 1970, not seconds.
 const SECONDS_MAX: u64 = 100_000_000_000;
 
@@ -128,7 +130,10 @@ fn check_expiry(expires_at: Option<Duration>, now: Duration) -> Result<(), Sourc
 ///
 /// An expiry that cannot be read is no reason to use a token for the default time.
 fn expiry_of(object: &Value, now: Duration) -> Result<Option<Duration>, SourceFailure> {
-    let stated = |name: &str| object.get(name).filter(|value| !value.is_null());
+    let stated = |name: &str| {
+        let stated = object.get(name).filter(|value| !value.is_null());
+        stated.filter(|value| value.as_str().map(str::trim) != Some(GO_ZERO_DATE))
+    };
     for value in EXPIRIES.iter().filter_map(|name| stated(name)) {
         if let Some(end) = expiry_date(value) {
             return Ok(Some(end));
@@ -256,6 +261,11 @@ mod tests {
                 Some(u64::MAX - NOW.as_secs()),
             ),
             (r#"{"token":"t","expires_at":null,"expires_in":3600}"#, hour),
+            (r#"{"access_token":"t","expiry":"0001-01-01T00:00:00Z"}"#, None),
+            (
+                r#"{"access_token":"t","expiry":"0001-01-01T00:00:00Z","expires_in":3600}"#,
+                hour,
+            ),
             (
                 r#"{"accessToken":"t","expiresOn":"2026-01-01 05:00:00.000000","expires_in":3600}"#,
                 hour,
@@ -274,6 +284,11 @@ mod tests {
             ),
             (r#"{"token":"t","expires_at":1767225600}"#, SourceFailure::Expired),
             (r#"{"token":"t","expires_in":0}"#, SourceFailure::Expired),
+            (r#"{"token":"t","expires_at":0}"#, SourceFailure::Expired),
+            (
+                r#"{"token":"t","expiry":"0001-01-01T00:00:01Z"}"#,
+                SourceFailure::Unreadable,
+            ),
             (r#"{"token":"t","expires_in":-5}"#, SourceFailure::Expired),
             (r#"{"token":"t","expires_in":"-5"}"#, SourceFailure::Expired),
             (r#"{"token":"t","expires_at":-5.5}"#, SourceFailure::Expired),

@@ -388,8 +388,9 @@ impl Rotation {
     pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
         let view = |(id, member): (ProfileId, &PoolMember)| {
             let rests = self.active_cooldowns(id, now);
+            let has_credential = self.has_credential(id, now);
             // The most severe cooldown decides.
-            let state = if rests.iter().any(|rest| rest.disables) || !self.has_credential(id, now) {
+            let state = if rests.iter().any(|rest| rest.disables) || !has_credential {
                 ProfileState::Disabled
             } else if rests.is_empty() {
                 ProfileState::Ready
@@ -400,6 +401,7 @@ impl Rotation {
                 label: Arc::clone(&member.label),
                 organisation: member.organisation.clone(),
                 state,
+                has_credential,
                 cooldowns: rests,
             }
         };

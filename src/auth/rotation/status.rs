@@ -17,6 +17,8 @@ pub struct ProfileStatus {
     pub organisation: Option<Arc<str>>,
     /// The state over all models.
     pub state: ProfileState,
+    /// `true` if it has a valid credential.
+    pub has_credential: bool,
     /// The cooldowns in force.
     pub cooldowns: Vec<Cooldown>,
 }
@@ -24,9 +26,7 @@ pub struct ProfileStatus {
 impl ProfileStatus {
     /// Returns `true` if the profile may serve requests for a model.
     pub fn serves(&self, model: Option<&str>) -> bool {
-        let is_resting = self.cooldowns.iter().any(|rest| rest.concerns(model));
-        // A profile that is disabled without a cooldown has no valid credential.
-        !is_resting && (self.state != ProfileState::Disabled || !self.cooldowns.is_empty())
+        self.has_credential && !self.cooldowns.iter().any(|rest| rest.concerns(model))
     }
 
     /// Returns the cooldown that ends last, of those with this reason that concern a model.

@@ -24,7 +24,8 @@ pub(super) struct TrafficCounts {
     actions: BTreeMap<String, u64>,
     /// Failures by status, or by class of status.
     failures: BTreeMap<String, u64>,
-    /// The same, of requests that asked no model: clients probe what runs behind a base URL.
+    /// The same, of requests that asked no model: clients probe what runs behind a base URL. Of a running proxy they are
+    /// those on paths without a known format.
     side_failures: BTreeMap<String, u64>,
 }
 
@@ -65,7 +66,8 @@ impl TrafficCounts {
                 counts.requests += value;
                 if label_value(labels, "outcome") != Some("ok") {
                     let class = label_value(labels, "code_class").unwrap_or("other");
-                    // Nearly every path that asks a model has a format. Without an upstream the base URL is wrong.
+                    // The metrics do not tell what asked a model. Most of that has a format, but not Converse, Cohere and
+                    // Ollama. Without an upstream the base URL is wrong.
                     let is_routed = label_value(labels, "upstream") != Some("none");
                     let failures = if is_routed && label_value(labels, "format") == Some("none") {
                         &mut counts.side_failures
@@ -122,13 +124,15 @@ impl TrafficCounts {
             );
             parts.push(format!("{done} ({})", actions.join(", ")));
         }
-        for (failures, verb) in [
-            (&self.failures, "failed"),
-            (&self.side_failures, "that asked no model failed"),
-        ] {
+        let side_words = if self.repaired.is_some() {
+            "failed that asked no model"
+        } else {
+            "failed on paths without a known format"
+        };
+        for (failures, words) in [(&self.failures, "failed"), (&self.side_failures, side_words)] {
             let count: u64 = failures.values().sum();
             if count > 0 {
-                parts.push(format!("{count} {verb} ({})", name_failures(failures)));
+                parts.push(format!("{count} {words} ({})", name_failures(failures)));
             }
         }
         parts.join(", ")
@@ -195,7 +199,8 @@ antiphon_repairs_total{action=\"placeholder\",format=\"openai_chat\"} 2
         let more = after.unwrap().since(&before.unwrap());
         assert_eq!(
             more.describe_counts(),
-            "5 requests, 2 repairs (placeholder=2), 1 failed (5xx), 2 that asked no model failed (4xx, 2 times)"
+            "5 requests, 2 repairs (placeholder=2), 1 failed (5xx), 2 failed on paths without a known \
+             format (4xx, 2 times)"
         );
         assert!(!more.has_no_success());
         assert_eq!(TrafficCounts::from_metrics("<html>"), None);
@@ -213,7 +218,7 @@ antiphon_repairs_total{action=\"placeholder\",format=\"openai_chat\"} 2
         assert_eq!(
             TrafficCounts::from(totals).describe_counts(),
             "41 requests, 3 repaired (moved=1, placeholder=2), 3 failed (529, 2 times; answer_broken), 10 \
-             that asked no model failed (404, 10 times)"
+             failed that asked no model (404, 10 times)"
         );
     }
 }

@@ -10,7 +10,7 @@ use crate::{
             in_turn::{PairingKey, PairingWalk},
             key_of,
         },
-        rules::{ResultPlace, ResultRule},
+        rules::ResultPlace,
     },
     work,
 };
@@ -81,8 +81,8 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         let key = walk.call_key(call);
         work::count_bytes(key.0.len());
         calls.all.entry(key).or_default().push(call);
-        // An equal repeat shares the result of the first call, so it never waits for one.
-        if row.answer.is_none() && !row.equals_first {
+        // Such a call shares the result of an earlier one, so it never waits for one.
+        if row.answer.is_none() && !row.equals_first && !row.shares_id {
             let entry = calls.open.entry(key).or_insert((0, call));
             entry.0 += 1;
         }
@@ -108,7 +108,7 @@ fn remote_role<'c>(
 ) -> ResultRole {
     let key = key_of(walk.conversation, walk.pairing.results[row].part);
     work::count_bytes(key.0.len());
-    if walk.rules.results != ResultRule::OnePerCall {
+    if !walk.rules.one_result {
         return ResultRole::NotJudged;
     }
     match first_results.entry(key) {
@@ -131,8 +131,7 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     work::count_bytes(id.len());
     let part = &walk.conversation.parts[found.part];
     if id.is_empty() {
-        let may_stand_alone = walk.rules.results == ResultRule::Standalone;
-        if may_stand_alone && matches!(&part.kind, PartKind::Result(result) if result.standalone) {
+        if !walk.rules.named_results && matches!(&part.kind, PartKind::Result(result) if result.standalone) {
             return ResultRole::NotJudged;
         }
         let free = matches!(&part.kind, PartKind::Result(result) if result.free);
@@ -178,11 +177,13 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     {
         Some(call) if walk.pairing.calls[call].answer.is_some() => {
             let is_in_run = found.turn == Some(walk.pairing.calls[call].turn) && found.is_leading();
-            match walk.rules.results {
-                ResultRule::OnePerCall => ResultRole::Repeats(call),
-                _ if is_in_run || walk.rules.place.is_items() => ResultRole::NotJudged,
+            if walk.rules.one_result {
+                ResultRole::Repeats(call)
+            } else if is_in_run || walk.rules.place.is_items() {
+                ResultRole::AlsoAnswers(call)
+            } else {
                 // A message of a tool outside the run of its call is refused like one without a call.
-                _ => ResultRole::Orphan,
+                ResultRole::Strays(call)
             }
         }
         // The call may exist only at the provider, and the provider decides.

@@ -158,7 +158,7 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             self.queue_call(row, key)
         };
         // One result answers all calls of its id.
-        let shares = repeats.is_some() && self.rules.id_scope == IdScope::Shared;
+        let shares_id = repeats.is_some() && self.rules.id_scope == IdScope::Shared;
         // Where ids are optional or shared, a repeated id is no fault.
         let repeats = repeats.filter(|_| !matches!(self.rules.id_scope, IdScope::Nowhere | IdScope::Shared));
         // An equal repeat may share the result of the first call. A different one needs its own.
@@ -168,12 +168,13 @@ impl<'c, 'a> PairingWalk<'c, 'a> {
             part,
             turn,
             answer: None,
-            without_result: if shares {
+            without_result: if shares_id {
                 WithoutResult::Legal
             } else {
                 call.without_result
             },
             repeats,
+            shares_id,
             equals_first: equal,
             bad_id,
         });

@@ -167,10 +167,12 @@ pub(super) fn place_insert_points(walk: &mut PairingWalk<'_, '_>) {
         // A result that leaves takes the place with it, so only one that stays may mark it.
         let stays = match row.role {
             ResultRole::Answers(call) => walk.pairing.calls[call].turn == turn,
-            ResultRole::NotJudged => true,
-            ResultRole::Repeats(_) | ResultRole::RepeatsResult(_) | ResultRole::RepeatsRemote | ResultRole::Orphan => {
-                false
-            }
+            ResultRole::AlsoAnswers(_) | ResultRole::NotJudged => true,
+            ResultRole::Repeats(_)
+            | ResultRole::Strays(_)
+            | ResultRole::RepeatsResult(_)
+            | ResultRole::RepeatsRemote
+            | ResultRole::Orphan => false,
         };
         if row.is_leading() && stays {
             walk.pairing.turns[turn].insert_at = Some(InsertPoint {

@@ -62,6 +62,8 @@ pub struct CallRow {
     pub without_result: WithoutResult,
     /// The first call of the turn, or of the body, with the same id, and the ordinal of this one. `None` for the first.
     pub repeats: Option<(CallRowId, usize)>,
+    /// `true` if an earlier call of its turn has its id, which is legal. The result of that call is its own, too.
+    pub shares_id: bool,
     /// `true` if its name and input equal those of the call that it repeats.
     pub equals_first: bool,
     /// `true` if the provider rejects its id.
@@ -110,8 +112,12 @@ pub enum ResultPosition {
 pub enum ResultRole {
     /// The result of this call.
     Answers(CallRowId),
+    /// A further result of this call, which the provider accepts beside the first.
+    AlsoAnswers(CallRowId),
     /// A further result of this call, which already has one.
     Repeats(CallRowId),
+    /// A further result of this call, which the provider accepts, but not in this place.
+    Strays(CallRowId),
     /// A further result of a remote call, whose first result is this one.
     RepeatsResult(ResultRowId),
     /// A further result of a remote call that an earlier request has answered.
@@ -120,6 +126,16 @@ pub enum ResultRole {
     Orphan,
     /// Not judged, because its call may lie outside the body or before a compaction.
     NotJudged,
+}
+
+impl ResultRole {
+    /// Returns the call of which this is a result. `None` if it is not in the body.
+    pub const fn call(self) -> Option<CallRowId> {
+        match self {
+            Self::Answers(call) | Self::AlsoAnswers(call) | Self::Repeats(call) | Self::Strays(call) => Some(call),
+            Self::RepeatsResult(_) | Self::RepeatsRemote | Self::Orphan | Self::NotJudged => None,
+        }
+    }
 }
 
 /// A server call without a result in a closed turn, or a server result without a call.

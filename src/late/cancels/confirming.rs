@@ -101,7 +101,9 @@ async fn request_of_call(late: &LateStore, key: RecordKey) -> Result<Option<Canc
         }
         // The service has accepted it, and will report.
         _ if is_sent => None,
-        _ => Some(outbox::insert_step(message_key, &requested())),
+        // It cannot be decoded, so nobody would ever send it.
+        (Some(record), None) => Some(outbox::replace_step(record, &requested())),
+        (None, _) => Some(outbox::insert_step(message_key, &requested())),
     };
     if let Some(step) = step {
         if late.0.ledger.commit(vec![step], now).await? != CommitOutcome::Done {
@@ -138,9 +140,10 @@ pub(super) async fn confirm(
     named: &NamedCall<'_>,
     is_refused: bool,
 ) -> Result<CancelAnswer, LateError> {
+    late.0.jobs.await_call(named.call_id).await;
     for _ in 0..CHANGE_TRIES_MAX {
         let now = clock::unix_time();
-        let (record, call): (Record, RecordedCall) = match settling::find_named(late, named, now).await? {
+        let (record, call): (Record, RecordedCall) = match settling::find_call(late, named, None, now).await? {
             MatchedCall::None => return Ok(CancelAnswer::Unknown),
             MatchedCall::Several => return Ok(CancelAnswer::Ambiguous),
             MatchedCall::One(found) => *found,

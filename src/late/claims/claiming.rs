@@ -182,6 +182,9 @@ pub(super) async fn claim_intent(
     claim: &IntentClaim<'_>,
     now: Moment,
 ) -> Result<ClaimOutcome, LateError> {
+    if let ClaimSubject::Call { named, .. } = &claim.subject {
+        late.0.jobs.await_call(named.call_id).await;
+    }
     for _ in 0..CHANGE_TRIES_MAX {
         let subject = match resolve_subject(late, claim, now).await? {
             Ok(subject) => subject,
@@ -413,7 +416,7 @@ async fn resolve_subject(
             return Ok(Ok(ResolvedSubject::of_user(owner, late, tool, tier, input)));
         }
     };
-    let found = match settling::find_named(late, &named, now).await? {
+    let found = match settling::find_call(late, &named, None, now).await? {
         MatchedCall::None => return Ok(Err(ClaimOutcome::NotFound)),
         MatchedCall::Several => return Ok(Err(ClaimOutcome::AmbiguousCall)),
         MatchedCall::One(found) => found,

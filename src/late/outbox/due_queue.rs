@@ -114,6 +114,8 @@ impl DueQueue {
     }
 
     /// Returns the number of messages that were due `since` or before, and were not tried.
+    ///
+    /// The messages without room count as one, however many there are.
     pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
         let entries = self.lock_entries();
         let due = entries.by_time.iter().take_while(|(at, _)| *at <= since);

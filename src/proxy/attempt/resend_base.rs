@@ -204,11 +204,10 @@ impl ResendBase {
         let remote = memory.remote_calls(|| parsed.remote_references());
         let refused = self.foreign_thinking.refused_thinking(memory, parsed);
         self.in_conversation(pair(PairingContext {
-            policy: context.policy,
             learned: self.learned,
             remote: &remote,
             refused_thinking: &refused,
-            has_unproven: false,
+            ..PairingContext::new(context.policy)
         }))
     }
 

@@ -138,11 +138,10 @@ impl BodyReader<'_> {
             let remote = memory.remote_calls(|| parsed.remote_references());
             let refused = memory.refused_thinking(&parsed);
             let paired = parsed.pair(PairingContext {
-                policy: self.policy,
                 learned,
                 remote: &remote,
                 refused_thinking: &refused,
-                has_unproven: false,
+                ..PairingContext::new(self.policy)
             });
             // The scan skips bytes that it need not understand. Findings in invalid JSON may be wrong.
             paired.check_json()?;

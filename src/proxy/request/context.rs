@@ -195,7 +195,7 @@ impl ContextBuilder<'_> {
             outline,
             mark: TurnMark::of_request(body, outline),
             // A count or a compaction reads the history, but is not the conversation's next request.
-            goes_on: !is_compaction && !session::is_token_count(path),
+            may_be_turn: !is_compaction && !session::is_token_count(path),
             is_compacted: hints.is_compacted,
         };
         let evidence = self.session_evidence(body, outline, &headers);
@@ -206,7 +206,7 @@ impl ContextBuilder<'_> {
         log.record_lane(lane);
         if let Some(lane) = lane {
             let cancels = self.path.late.cancels();
-            cancels.note_request(self.caller, lane.id, body, |id| entered.has_left(id));
+            cancels.note_request(self.caller, lane.id, body, |id| entered.lacks_call(id));
         }
         let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
         let session = self.named_session(evidence);

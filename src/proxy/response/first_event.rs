@@ -18,6 +18,7 @@ use crate::{
     policy::{Observation, ProviderErrorInfo, Verdict, classify, status_of_error, stream_timeouts::StreamTimeouts},
     upstream::BoxedBody,
     wire::{
+        frames::AmazonFrame,
         openai_error_type,
         watch::{AnswerError, Framing, Watcher},
     },
@@ -38,7 +39,7 @@ pub(super) enum FirstEvent {
 /// Holds a stream of `watcher`'s format until its answer has begun, for up to `limit`. Fails if it breaks or times out before.
 pub(super) async fn await_first_event(
     mut body: BoxedBody,
-    (mut watcher, framing): (Watcher, Framing),
+    mut watcher: Watcher,
     timeouts: &mut StreamTimeouts,
     limit: Duration,
 ) -> Result<FirstEvent, Verdict> {
@@ -79,8 +80,8 @@ pub(super) async fn await_first_event(
         let facts = watcher.facts();
         // After the answer has begun, an error belongs to the client: nothing can be retried.
         if let Some(fault) = facts.error.as_ref().filter(|_| !facts.has_output) {
-            return Ok(match framing {
-                Framing::Frames => refuse_by_exception(fault),
+            return Ok(match watcher.framing() {
+                Framing::Frames => refuse_by_exception(fault, &held),
                 Framing::Events | Framing::Values => refuse_by_event(fault, &held),
             });
         }
@@ -98,16 +99,34 @@ pub(super) async fn await_first_event(
     }
 }
 
-/// Turns an exception of Amazon, whose payload is the body of its errors too, into a complete answer.
-fn refuse_by_exception(fault: &AnswerError) -> FirstEvent {
-    let payload = fault.event.data();
-    let error_info = ProviderErrorInfo::parse_event(payload, &fault.kind, &fault.code);
-    let body = match payload {
-        // It is too long, or the frame has the message in a header.
-        [] => json!({ "message": &*fault.kind }).to_string().into(),
-        payload => Bytes::copy_from_slice(payload),
+/// Turns the exception of Amazon in the held frames, whose payload is the body of its errors too, into a complete answer.
+fn refuse_by_exception(fault: &AnswerError, held: &[u8]) -> FirstEvent {
+    let body: Bytes = match (fault.event.data(), error_frame(held).message) {
+        // The payload is too long to be stored, or missing.
+        ([], []) => json!({ "message": &*fault.kind }).to_string().into(),
+        // A frame of the type `error` has its message in a header.
+        ([], message) => json!({ "message": String::from_utf8_lossy(message) })
+            .to_string()
+            .into(),
+        (payload, _) => Bytes::copy_from_slice(payload),
     };
+    let error_info = ProviderErrorInfo::parse_event(&body, &fault.kind, &fault.code);
     FirstEvent::Refused(status_of(&error_info), body, error_info)
+}
+
+/// Returns the first frame with an error. Empty if there is none.
+fn error_frame(frames: &[u8]) -> AmazonFrame<'_> {
+    let mut rest = frames;
+    while let Some((length, _)) = rest.split_first_chunk() {
+        let frame = AmazonFrame::read(rest);
+        if frame.is_error() {
+            return frame;
+        }
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        // A length of zero must not end in a loop.
+        rest = rest.get(length.max(1)..).unwrap_or_default();
+    }
+    AmazonFrame::default()
 }
 
 /// Turns the error in the last of the held events into a complete answer.
@@ -169,4 +188,46 @@ pub(super) fn complete_stream_head(head: &mut http::response::Parts, status: Sta
     head.headers
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     head.headers.insert(CONTENT_LENGTH, length.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a frame with these headers. Its sums are wrong.
+    fn frame(headers: &[(&str, &str)]) -> Vec<u8> {
+        let mut fields = Vec::new();
+        for (name, value) in headers {
+            fields.push(u8::try_from(name.len()).unwrap());
+            fields.extend_from_slice(name.as_bytes());
+            fields.push(7);
+            fields.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+            fields.extend_from_slice(value.as_bytes());
+        }
+        let length = |bytes: usize| u32::try_from(bytes).unwrap().to_be_bytes();
+        let total = length(fields.len() + 16);
+        [&total, &length(fields.len())[..], b"sums", &fields[..], b"sums"].concat()
+    }
+
+    #[test]
+    fn the_message_of_an_error_frame_reaches_the_client() {
+        let event = frame(&[(":event-type", "ping"), (":message-type", "event")]);
+        let kind = (":message-type", "error");
+        let fault = AnswerError {
+            kind: "InternalError".into(),
+            ..AnswerError::default()
+        };
+        for (error, message) in [
+            (frame(&[kind, (":error-message", "too \"busy\"")]), "too \"busy\""),
+            (frame(&[kind]), "InternalError"),
+            (Vec::new(), "InternalError"),
+        ] {
+            let FirstEvent::Refused(_, body, _) = refuse_by_exception(&fault, &[&event[..], &error[..]].concat())
+            else {
+                panic!("{message}");
+            };
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body, json!({ "message": message }));
+        }
+    }
 }

@@ -41,8 +41,8 @@ impl HeldEnd {
         self.bytes.len()
     }
 
-    /// Returns the time since which the end is held.
-    pub(super) const fn start_time(&self) -> Instant {
+    /// Returns the instant at which the hold began.
+    pub(super) const fn held_since(&self) -> Instant {
         self.began_at
     }
 

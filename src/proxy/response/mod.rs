@@ -255,7 +255,7 @@ impl ProviderAnswer {
         let (body, error_info) = match body {
             ProviderBody::Streamed(_, body) => {
                 let watcher = Watcher::new(Some(format), framing);
-                match await_first_event(body, (watcher, framing), &mut self.timeouts, limit).await? {
+                match await_first_event(body, watcher, &mut self.timeouts, limit).await? {
                     FirstEvent::Released(prefix, body) => (ProviderBody::Streamed(prefix, body), None),
                     FirstEvent::Refused(status, body, error_info) => {
                         first_event::complete_stream_head(&mut head, status, body.len());
@@ -295,6 +295,7 @@ impl ProviderAnswer {
     /// Waits for the ledger. The first frame of the body is taken meanwhile: only the time until then is the provider's.
     pub(super) async fn wait_for_ledger(&mut self, hold: impl Future<Output = ()>, log: &mut ExchangeLog) {
         let (began, mut hold) = (clock::now(), pin!(hold));
+        let mut body_came = None;
         poll_fn(|cx| {
             // First, so that an answer that waits for nothing has no step more than without a ledger.
             if hold.as_mut().poll(cx).is_ready() {
@@ -304,10 +305,13 @@ impl ProviderAnswer {
             if self.has_begun() {
                 log.record_first_byte();
             }
+            if body_came.is_none() && !self.awaits_body() {
+                body_came = Some(clock::now());
+            }
             Poll::Pending
         })
         .await;
-        log.record_hold(began);
+        log.record_hold(began, body_came);
     }
 
     /// Takes the first frame of a streamed body if it has arrived, or its end.
@@ -319,6 +323,16 @@ impl ProviderAnswer {
             && let Poll::Ready(step) = Pin::new(body).poll_frame(cx)
         {
             self.first_frame = Some(step);
+        }
+    }
+
+    /// Returns `true` if neither a part of the body nor its end has arrived.
+    fn awaits_body(&self) -> bool {
+        match self.response.body() {
+            ProviderBody::Whole(_) => false,
+            ProviderBody::Streamed(read, body) => {
+                self.first_frame.is_none() && read.is_empty() && !body.is_end_stream()
+            }
         }
     }
 

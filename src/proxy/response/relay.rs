@@ -303,7 +303,7 @@ impl Relay {
             return self.poll_relay(cx);
         };
         let bytes = ready!(held.poll_bytes(cx));
-        self.log.record_hold(held.start_time());
+        self.log.record_hold(held.held_since(), Some(held.held_since()));
         self.held = None;
         if self.is_end() {
             self.end_log(self.end_verdict(false));

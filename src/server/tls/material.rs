@@ -17,10 +17,7 @@ use rustls::{
 };
 
 use super::certificate;
-use crate::{
-    auth::CertificateName,
-    regular_file::{FILE_BYTES_MAX, read_regular},
-};
+use crate::{auth::CertificateName, regular_file::FILE_BYTES_MAX};
 
 /// Files of the listeners' TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +34,6 @@ pub struct TlsFiles {
 
 /// Function that returns the contents of a file.
 pub type ReadTlsFile<'r> = dyn Fn(&Path) -> io::Result<String> + 'r;
-
-/// Reads a file of certificates or of a key.
-pub fn read_tls_file(path: &Path) -> io::Result<String> {
-    read_regular(path)
-}
 
 /// File in which a fault of the listeners' TLS is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

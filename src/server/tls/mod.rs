@@ -21,7 +21,7 @@ use rustls::{ServerConfig, pki_types::CertificateDer};
 
 use crate::{auth::CertificateNames, telemetry::Telemetry};
 use material::TlsMaterial;
-pub use material::{ReadTlsFile, TlsFault, TlsFileRole, TlsFiles, read_tls_file};
+pub use material::{ReadTlsFile, TlsFault, TlsFileRole, TlsFiles};
 pub use stream::ClientStream;
 use turns::HandshakeTurns;
 pub use watch::watch_files;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{ListenerTls, TlsFault, material::TlsMaterial, read_tls_file};
-use crate::{clock, telemetry::Telemetry};
+use super::{ListenerTls, TlsFault, material::TlsMaterial};
+use crate::{clock, regular_file::read_regular, telemetry::Telemetry};
 
 /// Interval at which the files are read again.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub async fn watch_files(tls: ListenerTls, telemetry: Telemetry) {
 
 /// Reads the files again, and takes them if they have changed and are good.
 fn check_files(tls: &ListenerTls) -> FileCheck {
-    match TlsMaterial::load(&tls.shared.files, &read_tls_file) {
+    match TlsMaterial::load(&tls.shared.files, &read_regular) {
         Ok(fresh) if fresh.digest == tls.shared.material.load().digest => FileCheck::Unchanged,
         Ok(fresh) => {
             tls.shared.material.store(fresh.into());
@@ -102,7 +102,7 @@ impl CertificateWatch {
             return;
         };
         self.telemetry.record_certificate_expiry(expires_at);
-        let now = clock::unix_time();
+        let now = clock::system_time();
         let is_silent = self.warned_at.is_some_and(|at| now < at + WARNING_INTERVAL);
         let left = expires_at.saturating_sub(now);
         if left >= EXPIRY_WARNING || is_silent {
@@ -153,7 +153,7 @@ mod tests {
         };
         let (first, second) = (certified(), certified());
         write_all(&files, &first);
-        let tls = ListenerTls::load(files.clone(), &|path: &Path| read_tls_file(path)).unwrap();
+        let tls = ListenerTls::load(files.clone(), &|path: &Path| read_regular(path)).unwrap();
         let served = tls.certificate();
         let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let large = format!("{}{}", first[0], "\n".repeat(1024 * 1024));
@@ -229,7 +229,7 @@ mod tests {
         own.not_after = rcgen::date_time_ymd(2024, 12, 31);
         fs::write(&files.certificate, own.self_signed(&key).unwrap().pem()).unwrap();
         fs::write(&files.key, key.serialize_pem()).unwrap();
-        let tls = ListenerTls::load(files, &|path: &Path| read_tls_file(path)).unwrap();
+        let tls = ListenerTls::load(files, &|path: &Path| read_regular(path)).unwrap();
         let telemetry = Telemetry::new(["anthropic"]);
         let name = "antiphon_tls_certificate_expires_seconds";
         assert!(

@@ -63,7 +63,7 @@ where
 fn format_exchange(event: &Event<'_>) -> Result<String, fmt::Error> {
     let mut line = String::with_capacity(LINE_BYTES);
     // The formatter fails after the year 9999.
-    let time = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::unix_time().min(LAST_TIME));
+    let time = humantime::format_rfc3339_micros(UNIX_EPOCH + clock::system_time().min(LAST_TIME));
     let level = event.metadata().level();
     write!(line, "{{\"timestamp\":\"{time}\",\"level\":\"{level}\"")?;
     event.record(&mut FieldWriter { line: &mut line });

@@ -59,7 +59,7 @@ impl TextFormat {
     /// Writes the short line of an exchange.
     fn write_exchange(&self, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let level = event.metadata().level();
-        let time = self.time.short_time(clock::unix_time());
+        let time = self.time.short_time(clock::system_time());
         let columns = line_columns(&time, level.as_str(), &ExchangeFields::from_event(event));
         for (index, column) in columns.iter().enumerate() {
             if index > 0 {
@@ -114,6 +114,6 @@ impl FormatTime for LineTime {
         if is_verbose() {
             return SystemTime.format_time(writer);
         }
-        writer.write_str(&self.short_time(clock::unix_time()))
+        writer.write_str(&self.short_time(clock::system_time()))
     }
 }

@@ -4,9 +4,10 @@
 //! is written at once, after all lines before it. While another program has the terminal, all lines are held.
 
 use std::{
+    fmt,
     io::{self, Write},
-    panic,
-    sync::{Mutex, MutexGuard, PoisonError},
+    panic::{self, PanicHookInfo},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
     thread,
 };
 
@@ -37,6 +38,21 @@ struct WaitingLines {
     held: Option<HeldLines>,
 }
 
+impl WaitingLines {
+    /// Holds, buffers or writes a line.
+    fn add_line(&mut self, line: &[u8], is_bufferable: bool) {
+        if let Some(held) = &mut self.held {
+            held.add_line(line);
+            return;
+        }
+        // A line that may not wait is written with those before it, which keeps the order.
+        self.buffered.extend_from_slice(line);
+        if !is_bufferable || self.buffered.len() > BUFFERED_BYTES_MAX {
+            write_buffered(&mut self.buffered);
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct HeldLines {
     text: Vec<u8>,
@@ -58,33 +74,47 @@ impl HeldLines {
     }
 }
 
+/// Function that reports a panic.
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
+
 /// Holds all log lines until it is dropped: another program has the terminal, and draws on its screen.
-#[derive(Debug)]
-pub struct LogHold(());
+pub struct LogHold {
+    /// The hook for panics before it. `None` once it is set again.
+    earlier_hook: Option<PanicHook>,
+}
+
+impl fmt::Debug for LogHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogHold").finish_non_exhaustive()
+    }
+}
 
 impl LogHold {
     /// Begins to hold lines. Those before it are written now.
     pub fn begin() -> Self {
         // A panic of one exchange is reported on stderr too.
-        panic::set_hook(Box::new(|panic| {
-            let mut output = LogLineOutput { is_bufferable: false };
-            drop(output.write_all(format!("{panic}\n").as_bytes()));
-        }));
+        let earlier_hook = Some(panic::take_hook());
+        panic::set_hook(Box::new(|panic| report_panic(&format!("{panic}\n"))));
         let mut waiting = lock_waiting();
         write_buffered(&mut waiting.buffered);
         waiting.held.get_or_insert_default();
-        Self(())
+        drop(waiting);
+        Self { earlier_hook }
     }
 }
 
 impl Drop for LogHold {
     /// Writes the lines, and the number of those that had no room.
     fn drop(&mut self) {
-        // The hook of the standard library again. A thread that panics may not change it.
-        if !thread::panicking() {
-            drop(panic::take_hook());
+        // A thread that panics may not change the hook.
+        if !thread::panicking()
+            && let Some(hook) = self.earlier_hook.take()
+        {
+            panic::set_hook(hook);
         }
-        let Some(mut held) = lock_waiting().held.take() else {
+        // Locked to the end: a line that is logged meanwhile comes after these.
+        let mut waiting = lock_waiting();
+        let Some(mut held) = waiting.held.take() else {
             return;
         };
         if held.left_out > 0 {
@@ -93,7 +123,22 @@ impl Drop for LogHold {
             held.text.extend_from_slice(note.as_bytes());
         }
         write_buffered(&mut held.text);
+        drop(waiting);
     }
+}
+
+/// Adds the report of a panic to the held lines.
+fn report_panic(report: &str) {
+    let mut waiting = match WAITING_LINES.try_lock() {
+        Ok(waiting) => waiting,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        // This thread itself may have the lock, so it must not wait for it.
+        Err(TryLockError::WouldBlock) => {
+            drop(io::stderr().lock().write_all(report.as_bytes()));
+            return;
+        }
+    };
+    waiting.add_line(report.as_bytes(), false);
 }
 
 /// Writes the buffered lines. Every thread must call it before it goes idle, and `main` at the end.
@@ -140,16 +185,7 @@ impl<'a> MakeWriter<'a> for LogOutput {
 impl Write for LogLineOutput {
     /// Takes a whole line: the formatter writes each with one call.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut waiting = lock_waiting();
-        if let Some(held) = &mut waiting.held {
-            held.add_line(bytes);
-            return Ok(bytes.len());
-        }
-        // A line that may not wait is written with those before it, which keeps the order.
-        waiting.buffered.extend_from_slice(bytes);
-        if !self.is_bufferable || waiting.buffered.len() > BUFFERED_BYTES_MAX {
-            write_buffered(&mut waiting.buffered);
-        }
+        lock_waiting().add_line(bytes, self.is_bufferable);
         Ok(bytes.len())
     }
 

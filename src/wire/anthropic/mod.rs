@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -31,7 +31,8 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
         },
         // `tool_use` ids must be unique: proven within one message, not across turns (BerriAI/litellm#23510).
         id_scope: IdScope::Turn,
-        results: ResultRule::OnePerCall,
+        one_result: true,
+        named_results: true,
         open_end: false,
         words: match dialect {
             // `tool_use` ids were found without `tool_result` blocks immediately after (deepseek-recipe 0.2.0).

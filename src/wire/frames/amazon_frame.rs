@@ -10,9 +10,9 @@ use crate::{
     work,
 };
 
-/// Bytes in front of the headers: both lengths and their sum.
+/// Bytes in front of the headers: both lengths and their checksum.
 const PRELUDE_BYTES: usize = 12;
-/// Bytes behind the payload: the sum of the frame.
+/// Bytes behind the payload: the checksum of the frame.
 const SUM_BYTES: usize = 4;
 
 /// One frame. Members that it lacks are empty.
@@ -22,7 +22,9 @@ pub struct AmazonFrame<'a> {
     pub kind: &'a [u8],
     /// Its `:event-type`, `:exception-type` or `:error-code`.
     pub name: &'a [u8],
-    /// Its payload, as far as it has come.
+    /// Its `:error-message`, which only an `error` has.
+    pub message: &'a [u8],
+    /// Its payload, as far as received.
     pub payload: &'a [u8],
 }
 
@@ -46,6 +48,7 @@ impl<'a> AmazonFrame<'a> {
             rest = after;
             match name {
                 b":message-type" => frame.kind = value,
+                b":error-message" => frame.message = value,
                 b":event-type" | b":exception-type" | b":error-code" => frame.name = value,
                 _ => {}
             }
@@ -117,7 +120,7 @@ fn split_header(headers: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((name, value, rest))
 }
 
-/// Decodes base64, up to the first byte that belongs to none.
+/// Decodes base64, up to the first byte that belongs to none. Lenient, and the core has no such dependency.
 fn decode_base64(text: &[u8]) -> Vec<u8> {
     work::count_bytes(text.len());
     let mut plain = Vec::with_capacity(text.len().div_ceil(4).saturating_mul(3));
@@ -154,7 +157,7 @@ const fn base64_digit(byte: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// Returns a frame with these headers, as bytes, and this payload. Its sums are wrong.
+    /// Returns a frame with these headers, as bytes, and this payload. Its checksums are wrong.
     fn frame(headers: &[u8], payload: &[u8]) -> Vec<u8> {
         let length = |bytes: usize| u32::try_from(bytes).unwrap().to_be_bytes();
         let total = length(headers.len() + payload.len() + 16);
@@ -219,6 +222,7 @@ mod tests {
         let frame = |name, payload| AmazonFrame {
             kind: b"event",
             name,
+            message: b"",
             payload,
         };
         for (payload, cut, event) in [

@@ -1,8 +1,8 @@
 //! The framer of Amazon's binary event streams (`application/vnd.amazon.eventstream`), in which Bedrock streams.
 //!
-//! A frame is its length and the length of its headers, a CRC32 of both, the headers, the payload, and a CRC32 of all
-//! that. Numbers are big-endian (Amazon Transcribe, "Event stream encoding", 2026-11). No sum is checked: an answer is
-//! relayed as it comes, and its client checks them.
+//! A frame begins with its length, the length of its headers, and a checksum of both. Headers, payload and a checksum
+//! of the whole follow. Numbers are big-endian (Amazon Transcribe, "Event stream encoding", 2026-11). No checksum is
+//! tested: an answer is relayed as it comes, and its client tests them.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::work;
 
 /// Bytes of both lengths.
 const LENGTHS_BYTES: usize = 8;
-/// Bytes of a frame beside its headers and its payload: both lengths and both sums.
+/// Bytes of a frame beside its headers and its payload: both lengths and both checksums.
 const FIXED_BYTES: u64 = 16;
 /// Bytes of the longest headers.
 const HEADERS_BYTES_MAX: u64 = 128 * 1024;
@@ -26,7 +26,7 @@ pub struct AmazonFramer {
     frame_start: u64,
     /// Offset at which the open frame ends. `None` until both of its lengths have come.
     frame_end: Option<u64>,
-    /// Both lengths of the open frame, as far as they have come.
+    /// Both lengths of the open frame, as far as received.
     lengths: [u8; LENGTHS_BYTES],
     /// Set once a length was impossible.
     is_lost: bool,

@@ -1,7 +1,7 @@
 //! Incremental framers of streamed answers. The caller pushes bytes and gets the ranges of complete events.
 //!
-//! They divide server-sent events, JSON values in sequence or in one array, and Amazon's binary frames. They never buffer or change a byte. The
-//! ranges do not depend on how the stream is cut into chunks.
+//! They divide server-sent events, JSON values in sequence or in one array, and Amazon's binary frames. They never
+//! buffer or change a byte. The ranges do not depend on how the stream is cut into chunks.
 
 mod amazon_frame;
 mod amazon_framer;

@@ -7,9 +7,7 @@ pub(crate) mod write;
 
 pub(crate) use read::read_body;
 
-use crate::conversation::rules::{
-    CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace,
-};
+use crate::conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace};
 
 /// Returns the pairing rules of the format. The developer API and Vertex share rules and error texts.
 ///
@@ -23,7 +21,8 @@ pub(crate) const fn pairing_rules() -> PairingRules {
         user_first: true,
         ids: IdRule::Any,
         id_scope: IdScope::Nowhere,
-        results: ResultRule::OnePerCall,
+        one_result: true,
+        named_results: true,
         open_end: true,
         words: WordsPlace::Anywhere,
         calls: CallRule::InputType,

@@ -93,8 +93,8 @@ fn long_string_end_with<S: Simd>(simd: S, body: &[u8], from: usize, mut carry: u
 
 /// Returns the offset after the last bracket of an object or array. `from` is the offset after its first bracket.
 ///
-/// `None` also for a backslash outside of strings, which is not JSON. Brackets and braces count alike: a container that
-/// mixes them is not JSON either, and the full parse before an edit detects it.
+/// `None` also for an earlier backslash outside of strings, which is not JSON. Brackets and braces count alike: a
+/// container that mixes them is not JSON either, and the full parse before an edit detects it.
 pub(super) fn container_end(body: &[u8], from: usize) -> Option<usize> {
     dispatch!(Level::new(), simd => container_end_with(simd, body, from))
 }
@@ -115,16 +115,19 @@ fn container_end_with<S: Simd>(simd: S, body: &[u8], from: usize) -> Option<usiz
             quotes.count_ones() % 2 == 1
         } else {
             let strings = prefix_parity(quotes);
-            // It would hide the quote after it, which a reader byte by byte sees.
-            if backslashes & !strings != 0 {
-                return None;
-            }
-            let (opened, closed) = (opening & !strings, closing & !strings);
+            let stray = backslashes & !strings;
+            // The bytes below the first stray backslash, or all.
+            let sound = (stray & stray.wrapping_neg()).wrapping_sub(1) & !strings;
+            let (opened, closed) = (opening & sound, closing & sound);
             // Without a closing bracket the container cannot end in this block.
             if closed == 0 {
                 depth += u64::from(opened.count_ones());
             } else if let Some(end) = last_bracket(opened, closed, &mut depth) {
                 return Some(at + end);
+            }
+            // It hides the quote after it, which a reader byte by byte sees.
+            if stray != 0 {
+                return None;
             }
             strings >> (BLOCK - 1) != 0
         };
@@ -267,6 +270,10 @@ mod tests {
             }
             let body = format!(r#"{{{blanks}"a\\\"":"\\{blanks}\""}}"#);
             assert_eq!(container_end(body.as_bytes(), 1), Some(body.len()), "{body}");
+            // A backslash behind the container is no part of it.
+            let body = format!(r#"{{"a":{{{blanks}}}}}"#);
+            let followed = format!(r#"{body}\n"}}"#);
+            assert_eq!(container_end(followed.as_bytes(), 1), Some(body.len()), "{followed}");
         }
     }
 }

@@ -29,8 +29,13 @@ pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
 /// Returns the place of the first lone surrogate at or after `from`, which is not inside of an escape.
 pub fn find_lone_surrogate(json: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
-    while let Some(found) = memchr::memchr(b'\\', json.get(at..).unwrap_or_default()) {
-        work::count_bytes(found);
+    loop {
+        let rest = json.get(at..).unwrap_or_default();
+        let Some(found) = memchr::memchr(b'\\', rest) else {
+            work::count_bytes(rest.len());
+            return None;
+        };
+        work::count_bytes(found.saturating_add(1));
         let escape = at.saturating_add(found);
         let after = escape.saturating_add(ESCAPE);
         at = match code_unit(json, escape) {
@@ -43,7 +48,6 @@ pub fn find_lone_surrogate(json: &[u8], from: usize) -> Option<usize> {
             None => escape.saturating_add(2),
         };
     }
-    None
 }
 
 /// Returns the UTF-16 code unit of the escape at `at`. `None` if there is no escape with four digits.

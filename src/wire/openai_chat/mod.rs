@@ -8,7 +8,7 @@ pub(crate) mod write;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -26,7 +26,8 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
             Dialect::MiniMax | Dialect::Compatible => IdRule::Any,
         },
         id_scope: IdScope::Turn,
-        results: ResultRule::OnePerCall,
+        one_result: true,
+        named_results: true,
         open_end: false,
         // `Unexpected role 'user' after role 'tool'`, Mistral error 3230 (onyx-dot-app/onyx#6458, 2025-11).
         words: match dialect {

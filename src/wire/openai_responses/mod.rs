@@ -10,7 +10,7 @@ pub(in crate::wire) use items::is_item_type;
 pub(crate) use read::read_body;
 
 use crate::{
-    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, ResultRule, WordsPlace},
+    conversation::rules::{CallRule, IdRule, IdScope, MergedRoles, PairingRules, ResultPlace, WordsPlace},
     wire::Dialect,
 };
 
@@ -34,7 +34,8 @@ pub(crate) const fn pairing_rules(dialect: Dialect) -> PairingRules {
             _ => IdRule::NotEmpty,
         },
         id_scope: if deepseek { IdScope::Body } else { IdScope::Turn },
-        results: ResultRule::OnePerCall,
+        one_result: true,
+        named_results: true,
         open_end: false,
         words: WordsPlace::Anywhere,
         // OpenAI documents arguments as an opaque string.

@@ -134,11 +134,14 @@ impl<'a> ResponsesReader<'a> {
         self.history = Some(history);
         match cursor.peek_kind() {
             JsonKind::Array => {}
-            // Bedrock's CountTokens has an object here, with a request of another format inside.
-            JsonKind::Object => return Err(Unreadable::Shape),
-            _ => {
+            JsonKind::String | JsonKind::Null => {
                 self.conversation.notes.only_text = Some(cursor.skip_value()?);
                 return Ok(());
+            }
+            // Bedrock's CountTokens has an object here, with a request of another format inside.
+            JsonKind::Object | JsonKind::Other => {
+                cursor.skip_value()?;
+                return Err(Unreadable::Shape);
             }
         }
         let array = cursor.walk_array(|cursor| self.read_item(cursor))?;

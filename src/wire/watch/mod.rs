@@ -114,6 +114,15 @@ impl Watcher {
         self
     }
 
+    /// Returns the framing.
+    pub const fn framing(&self) -> Framing {
+        match self.framer {
+            AnswerFramer::Events(_) => Framing::Events,
+            AnswerFramer::Values(_) => Framing::Values,
+            AnswerFramer::Frames(_) => Framing::Frames,
+        }
+    }
+
     /// Reads the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self {

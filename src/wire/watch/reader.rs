@@ -62,7 +62,6 @@ impl FormatReader {
     /// Reads one of Amazon's frames, which contains an event or ends the answer with an error.
     pub(super) fn read_frame(&mut self, whole: EventBytes<'_>, facts: &mut Facts) {
         let frame = AmazonFrame::read(whole.bytes);
-        let event = frame.chunk_event(whole.truncated);
         if frame.is_error() {
             let mut error = AnswerError {
                 kind: bounded_text(frame.error_name().as_bytes()),
@@ -70,13 +69,16 @@ impl FormatReader {
             };
             error.event.store_first(frame.payload);
             (facts.error, facts.terminal) = (Some(error), true);
-        } else if !event.is_empty() {
-            let event = EventBytes {
-                bytes: &event,
-                truncated: whole.truncated,
-            };
-            self.read_value(event, facts);
-            return;
+        } else {
+            let event = frame.chunk_event(whole.truncated);
+            if !event.is_empty() {
+                let event = EventBytes {
+                    bytes: &event,
+                    truncated: whole.truncated,
+                };
+                self.read_value(event, facts);
+                return;
+            }
         }
         facts.count_event(EventActivity::Progress, whole.truncated);
     }

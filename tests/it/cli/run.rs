@@ -372,7 +372,7 @@ async fn failed_requests_that_asked_no_model_are_counted_apart() {
     assert_eq!(client.response().await.status(), 404);
     running.child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
     let (_, err) = running.end().await;
-    let counted = "4 requests, 1 failed (404), 3 that asked no model failed (404, 3 times); details: ";
+    let counted = "4 requests, 1 failed (404), 3 failed that asked no model (404, 3 times); details: ";
     assert!(err.contains(counted), "{err}");
 }
 

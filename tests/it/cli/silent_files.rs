@@ -330,6 +330,11 @@ async fn start_beside(place: Place) {
         .unwrap_or_else(|_| panic!("{what}: SIGTERM has no effect"))
         .unwrap();
     assert_eq!(status.code(), Some(0), "{what}");
+    let mut said_so = false;
+    while let Some(line) = lines.next_line().await.unwrap() {
+        said_so |= line.contains("stopped before the start was complete");
+    }
+    assert!(said_so, "{what}");
 }
 
 #[tokio::test]
@@ -418,7 +423,7 @@ async fn a_pipe_in_the_place_of_a_secret_is_refused_at_once() {
         let answer = process.ask_admin(reloading()).await;
         assert_eq!(answer.status(), 422, "{}", place.name);
         assert!(
-            answer.text().contains("no regular file"),
+            answer.text().contains("not a regular file"),
             "{}: {}",
             place.name,
             answer.text()

@@ -197,7 +197,7 @@ fn each_failure_to_listen_has_its_own_remedy() {
             PermissionDenied,
             "127.0.0.1:4747",
             "cannot listen on ",
-            "the system does not give this port to this user; ",
+            "permission denied by the system; ",
         ),
         (
             AddrNotAvailable,

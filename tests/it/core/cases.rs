@@ -3,7 +3,8 @@
 //! byte for byte.
 //!
 //! `learned.txt`, where there is one, lists the rules that the provider's refusals have taught, one on each line:
-//! `unique_ids`, `strict_calls`, `user_first`, `one_result`, `before_calls`, `apart_from_results`, `bridged`.
+//! `unique_ids`, `strict_calls`, `user_first`, `one_result`, `named_results`, `before_calls`, `apart_from_results`,
+//! `bridged`.
 //!
 //! `lost.txt`, where there is one, lists the values that the client has dropped, as [`lost_values`] finds them.
 //!
@@ -194,6 +195,7 @@ fn read_learned(folder: &Path) -> Result<LearnedRules, String> {
             "strict_calls" => learned.strict_calls = true,
             "user_first" => learned.user_first = true,
             "one_result" => learned.one_result = true,
+            "named_results" => learned.named_results = true,
             "before_calls" => learned.words = Some(WordsPlace::BeforeCalls),
             "apart_from_results" => learned.words = Some(WordsPlace::ApartFromResults),
             "bridged" => learned.words = Some(WordsPlace::Bridged),

@@ -114,6 +114,19 @@ fn calls_with_one_id() {
     });
 }
 
+/// A large result is read once, however many others repeat it.
+#[test]
+fn many_small_results_repeat_a_large_one() {
+    grows("repeats of a large result", Action::Quote, |repeats| {
+        let result =
+            |content: String| format!(r#"{{"type":"tool_result","tool_use_id":"toolu_1","content":"{content}"}}"#);
+        let large = result("x".repeat(repeats * 100));
+        let small = many(repeats, |n| result(format!("r{n}")));
+        let turn = assistant(&call("toolu_1"));
+        history(&format!(r#"{turn},{{"role":"user","content":[{large},{small}]}}"#))
+    });
+}
+
 #[test]
 fn deeply_nested_values() {
     let body = |levels: usize| {

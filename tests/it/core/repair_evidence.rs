@@ -123,7 +123,10 @@ fn every_source_is_dated() {
         for evidence in rule.evidence {
             use antiphon::repair::Evidence::{Code, Document, Refusal};
             let (Refusal(source) | Document(source) | Code(source)) = evidence;
-            let is_dated = source.contains("20") || matches!(evidence, Code(_));
+            let is_dated = source.contains("(20")
+                || source.contains(", 20")
+                || source.contains("in 20")
+                || matches!(evidence, Code(_));
             assert!(is_dated, "{source}");
         }
     }

@@ -1,10 +1,21 @@
 //! Addresses of calls: reusable ids with their session or their input, and ids of no known maker that come again.
 
+use antiphon::{
+    auth::{Caller, Principal},
+    clock,
+    late::{LateSettings, ObservedCall, records::RecordedCall},
+    ledger::RecordKind,
+    repair::input_hash,
+    session::SessionStrength,
+};
 use serde_json::{Value, json};
 
 use crate::support::{
     kept::durable,
-    late::{ID, ask, calls_with, last_body, owner, post, post_body, says, script_call, send, verified_world},
+    late::{
+        ID, ask, calls_with, last_body, memory, owner, post, post_body, running, says, script_call, send, service,
+        verified_world,
+    },
     still::{Step, World, events, say, sse},
 };
 
@@ -71,6 +82,46 @@ async fn a_makers_id_is_found_whatever_its_service_says_of_the_input() {
     emits(&world, "s1", ID, &json!({"of": 1})).await;
     let body = json!({"content": "X", "tool": "render", "input": {"of": 1, "quality": "high"}, "session": "other"});
     assert_eq!(post_body(&world, ID, &body).await.status(), 200);
+}
+
+/// A client strips characters from ids, and its request is recorded first. The id of the answer is the one that counts.
+#[tokio::test(start_paused = true)]
+async fn a_call_has_the_id_of_its_answer_whichever_is_recorded_first() {
+    let letters = ID.replace('_', "");
+    let stripped = letters.as_str();
+    for order in [[(ID, true), (stripped, false)], [(stripped, false), (ID, true)]] {
+        let ledger = memory();
+        let settings = LateSettings {
+            services: vec![service("tools", None, None)],
+            ..LateSettings::default()
+        };
+        let late = running(&ledger, settings);
+        let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
+        late.callers().store_verified(caller).await.unwrap();
+        for (id, is_emitted) in order {
+            let call = ObservedCall {
+                lane: None,
+                session: None,
+                session_label: None,
+                strength: SessionStrength::Strong,
+                id: id.as_bytes().to_vec(),
+                tool: b"render".to_vec(),
+                input: Some(input_hash(b"{}")),
+                intent_input: None,
+                origin: None,
+                is_emitted,
+            };
+            late.record_calls(caller, [call]);
+            late.flush_jobs().await;
+        }
+        let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+        let records = ledger.list_records(RecordKind::Call, principal, 9, now).await.unwrap();
+        let decoded = records
+            .iter()
+            .map(|record| RecordedCall::decode(&record.value).unwrap());
+        let ids: Vec<Vec<u8>> = decoded.map(|call| call.id).collect();
+        assert_eq!(ids, [ID.as_bytes()], "{order:?}");
+    }
 }
 
 /// C2: two open calls fit the address.

@@ -4,8 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use antiphon::{
     auth::{Caller, Principal, WebhookKey},
-    late::{Dispatcher, LateSettings, ObservedCall, ServiceSettings, ToolSettings},
-    ledger::Ledger,
+    clock,
+    late::{
+        CancelAnswer, Dispatcher, LateSettings, LateStore, Messages, ObservedCall, ServiceSettings, ToolSettings,
+        records::RecordedCallState,
+    },
+    ledger::{CommitOutcome, CommitStep, Ledger, RecordKind},
     repair::{Tier, input_hash},
     server::Tasks,
     session::SessionStrength,
@@ -78,11 +82,9 @@ fn sender_to(told: mpsc::UnboundedSender<()>, ledger: &Arc<SwitchableLedger>, ta
     Sender::with_dial(&settings, tasks.pool_tasks(), dial)
 }
 
-/// A try whose end the ledger never notes does not count for ever: its message is sent again.
-#[tokio::test(start_paused = true)]
-async fn a_try_that_does_not_end_is_begun_again() {
-    let ledger = SwitchableLedger::new();
-    let shared: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(&ledger);
+/// Returns a store with a recorded call that can be undone, and its caller.
+async fn with_call(ledger: &Arc<SwitchableLedger>) -> (LateStore, Caller) {
+    let shared: Arc<dyn Ledger> = Arc::<SwitchableLedger>::clone(ledger);
     let late = running(&shared, settings());
     let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
     late.callers().store_verified(caller).await.unwrap();
@@ -100,16 +102,54 @@ async fn a_try_that_does_not_end_is_begun_again() {
     };
     late.record_calls(caller, [call]);
     late.flush_jobs().await;
-    let (told, mut heard) = mpsc::unbounded_channel();
-    let tasks = Tasks::on_current_runtime();
-    let sender = sender_to(told, &ledger, &tasks);
-    tasks.spawn_background(webhooks::send_messages(Dispatcher::of_store(&late), sender));
+    (late, caller)
+}
+
+/// A try whose end the ledger never notes does not count for ever: its message is sent again. It counts as failed if the
+/// ledger works again by then.
+#[tokio::test(start_paused = true)]
+async fn a_try_that_does_not_end_is_begun_again() {
+    for (works_after, failed) in [(20, 1), (32, 0)] {
+        let ledger = SwitchableLedger::new();
+        let (late, caller) = with_call(&ledger).await;
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let tasks = Tasks::on_current_runtime();
+        let sender = sender_to(told, &ledger, &tasks);
+        tasks.spawn_background(webhooks::send_messages(Dispatcher::of_store(&late), sender));
+        late.cancels().request(caller, ID.as_bytes()).await.unwrap();
+        heard.recv().await.unwrap();
+        let began = Instant::now();
+        tokio::time::sleep(Duration::from_secs(works_after)).await;
+        ledger.slow_down(Duration::ZERO);
+        let again = timeout(HOUR, heard.recv()).await;
+        assert_eq!(again, Ok(Some(())));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        ledger.slow_down(Duration::ZERO);
+        let waiting = Messages::of_store(&late).list(None, 9, clock::unix_time()).await;
+        let tries: Vec<u32> = waiting.unwrap().messages.iter().map(|message| message.tries).collect();
+        assert_eq!(tries, [failed], "works after {works_after} s");
+    }
+}
+
+/// A message that no version can read is never sent: the owner's request takes its place.
+#[tokio::test(start_paused = true)]
+async fn a_request_replaces_a_message_that_cannot_be_decoded() {
+    let ledger = SwitchableLedger::new();
+    let (late, caller) = with_call(&ledger).await;
     late.cancels().request(caller, ID.as_bytes()).await.unwrap();
-    heard.recv().await.unwrap();
-    let began = Instant::now();
-    tokio::time::sleep(Duration::from_secs(32)).await;
-    ledger.slow_down(Duration::ZERO);
-    let again = timeout(HOUR, heard.recv()).await;
-    assert_eq!(again, Ok(Some(())));
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let (principal, now) = (*caller.principal().as_bytes(), clock::unix_time());
+    let stored = ledger.list_after(RecordKind::Outgoing, principal, 0, 9, now).await;
+    let (_, message) = stored.unwrap().remove(0);
+    let broken = CommitStep::Replace {
+        key: message.key,
+        version: message.version,
+        value: "x".into(),
+        expires_at: message.expires_at,
+    };
+    let done = ledger.commit(vec![broken], now).await.unwrap();
+    assert_eq!(done, CommitOutcome::Done);
+    let answer = late.cancels().request(caller, ID.as_bytes()).await.unwrap();
+    assert_eq!(answer, CancelAnswer::State(RecordedCallState::CancelRequested));
+    let waiting = Messages::of_store(&late).list(None, 9, now).await.unwrap();
+    assert_eq!(waiting.messages.len(), 1);
 }

@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon::ledger::{Ledger, RecordKind};
+use antiphon::{
+    auth::{Caller, Principal},
+    clock,
+    late::{LateSettings, PostOutcome, matching::NamedCall},
+    ledger::{CommitStep, Ledger, RecordKind},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,8 +15,12 @@ use crate::{
     support::{
         app::post_with,
         kept::durable,
-        late::{FILM, ID, MESSAGES, ask_as, calls, copies, counted, owner, post_body, says, script_call, world_over},
+        late::{
+            FILM, ID, MESSAGES, ask_as, calls, copies, counted, memory, owner, post_body, running, says, script_call,
+            service, world_over,
+        },
         still::{Answer, Step, World, events::anthropic, say, sse},
+        wire::spawn,
     },
 };
 
@@ -109,10 +118,10 @@ async fn a_parked_result_waits_for_the_ttl_and_expires_aloud() {
     let posted = post_film(&world, None).await;
     assert_eq!(posted.status(), 202);
     let expires_at = Duration::from_secs(posted.json()["expires_at"].as_u64().unwrap());
-    let wait = expires_at.saturating_sub(antiphon::clock::unix_time());
+    let wait = expires_at.saturating_sub(clock::unix_time());
     assert!(wait > 6 * DAY && wait <= 7 * DAY, "{wait:?}");
     let service = *world.shared.late.services()[0].principal.as_bytes();
-    let now = antiphon::clock::unix_time();
+    let now = clock::unix_time();
     let count = async |kind| ledger.list_records(kind, service, 9, now).await.unwrap().len();
     for (ttl, unclaimed) in [(7 * DAY, 0), (Duration::ZERO, 1)] {
         let world = world_over(&ledger, |builder| builder.late.ttl = ttl);
@@ -137,6 +146,39 @@ async fn a_parked_result_meets_its_call_after_a_restart() {
     emits(&world, "sk-ann").await;
     world.until(world.now() + Duration::from_secs(1)).await;
     assert!(gets_film(&world, "sk-ann").await);
+}
+
+/// Another replica has removed a parked result, and the news of it was lost: the next search forgets the result.
+#[tokio::test(start_paused = true)]
+async fn a_parked_result_that_another_replica_has_removed_is_forgotten() {
+    let ledger = memory();
+    let settings = LateSettings {
+        services: vec![service("tools", None, None)],
+        ..LateSettings::default()
+    };
+    let late = running(&ledger, settings);
+    let caller = Caller::of_account(Principal::of_token(late.principal_key(), "ann"));
+    let named = NamedCall {
+        service: &late.services()[0],
+        call_id: ID.as_bytes(),
+        owner: Some(late.owner_of(caller)),
+        session: None,
+        described: None,
+    };
+    let posted = late.post_result(&named, "1".to_owned(), false, None).await.unwrap();
+    assert!(matches!(posted, PostOutcome::Parked { .. }), "{posted:?}");
+    assert!(late.awaited_calls(caller).has_call(ID.as_bytes()));
+    let (principal, now) = (*named.service.principal.as_bytes(), clock::unix_time());
+    let parked = ledger.list_after(RecordKind::Parked, principal, 0, 9, now).await;
+    let (_, record) = parked.unwrap().remove(0);
+    let remove = CommitStep::Remove {
+        key: record.key,
+        version: record.version,
+    };
+    ledger.commit(vec![remove], now).await.unwrap();
+    drop(spawn(late.clone().run_upkeep()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(late.awaited_calls(caller).is_empty());
 }
 
 /// Returns the events of an answer with a call: all but the last, and the last.
@@ -190,7 +232,7 @@ async fn a_call_is_recorded_before_the_last_event_of_its_answer() {
             assert!(took >= wanted && took < wanted + Duration::from_millis(10), "{took:?}");
             assert_eq!(counted(&world, "unrecorded"), u64::from(slow == Some(3000)));
             if slow != Some(3000) {
-                let now = antiphon::clock::unix_time();
+                let now = clock::unix_time();
                 let callers = shared.list_principals(RecordKind::Call, None, 9).await.unwrap();
                 assert_eq!(callers.len(), 1, "recorded");
                 let calls = shared.list_records(RecordKind::Call, callers[0], 9, now).await.unwrap();

@@ -90,21 +90,43 @@ async fn no_proxy_hosts_and_loopback_are_connected_directly() {
 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_a_502_without_its_credential() {
-    let proxy = Upstream::answering("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n").await;
-    let app = before(proxy.address)
-        .with(|builder| {
-            to(builder, "provider.invalid:80");
-            builder.upstream.proxies.http = Some(format!("http://user:secret@{}", proxy.address));
-        })
-        .start()
-        .await;
-    let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
-    assert_eq!(
-        (answer.status(), answer.header("x-antiphon-phase")),
-        (502, Some("connect")),
-        "{answer:?}"
-    );
-    assert!(!answer.text().contains("secret"));
+    let login = Upstream::answering("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n").await;
+    let full = Upstream::answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
+    let socks = Upstream::script(|mut conn, _| async move {
+        // The method of a user and password, and the refusal of these.
+        for answer in ["\x05\x02", "\x01\x01"] {
+            conn.more().await;
+            conn.send(answer).await;
+        }
+        conn.rest().await;
+    })
+    .await;
+    // A login that is refused once is refused again.
+    for (scheme, proxy, is_final) in [("http", login, true), ("http", full, false), ("socks5h", socks, true)] {
+        let app = before(proxy.address)
+            .with(|builder| {
+                to(builder, "provider.invalid:80");
+                builder.upstream.proxies.http = Some(format!("{scheme}://user:secret@{}", proxy.address));
+            })
+            .start()
+            .await;
+        let answer = app.ask(post("/anthropic/v1/messages", BODY)).await;
+        assert_eq!(
+            (
+                answer.status(),
+                answer.header("x-antiphon-phase"),
+                answer.header("x-should-retry"),
+            ),
+            (502, Some("connect"), is_final.then_some("false")),
+            "{answer:?}"
+        );
+        assert_eq!(
+            answer.text().contains("correct the user and password"),
+            is_final,
+            "{answer:?}"
+        );
+        assert!(!answer.text().contains("secret"));
+    }
 }
 
 #[tokio::test]

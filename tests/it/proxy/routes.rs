@@ -549,6 +549,13 @@ fn kinds_come_from_the_name_then_from_the_host() {
         ("work", "meopenai.azure.cn", ProviderKind::Compatible),
         ("work", "apis.minimax.io", ProviderKind::Compatible),
         ("work", "api-uw.minimax.io", ProviderKind::MiniMax),
+        ("work", "eu.api.openai.com", ProviderKind::OpenAi),
+        ("work", "notapi.openai.com", ProviderKind::Compatible),
+        (
+            "work",
+            "bedrock-runtime.s3-us-west-2.amazonaws.com",
+            ProviderKind::Compatible,
+        ),
     ] {
         assert_eq!(ProviderKind::infer_kind(name, host), kind, "{name} {host}");
     }

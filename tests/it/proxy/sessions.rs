@@ -428,11 +428,11 @@ pub(super) fn note_request(table: &SessionTable, lane: LaneId, outline: &Outline
 }
 
 /// Returns a request of a lane.
-pub(super) fn request(outline: &Outline, goes_on: bool) -> LaneRequest<'_> {
+pub(super) fn request(outline: &Outline, may_be_turn: bool) -> LaneRequest<'_> {
     LaneRequest {
         outline,
         mark: TurnMark::of_request(b"", outline),
-        goes_on,
+        may_be_turn,
         is_compacted: false,
     }
 }

@@ -7,8 +7,8 @@ use std::{
 
 use antiphon::{
     auth::rotation::{
-        AttemptReport, ChangeCause, LaneBindings, PoolMember, ProfileId, ProfileQuery, ProfileState, Rotation,
-        Selection,
+        AttemptReport, ChangeCause, CredentialState, LaneBindings, PoolMember, ProfileId, ProfileQuery, ProfileState,
+        Rotation, Selection,
     },
     policy::{Class, LimitHints, Reason, Verdict, VerdictScope},
 };
@@ -554,6 +554,17 @@ fn an_operator_can_clear_a_profile() {
     assert!(pool.rotation.clear_cooldowns(0, pool.now) && !pool.rotation.clear_cooldowns(7, pool.now));
     assert_eq!(pool.state(0), ProfileState::Ready);
     assert_eq!(used(&pool.pick(&pinned())), Some(0));
+}
+
+/// A cooldown for one model does not make it serve another.
+#[test]
+fn a_profile_without_a_credential_serves_no_model() {
+    let mut pool = Pool::with(&[None, None]);
+    pool.fails(1, Class::RateLimit);
+    let serves = |pool: &Pool, model| pool.rotation.profile_statuses(pool.now)[1].serves(model);
+    assert!(!serves(&pool, MODEL) && serves(&pool, Some("other")));
+    pool.rotation.set_credential_state(1, CredentialState::Missing);
+    assert!(!serves(&pool, MODEL) && !serves(&pool, Some("other")));
 }
 
 #[test]
