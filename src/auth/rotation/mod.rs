@@ -387,22 +387,14 @@ impl Rotation {
     /// Returns the state of every profile.
     pub fn profile_statuses(&self, now: Instant) -> Vec<ProfileStatus> {
         let view = |(id, member): (ProfileId, &PoolMember)| {
-            let rests = self.active_cooldowns(id, now);
+            let cooldowns = self.active_cooldowns(id, now);
             let has_credential = self.has_credential(id, now);
-            // The most severe cooldown decides.
-            let state = if rests.iter().any(|rest| rest.disables) || !has_credential {
-                ProfileState::Disabled
-            } else if rests.is_empty() {
-                ProfileState::Ready
-            } else {
-                ProfileState::Cooling
-            };
             ProfileStatus {
                 label: Arc::clone(&member.label),
                 organisation: member.organisation.clone(),
-                state,
+                state: ProfileState::of_profile(&cooldowns, has_credential),
                 has_credential,
-                cooldowns: rests,
+                cooldowns,
             }
         };
         self.members.iter().enumerate().map(view).collect()

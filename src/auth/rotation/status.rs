@@ -48,6 +48,19 @@ labelled_enum! {
     }
 }
 
+impl ProfileState {
+    /// Returns the state of a profile with these cooldowns: that of the most severe one.
+    pub(super) fn of_profile(cooldowns: &[Cooldown], has_credential: bool) -> Self {
+        if !has_credential || cooldowns.iter().any(|cooldown| cooldown.disables) {
+            Self::Disabled
+        } else if cooldowns.is_empty() {
+            Self::Ready
+        } else {
+            Self::Cooling
+        }
+    }
+}
+
 /// One cooldown of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cooldown {

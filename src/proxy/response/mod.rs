@@ -281,7 +281,11 @@ impl ProviderAnswer {
     /// failure is known before a byte of it was sent.
     pub(super) async fn take_first_frame(&mut self) -> Result<(), Verdict> {
         // Polled once and never waited for: the head of a slow answer must not be delayed.
-        poll_fn(|cx| Poll::Ready(self.poll_first_frame(cx))).await;
+        poll_fn(|cx| {
+            self.poll_first_frame(cx);
+            Poll::Ready(())
+        })
+        .await;
         if let Some(Some(Err(error))) = &self.first_frame {
             tracing::debug!(%error, "the connection to the provider failed before the first byte of the answer");
             return Err(classify(Observation::BodyEnded {
@@ -294,8 +298,7 @@ impl ProviderAnswer {
 
     /// Waits for the ledger. The first frame of the body is taken meanwhile: only the time until then is the provider's.
     pub(super) async fn wait_for_ledger(&mut self, hold: impl Future<Output = ()>, log: &mut ExchangeLog) {
-        let (began, mut hold) = (clock::now(), pin!(hold));
-        let mut body_came = None;
+        let (began, mut hold, mut body_came) = (clock::now(), pin!(hold), None);
         poll_fn(|cx| {
             // First, so that an answer that waits for nothing has no step more than without a ledger.
             if hold.as_mut().poll(cx).is_ready() {

@@ -12,6 +12,7 @@ use crate::{
 
 /// An exchange that ended, for whatever reason.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of an exchange")]
 pub struct ExchangeEnded {
     /// The value of `x-antiphon-request-id`: a UUID v7.
     pub request_id: String,

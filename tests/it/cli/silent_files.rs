@@ -354,7 +354,9 @@ fn make_pipe(path: &Path) {
 async fn a_reload_gives_up_after_five_seconds_and_the_next_one_works() {
     let install = Install::new("");
     let process = install.start().await;
-    make_pipe(install.config());
+    let Some(lease) = Lease::take(install.config()).await else {
+        return;
+    };
     let answer = process.ask_admin(reloading()).await;
     assert_eq!(answer.status(), 422);
     let name = install.config().display().to_string();
@@ -364,19 +366,13 @@ async fn a_reload_gives_up_after_five_seconds_and_the_next_one_works() {
     let answer = process.ask_admin(reloading()).await;
     assert_eq!(answer.status(), 422);
     assert!(answer.text().contains("still waits for"), "{}", answer.text());
-    answers_operators(&process, "pipe").await;
+    answers_operators(&process, "the configuration").await;
     let log = process.log().join("\n");
     assert!(
         log.contains("the previous one stays in effect") && log.contains(&name),
         "{log}"
     );
-    let pipe = install.config().to_owned();
-    tokio::task::spawn_blocking(move || std::fs::write(pipe, ""))
-        .await
-        .unwrap()
-        .unwrap();
-    std::fs::remove_file(install.config()).unwrap();
-    install.write("");
+    drop(lease);
     let reloaded = async { while process.ask_admin(reloading()).await.status() != 200 {} };
     tokio::time::timeout(PATIENCE, reloaded)
         .await
@@ -394,7 +390,9 @@ async fn a_second_sigterm_works_while_a_reload_waits_for_a_file() {
     client
         .send("POST /anthropic/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         .await;
-    make_pipe(install.config());
+    let Some(_lease) = Lease::take(install.config()).await else {
+        return;
+    };
     process.signal("HUP");
     let mut asker = Client::connect(process.admin).await;
     asker.send(reloading()).await;
@@ -407,6 +405,25 @@ async fn a_second_sigterm_works_while_a_reload_waits_for_a_file() {
     process.signal("TERM");
     let ended = tokio::time::timeout(PATIENCE, process.exit_code()).await;
     assert_eq!(ended.expect("the second SIGTERM has no effect"), Some(143));
+}
+
+/// A pipe is empty once it was read, and an empty file is a valid configuration.
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_configuration_is_not_read_again() {
+    let install = Install::new("");
+    let process = install.start().await;
+    make_pipe(install.config());
+    let answer = process.ask_admin(reloading()).await;
+    assert_eq!(answer.status(), 422);
+    assert!(
+        answer.text().contains("only a regular file can be read again"),
+        "{}",
+        answer.text()
+    );
+    std::fs::remove_file(install.config()).unwrap();
+    install.write("");
+    assert_eq!(process.ask_admin(reloading()).await.status(), 200);
+    process.stop().await;
 }
 
 #[tokio::test]

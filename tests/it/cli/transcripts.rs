@@ -28,6 +28,9 @@ fn empty_messages(format: Format) -> (&'static str, Value) {
     }
 }
 
+/// A change to the lines of a session.
+type Damage = dyn Fn(&mut Vec<String>);
+
 /// Runs `check` and `repair` on a file in which messages were found and nothing was read.
 fn assert_unread(arguments: &[&str], input: &str) {
     for command in ["check", "repair"] {
@@ -197,7 +200,7 @@ fn check_reports_a_broken_chain() {
         lines[4] = lines[4].replace("\"a2\"", "\"s1\"");
         lines.insert(4, of_subagent(&line("user", "s1", "null", GO_ON)));
     };
-    let rows: [(&str, usize, bool, &dyn Fn(&mut Vec<String>)); 4] = [
+    let rows: [(&str, usize, bool, &Damage); 4] = [
         ("lost_parent", 5, true, &lost),
         ("parent_circle", 3, true, &circle),
         ("uuid_twice", 5, false, &twice),
@@ -243,7 +246,7 @@ fn check_does_not_report_links_that_lose_nothing() {
     let copy = |lines: &mut Vec<String>| lines.insert(4, lines[3].clone());
     let first = |lines: &mut Vec<String>| lines[0] = lines[0].replace("null", "\"elsewhere\"");
     let left = |lines: &mut Vec<String>| lines.insert(6, line("user", "x", "\"gone\"", GO_ON));
-    let rows: [&dyn Fn(&mut Vec<String>); 3] = [&copy, &first, &left];
+    let rows: [&Damage; 3] = [&copy, &first, &left];
     for change in rows {
         let mut lines = session("2.1.42");
         change(&mut lines);

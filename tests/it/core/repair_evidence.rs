@@ -29,7 +29,7 @@ struct Met {
     failures: Vec<String>,
 }
 
-fn rules_of<'f>(wire: Wire, finding: &'f Finding) -> impl Iterator<Item = (usize, &'static RepairRule)> + 'f {
+fn rules_of(wire: Wire, finding: &Finding) -> impl Iterator<Item = (usize, &'static RepairRule)> {
     let rules = REPAIR_RULES.iter().enumerate();
     rules.filter(move |(_, rule)| rule.covers(wire, finding.kind, finding.detail))
 }

@@ -1,4 +1,4 @@
-//! Late results of calls that Bedrock's InvokeModel streams, with the real binary.
+//! Late results of calls that Bedrock's `InvokeModel` streams, with the real binary.
 
 use antiphon::auth::TokenHash;
 use serde_json::{Value, json};

@@ -108,6 +108,7 @@ fn request_body(path: &str, is_stream: bool) -> String {
 }
 
 /// Returns every kind of answer with the call.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn kinds() -> Vec<Kind> {
     let mut kinds = Vec::new();
     let mut add = |name, path, is_stream, steps| {

@@ -149,8 +149,7 @@ async fn answer(mut stream: TcpStream, counting: watch::Sender<usize>, is_chunke
     drop(all);
     stream.write_all((second + end).as_bytes()).await.ok()?;
     // Open until the client closes it.
-    stream.read(&mut [0; 1]).await.ok()?;
-    Some(())
+    stream.read(&mut [0; 1]).await.ok().map(drop)
 }
 
 /// A thread that wakes whoever waits for it, a moment later, as a ledger does.

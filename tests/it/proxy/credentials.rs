@@ -335,6 +335,9 @@ fn key_use(has_profiles: bool) -> KeyUse {
 }
 
 /// A token that is not known, or not any more, is no key of the provider.
+type Fields<'f> = &'f [(&'f str, &'f str)];
+type Judged<'f> = Result<Option<&'f str>, RequestRefusal>;
+
 #[test]
 fn an_unknown_client_token_is_no_key() {
     let key = PrincipalKey::new([1; 32]);
@@ -342,12 +345,7 @@ fn an_unknown_client_token_is_no_key() {
     let none = ClientTokens::default();
     let refused = Err(RequestRefusal::ClientToken);
     let unknown = ("x-api-key", "antiphon_3");
-    let rows: [(
-        &ClientTokens,
-        &[(&str, &str)],
-        Option<&str>,
-        Result<Option<&str>, RequestRefusal>,
-    ); 5] = [
+    let rows: [(&ClientTokens, Fields<'_>, Option<&str>, Judged<'_>); 5] = [
         (&known, &[unknown], None, refused),
         (&known, &[], Some("key=antiphon_3"), refused),
         (&known, &[("x-api-key", "sk-1")], None, Ok(None)),

@@ -43,7 +43,7 @@ async fn a_refusal_of_the_history_with_a_5xx_is_neither_retried_nor_blamed_on_th
                     let before = world.requests().len();
                     let fields = [("x-api-key", "sk-one"), ("x-antiphon-session", "s1")];
                     let answer = world.ask(post_with(MESSAGES, &fields, body(number).as_bytes())).await;
-                    assert_eq!((answer.status(), answer.text()), (status, refusal.into()));
+                    assert_eq!((answer.status(), answer.text()), (status, refusal));
                     assert_eq!(world.requests().len() - before, 1, "{status} {refusal}");
                 }
                 assert!(untouched(&world), "{refusal}");
