@@ -50,7 +50,7 @@ pub(super) fn is_heavy_thread() -> bool {
     IS_HEAVY_THREAD.get()
 }
 
-/// Lets other work of a heavy thread take its turn, if this one has lasted for [`TURN_MAX`]. Work of a client that has left
+/// Lets other work of a heavy thread take its turn, if this one has lasted for `TURN_MAX`. Work of a client that has left
 /// ends here.
 ///
 /// On other threads it does nothing: their steps are short.

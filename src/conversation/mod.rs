@@ -137,7 +137,7 @@ impl<'a> Conversation<'a> {
         text.is_some_and(|text| lost_results::is_lost(&text))
     }
 
-    /// Returns `true` if the result at `part` is one that the client has shortened: see [`shortened_results`].
+    /// Returns `true` if the result at `part` is one that the client has shortened: see `shortened_results`.
     pub fn is_shortened_result(&self, part: PartId) -> bool {
         self.result_text_if(part, shortened_results::is_shortened).is_some()
     }
