@@ -668,7 +668,7 @@ mod tests {
         table
     }
 
-    /// What waits of a client above its limit makes nobody else wait. The limit is 48 MiB of 64, and large shares may use
+    /// A wait of a client above its limit makes nobody else wait. The limit is 48 MiB of 64, and large shares may use
     /// 60 of them.
     #[tokio::test]
     async fn a_client_above_its_limit_makes_no_other_wait() {

@@ -116,7 +116,7 @@ impl Dispatcher {
         }
     }
 
-    /// Notes that the try of a message begins.
+    /// Ends the count of a message as overdue: its try begins.
     pub fn begin(&self, message: &PreparedMessage) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
             late.0.outbox.forget_due(&message.key);
