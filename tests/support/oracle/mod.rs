@@ -77,10 +77,9 @@ pub fn read(body: &[u8], wire: Wire) -> Option<Vec<Seen>> {
         return None;
     }
     match (format, history.first()) {
-        // A text, or null.
-        (Format::OpenAiResponses, Some(b'"' | b'n')) => return Some(Vec::new()),
+        // A text, or null; a single content.
+        (Format::OpenAiResponses, Some(b'"' | b'n')) | (Format::Gemini, Some(b'{')) => return Some(Vec::new()),
         (Format::OpenAiResponses, first) if first != Some(&b'[') => return None,
-        (Format::Gemini, Some(b'{')) => return Some(Vec::new()),
         _ => {}
     }
     let mut shells = items::Shells::default();
