@@ -51,18 +51,30 @@ export class Repairs {
 		if (first) this.follow();
 	}
 
-	/** @param {Api.Repair} repair one that was just made */
+	/** @param {Api.Repair} repair one that was just made, or whose structure was built after the page had loaded it */
 	add(repair) {
+		const known = [...this.all, ...this.newer, this.olderRepair].find((one) => one?.id === repair.id);
+		if (known) return this.update(known, repair);
 		this.kept = Math.min(this.kept + 1, 500);
-		const reading = this.open !== null;
-		const list = reading ? this.newer : this.all;
-		if (this.all.some(({ id }) => id === repair.id) || this.newer.some(({ id }) => id === repair.id)) return;
+		const list = this.open !== null ? this.newer : this.all;
 		list.unshift(repair);
 		list.splice(KEPT);
 		this.draw();
 		// If more come than can be asked for, the next load of all has them.
 		if (repair.sketched || this.unknown.length >= ASKED) return;
 		if (this.unknown.push(repair) === 1) setTimeout(() => this.learn(), SOON_MS);
+	}
+
+	/**
+	 * @param {Api.Repair} known
+	 * @param {Api.Repair} news the same repair, without its structure
+	 */
+	update(known, news) {
+		if (known.before) return;
+		Object.assign(known, news);
+		this.draw();
+		const element = this.open === known.id && this.element(known.id);
+		if (element) this.unfold(element, known);
 	}
 
 	async learn() {
