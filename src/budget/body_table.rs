@@ -346,14 +346,16 @@ impl BodyTable {
 
     /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish.
     ///
-    /// Each is the youngest body of the client that holds the most, among those that are still being read. No further
-    /// ones are evicted within a second, nor before those are released: their memory may suffice.
+    /// Each is the youngest body of the client that holds the most, among those that are still being read, and never one of
+    /// a client that holds less than the waiter's. No further ones are evicted within a second, nor before those are
+    /// released: their memory may suffice.
     pub(super) fn evict_for(&mut self, waiter: ShareId, now: Instant) -> Eviction {
         let Some(share) = self.shares.get(&waiter) else {
             return Eviction::Waiter(Vec::new());
         };
         let (share_use, client) = (share.use_with(share.wanted), share.client);
         let own = self.clients.get(&client).copied().unwrap_or_default();
+        let own_after = own.bytes.saturating_add(share.wanted);
         let is_limited = self.is_held_back(share, share.wanted);
         if !is_limited && self.is_free(share_use, share.wanted) {
             // It only waits behind one that wants more than is free. It is not refused while there is memory for it.
@@ -364,7 +366,18 @@ impl BodyTable {
             return Eviction::Nobody;
         }
         let evictable = if is_limited { own.evictable } else { self.evictable };
-        if evictable == 0 {
+        let is_paused = self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at);
+        if evictable > 0 && is_paused {
+            return Eviction::Nobody;
+        }
+        let order = if evictable == 0 {
+            Vec::new()
+        } else {
+            // The pause bounds the searches too.
+            self.next_eviction_at = Some(now + EVICTION_PAUSE);
+            self.eviction_order(client, is_limited)
+        };
+        if order.is_empty() {
             // Bodies that were read hold all of it, for as long as their providers take.
             return if share_use == ShareUse::Processing && self.may_wait_on(waiter) {
                 Eviction::Nobody
@@ -372,22 +385,17 @@ impl BodyTable {
                 Eviction::Waiter(Vec::new())
             };
         }
-        if self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at) {
-            return Eviction::Nobody;
-        }
-        self.next_eviction_at = Some(now + EVICTION_PAUSE);
         // The memory of others is of no use to a client that is at its limit.
-        let (only_client, target, lacking) = if is_limited {
-            let after = own.bytes.saturating_add(share.wanted);
-            (Some(client), waiter, after.saturating_sub(self.client_limit()))
+        let (target, lacking) = if is_limited {
+            (waiter, own_after.saturating_sub(self.client_limit()))
         } else {
             let target = self.first_waiting(share_use).unwrap_or(waiter);
             let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
             let after = self.bytes.saturating_add(wanted);
-            (None, target, after.saturating_sub(self.limit_of(share_use)))
+            (target, after.saturating_sub(self.limit_of(share_use)))
         };
         let (mut freed, mut wakers, mut is_waiter) = (0, Vec::new(), false);
-        for id in self.eviction_order(only_client) {
+        for id in order {
             self.change(id, |share| share.is_evicted = true);
             self.evicted += 1;
             is_waiter |= id == waiter;
@@ -419,11 +427,18 @@ impl BodyTable {
         is_oldest || seen.is_some_and(|seen| seen < grants)
     }
 
-    /// Returns the bodies that could be evicted, those of the client that holds the most first, and its youngest first;
-    /// with `only_client` those of one client. At most [`EVICTED_MAX`].
-    fn eviction_order(&self, only_client: Option<BudgetClient>) -> Vec<ShareId> {
+    /// Returns the bodies that could be evicted for one of `client`, those of the client that holds the most first, and its
+    /// youngest first; its own only if it `is_limited`. At most [`EVICTED_MAX`].
+    ///
+    /// A client that holds less than this one loses nothing to it: many bodies of one client, which it has sent, must not
+    /// cost others the few that they are sending.
+    fn eviction_order(&self, client: BudgetClient, is_limited: bool) -> Vec<ShareId> {
         let held = |client: &BudgetClient| self.clients.get(client).map_or(0, |own| own.bytes);
-        let may_go = |share: &Share| share.is_evictable() && only_client.is_none_or(|client| client == share.client);
+        let own = held(&client);
+        let may_go = |share: &Share| {
+            let is_meant = share.client == client || !is_limited && held(&share.client) >= own;
+            share.is_evictable() && is_meant
+        };
         let candidates = self.shares.iter().filter(|(_, share)| may_go(share));
         let mut candidates: Vec<_> = candidates.map(|(id, share)| (held(&share.client), *id)).collect();
         if candidates.len() > EVICTED_MAX {
@@ -523,6 +538,42 @@ mod tests {
             Eviction::Others(_)
         ));
         assert_eq!(evicted_bodies(&table), [large]);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_holds_more_evicts_no_body_of_one_that_holds_less() {
+        let mut table = BodyTable::new(64 * MIB);
+        let now = clock::now();
+        // Client 1 fills the memory with bodies that it has sent, and the last waits for its processing.
+        let sent = [20 * MIB, 20 * MIB].map(|bytes| {
+            let body = table.open(client(1), ShareKind::Body, None);
+            assert_eq!(table.try_grow(body, bytes), GrowOutcome::Grown(bytes));
+            assert!(table.end_reading(body));
+            body
+        });
+        let pass = table.open(client(1), ShareKind::Scratch, None);
+        let sending = table.open(client(2), ShareKind::Body, None);
+        assert_eq!(table.try_grow(sending, 15 * MIB), GrowOutcome::Grown(15 * MIB));
+        assert_eq!(table.try_grow(pass, 8 * MIB), GrowOutcome::Waiting);
+        assert!(
+            matches!(table.evict_for(pass, now), Eviction::Nobody),
+            "the oldest waits on"
+        );
+        let second_pass = table.open(client(1), ShareKind::Scratch, None);
+        assert_eq!(table.try_grow(second_pass, 8 * MIB), GrowOutcome::Waiting);
+        let later = now + EVICTION_PAUSE;
+        assert!(matches!(table.evict_for(second_pass, later), Eviction::Waiter(_)));
+        assert!(evicted_bodies(&table).is_empty());
+        // The other way round it gets what it needs.
+        [sent[1], pass, second_pass].map(|id| table.release(id));
+        let young = table.open(client(1), ShareKind::Body, None);
+        assert_eq!(table.try_grow(young, 20 * MIB), GrowOutcome::Grown(20 * MIB));
+        assert_eq!(table.try_grow(sending, 8 * MIB), GrowOutcome::Waiting);
+        assert!(matches!(
+            table.evict_for(sending, later + EVICTION_PAUSE),
+            Eviction::Others(_)
+        ));
+        assert_eq!(evicted_bodies(&table), [young]);
     }
 
     #[tokio::test]
