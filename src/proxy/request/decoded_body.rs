@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::content_coding::ContentCoding;
+use super::content_coding::{ContentCoding, Decoding};
 use crate::{
-    budget::{BodyShare, BudgetClient, Budgets, Overloaded},
+    budget::{BodyShare, BudgetClient, Budgets, Overloaded, yield_if_heavy},
     proxy::heavy_body::is_heavy_pass,
     wire::{Unreadable, json::count_byte},
 };
@@ -56,7 +56,7 @@ impl ReceivedBody<'_> {
             // Boxed, because the future of every exchange would be larger otherwise.
             Box::pin(self.decode_heavy(budgets, client, limit, memory_max)).await?
         } else {
-            self.decode_now(limit, None, memory_max)?
+            DecodedBody::measured(Ok(self.raw.clone()), self.coding, memory_max)
         };
         if decoded.reading_bytes > 0 {
             let mut share = budgets.memory.open_scratch(client);
@@ -81,35 +81,45 @@ impl ReceivedBody<'_> {
                 .grow_to(self.coding.longest_plain(self.raw.len()).min(limit))
                 .await?;
         }
-        let decoded = async { self.decode_now(limit, share, memory_max) };
+        let decoded = async {
+            let plain = match share {
+                None => Ok(self.raw.clone()),
+                Some(mut share) => match self.decode_in_turns(limit).await {
+                    Ok(plain) => {
+                        share.end_reading(plain.len())?;
+                        Ok(share.into_bytes(plain))
+                    }
+                    Err(reason) => Err(reason),
+                },
+            };
+            Ok(DecodedBody::measured(plain, self.coding, memory_max))
+        };
         budgets.work.run(client, decoded).await?
     }
 
-    /// Decodes the body in the memory of `share`. One that takes more than `memory_max` bytes with its reading is too large.
-    fn decode_now(self, limit: usize, share: Option<BodyShare>, memory_max: u64) -> Result<DecodedBody, Overloaded> {
-        let plain = match (self.coding, share) {
-            (ContentCoding::Identity, _) => Ok(self.raw.clone()),
-            (coding, share) => match (coding.decode_body(self.raw, limit), share) {
-                (Ok(plain), Some(mut share)) => {
-                    share.end_reading(plain.len())?;
-                    Ok(share.into_bytes(plain))
-                }
-                (Ok(plain), None) => Ok(plain.into()),
-                (Err(reason), _) => Err(reason),
-            },
-        };
-        let reading_bytes = plain.as_ref().map_or(0, |plain| reading_bytes(plain));
-        // Objects without end would need more memory than all bodies together may have.
-        let copies = if self.coding == ContentCoding::Identity { 1 } else { 2 };
-        let plain_len = plain.as_ref().map_or(0, Bytes::len).saturating_mul(copies);
-        if plain_len.saturating_add(reading_bytes) as u64 > memory_max {
-            return Ok(DecodedBody::new(Err(Unreadable::TooLarge), 0));
+    /// Decodes the body, and lets other heavy work take its turn in between.
+    async fn decode_in_turns(self, limit: usize) -> Result<Vec<u8>, Unreadable> {
+        let mut decoding = Decoding::begin(self.coding, self.raw, limit)?;
+        while decoding.decode_piece()? {
+            yield_if_heavy().await;
         }
-        Ok(DecodedBody::new(plain, reading_bytes))
+        decoding.finish()
     }
 }
 
 impl DecodedBody {
+    /// Measures what reading `plain` takes. One that takes more than `memory_max` bytes with its reading is too large.
+    fn measured(plain: Result<Bytes, Unreadable>, coding: ContentCoding, memory_max: u64) -> Self {
+        let reading_bytes = plain.as_ref().map_or(0, |plain| reading_bytes(plain));
+        // Objects without end would need more memory than all bodies together may have.
+        let copies = if coding == ContentCoding::Identity { 1 } else { 2 };
+        let plain_len = plain.as_ref().map_or(0, Bytes::len).saturating_mul(copies);
+        if plain_len.saturating_add(reading_bytes) as u64 > memory_max {
+            return Self::new(Err(Unreadable::TooLarge), 0);
+        }
+        Self::new(plain, reading_bytes)
+    }
+
     const fn new(plain: Result<Bytes, Unreadable>, reading_bytes: usize) -> Self {
         Self {
             plain,
@@ -169,5 +179,42 @@ mod tests {
             Ok((objects * OBJECT_BYTES) as u64)
         );
         assert_eq!(bytes_in_use(&"{}".repeat(200_000)).await, Err(Unreadable::TooLarge));
+    }
+    /// A small compressed body may have a plain text that takes longer to decode than other bodies may wait.
+    #[test]
+    fn a_body_is_decoded_in_turns_with_other_heavy_work() {
+        let plain_len = 8 * 1024 * 1024;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, &vec![b'x'; plain_len]).unwrap();
+        let raw = Bytes::from(encoder.finish().unwrap());
+        let thread = std::thread::spawn(move || {
+            let decode = async move {
+                let (mut turns, is_decoded) = (0, std::cell::Cell::new(false));
+                let received = ReceivedBody {
+                    raw: &raw,
+                    coding: ContentCoding::Gzip,
+                };
+                let decoding = async {
+                    let plain = received.decode_in_turns(plain_len).await;
+                    is_decoded.set(true);
+                    plain.map(|plain| plain.len())
+                };
+                let other = async {
+                    while !is_decoded.get() {
+                        turns += 1;
+                        tokio::task::yield_now().await;
+                    }
+                };
+                (tokio::join!(decoding, other).0, turns)
+            };
+            crate::budget::mark_heavy_thread();
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap()
+                .block_on(decode)
+        });
+        let (decoded, turns) = thread.join().unwrap();
+        assert_eq!(decoded, Ok(plain_len));
+        assert!(turns >= 16, "{turns}");
     }
 }
