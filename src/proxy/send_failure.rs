@@ -27,6 +27,10 @@ pub(super) fn client_message(upstream: &str, error: &SendError) -> String {
     let what = match (error.phase, error.kind) {
         (_, SendErrorKind::Request) => return "the request's body is malformed or was cut short".to_owned(),
         (_, SendErrorKind::NoDescriptors) => return "the proxy has no file descriptors left; try again".to_owned(),
+        (_, SendErrorKind::Protocol) if error.is_plain => {
+            "its answer is not valid http; if it speaks TLS, write https:// in its url; else check that its url is \
+             right, or try again"
+        }
         (_, SendErrorKind::Protocol) => "its answer is not valid http; check that its url is right, or try again",
         (Phase::Resolve, _) => "the dns lookup failed; check the url's host name and the network, or try again",
         (Phase::Connect, SendErrorKind::Io) => connect_text(error),
@@ -35,6 +39,10 @@ pub(super) fn client_message(upstream: &str, error: &SendError) -> String {
         (Phase::Tls, SendErrorKind::Io) => tls_text(error),
         (Phase::Send, SendErrorKind::Io) => "connection reset while the request was sent; try again",
         (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
+        // A server of TLS closes a connection on which no handshake begins.
+        (Phase::Headers, SendErrorKind::Io) if error.is_plain => {
+            "connection reset before an answer arrived; try again, or if it speaks TLS, write https:// in its url"
+        }
         (Phase::Headers, SendErrorKind::Io) => "connection reset before an answer arrived; try again",
         (Phase::Headers, SendErrorKind::TimedOut) => "timeout: no answer; try again, or raise the headers timeout",
         (Phase::Body, SendErrorKind::Io) => "connection reset in the middle of the answer; try again",
@@ -68,16 +76,39 @@ fn connect_text(error: &SendError) -> &'static str {
 fn tls_text(error: &SendError) -> &'static str {
     match error.network_cause() {
         Some(NetworkCause::UnknownIssuer) => {
-            "no trusted CA has issued its certificate; if your network inspects TLS, set SSL_CERT_FILE for the proxy to a \
-             file with the network's CA"
+            "no trusted CA has issued its certificate; set SSL_CERT_FILE for the proxy to a file with its issuer: the CA \
+             of a network that inspects TLS, or the certificate itself if it is self-signed"
         }
         Some(NetworkCause::Expired) => {
             "its certificate has expired or is not valid yet; check the clock of the proxy's machine, and the certificate"
         }
+        Some(NetworkCause::NotForName) if error.lacks_names() => {
+            "its certificate has no name, since a common name (CN) does not count; give it the url's host name or address \
+             as subjectAltName"
+        }
         Some(NetworkCause::NotForName) => {
             "its certificate is for another name; check the url's host name, and what answers in its place"
         }
-        Some(NetworkCause::BadCertificate) => "its certificate is not valid; check the certificate",
+        Some(NetworkCause::CaCertificate) => {
+            "its certificate is that of a CA, which is not accepted from a server; make one with \
+             basicConstraints=critical,CA:FALSE and the url's host as subjectAltName, and set SSL_CERT_FILE for the proxy \
+             to a file with its issuer"
+        }
+        Some(NetworkCause::WrongPurpose) => {
+            "its certificate is not for servers; issue one whose extendedKeyUsage has serverAuth"
+        }
+        Some(NetworkCause::WeakSignature) => {
+            "its certificate has a signature that is not accepted, such as one with SHA-1 or a short key; issue one with \
+             SHA-256 and RSA from 2048 bits on, or ECDSA"
+        }
+        Some(NetworkCause::Revoked) => {
+            "its certificate was revoked, or its revocation cannot be checked; renew the certificate, and check what \
+             answers at the url"
+        }
+        Some(NetworkCause::BadCertificate) => {
+            "its certificate is malformed or has a part that is not accepted; issue another one, and check what answers at \
+             the url"
+        }
         Some(NetworkCause::NotTls) => "it does not speak TLS; check the url's scheme and port",
         Some(NetworkCause::TlsRefused) => "the tls handshake failed; check what answers at the url, or try again",
         Some(NetworkCause::TimedOut) => TLS_TIMEOUT,
@@ -98,12 +129,7 @@ pub(super) fn proxy_status(error: &SendError) -> &'static str {
             _ => "destination_unavailable",
         },
         (Phase::Tls, _) => match error.network_cause() {
-            Some(
-                NetworkCause::UnknownIssuer
-                | NetworkCause::Expired
-                | NetworkCause::NotForName
-                | NetworkCause::BadCertificate,
-            ) => "tls_certificate_error",
+            Some(cause) if cause.is_of_certificate() => "tls_certificate_error",
             _ => "tls_protocol_error",
         },
         (Phase::Send, SendErrorKind::TimedOut) => "connection_write_timeout",

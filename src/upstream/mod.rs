@@ -14,7 +14,7 @@ mod send_request;
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, uri::Scheme};
 use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::policy::{Observation, Verdict, classify};
@@ -87,12 +87,19 @@ pub struct SendError {
     pub kind: SendErrorKind,
     /// The inner cause, for the log only. For [`SendErrorKind::Request`] it is the error of the request's body.
     pub source: Option<BoxError>,
+    /// `true` if the request was sent without TLS.
+    pub is_plain: bool,
 }
 
 impl SendError {
     /// Creates an error. `source` is the inner cause, if there is one.
     pub(crate) const fn new(phase: Phase, kind: SendErrorKind, source: Option<BoxError>) -> Self {
-        Self { phase, kind, source }
+        Self {
+            phase,
+            kind,
+            source,
+            is_plain: false,
+        }
     }
 
     /// Returns the verdict on the send.
@@ -109,6 +116,11 @@ impl SendError {
     pub fn is_login_refused(&self) -> bool {
         self.find_cause::<network_cause::TunnelError>()
             .is_some_and(|error| error.is_login_refused)
+    }
+
+    /// Returns `true` if the provider's certificate has no name at all.
+    pub fn lacks_names(&self) -> bool {
+        network_cause::lacks_names(self)
     }
 
     /// Returns the first cause of type `E`.
@@ -187,6 +199,7 @@ impl Sender {
         headers_timeout: Duration,
     ) -> Result<Response<PooledBody>, SendError> {
         let (head, body) = request.into_parts();
+        let is_plain = head.uri.scheme() == Some(&Scheme::HTTP);
         // Shared with the body, which reports each part that the connection takes.
         let progress = SendProgress::start();
         let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
@@ -196,7 +209,10 @@ impl Sender {
                 return Err(SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None));
             }
         };
-        sent.map_err(|error| send_error(error, &progress))
+        sent.map_err(|error| SendError {
+            is_plain,
+            ..send_error(error, &progress)
+        })
     }
 }
 

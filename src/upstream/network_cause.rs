@@ -7,6 +7,9 @@ use rustls::{CertificateError, InvalidMessage};
 use super::{BoxError, Phase, SendError, SendErrorKind};
 use crate::labels::labelled_enum;
 
+/// Words of webpki about a server with the certificate of a CA.
+const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
+
 labelled_enum! {
     /// The cause of a failed send in the network.
     pub enum NetworkCause {
@@ -26,7 +29,15 @@ labelled_enum! {
         Expired = "expired",
         /// The certificate is for other names.
         NotForName = "not_for_name",
-        /// The certificate has another fault.
+        /// The certificate is that of a CA, which is none of a server.
+        CaCertificate = "ca_certificate",
+        /// The certificate is for another purpose than a server's.
+        WrongPurpose = "wrong_purpose",
+        /// The certificate was signed by an algorithm that the proxy does not accept, such as SHA-1.
+        WeakSignature = "weak_signature",
+        /// The certificate was revoked, or nothing tells that it was not.
+        Revoked = "revoked",
+        /// The certificate is malformed, or has another fault.
         BadCertificate = "bad_certificate",
         /// The endpoint does not speak TLS.
         NotTls = "not_tls",
@@ -44,9 +55,21 @@ labelled_enum! {
 impl NetworkCause {
     /// Returns `true` if a person has to change something before a send can succeed.
     pub const fn is_permanent(self) -> bool {
+        self.is_of_certificate() || matches!(self, Self::NotTls)
+    }
+
+    /// Returns `true` for a fault of the certificate.
+    pub const fn is_of_certificate(self) -> bool {
         matches!(
             self,
-            Self::UnknownIssuer | Self::Expired | Self::NotForName | Self::BadCertificate | Self::NotTls
+            Self::UnknownIssuer
+                | Self::Expired
+                | Self::NotForName
+                | Self::CaCertificate
+                | Self::WrongPurpose
+                | Self::WeakSignature
+                | Self::Revoked
+                | Self::BadCertificate
         )
     }
 
@@ -106,27 +129,61 @@ fn io_cause(error: &SendError) -> NetworkCause {
     }
 }
 
+/// Returns `true` if the certificate has no name at all. A common name counts as none.
+pub(super) fn lacks_names(error: &SendError) -> bool {
+    matches!(
+        find_tls_error(error),
+        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }))
+            if presented.is_empty()
+    )
+}
+
 fn tls_cause(error: &rustls::Error) -> NetworkCause {
     match error {
-        rustls::Error::InvalidCertificate(error) => match error {
-            CertificateError::UnknownIssuer => NetworkCause::UnknownIssuer,
-            CertificateError::Expired
-            | CertificateError::ExpiredContext { .. }
-            | CertificateError::NotValidYet
-            | CertificateError::NotValidYetContext { .. } => NetworkCause::Expired,
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                NetworkCause::NotForName
-            }
-            _ => NetworkCause::BadCertificate,
-        },
+        rustls::Error::InvalidCertificate(error) => certificate_cause(error),
+        rustls::Error::NoCertificatesPresented | rustls::Error::UnsupportedNameType => NetworkCause::BadCertificate,
         // Only the first byte of a message tells another protocol. Other faults are those of a broken message.
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => NetworkCause::NotTls,
         _ => NetworkCause::TlsRefused,
     }
 }
 
+fn certificate_cause(error: &CertificateError) -> NetworkCause {
+    match error {
+        CertificateError::UnknownIssuer => NetworkCause::UnknownIssuer,
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => NetworkCause::Expired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => NetworkCause::NotForName,
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => NetworkCause::WrongPurpose,
+        #[expect(deprecated, reason = "a verifier of the system may still report it")]
+        CertificateError::UnsupportedSignatureAlgorithm => NetworkCause::WeakSignature,
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => NetworkCause::WeakSignature,
+        CertificateError::Revoked
+        | CertificateError::UnknownRevocationStatus
+        | CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. }
+        | CertificateError::InvalidOcspResponse => NetworkCause::Revoked,
+        // The type is that of a library below rustls, so its words are compared.
+        CertificateError::Other(other) if other.0.to_string() == CA_AS_SERVER => NetworkCause::CaCertificate,
+        CertificateError::BadEncoding
+        | CertificateError::BadSignature
+        | CertificateError::UnhandledCriticalExtension
+        | CertificateError::ApplicationVerificationFailure
+        | CertificateError::Other(_) => NetworkCause::BadCertificate,
+        // The list of variants is open.
+        _ => NetworkCause::BadCertificate,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
     use super::*;
 
     #[test]
@@ -138,6 +195,44 @@ mod tests {
         ] {
             let error = rustls::Error::InvalidMessage(fault);
             assert_eq!(tls_cause(&error), cause, "{error}");
+        }
+    }
+
+    #[test]
+    fn each_fault_of_a_certificate_has_its_cause() {
+        let other = |words: &'static str| CertificateError::Other(OtherError(Arc::from(BoxError::from(words))));
+        for (fault, cause) in [
+            (CertificateError::UnknownIssuer, NetworkCause::UnknownIssuer),
+            (CertificateError::Expired, NetworkCause::Expired),
+            (CertificateError::NotValidYet, NetworkCause::Expired),
+            (CertificateError::NotValidForName, NetworkCause::NotForName),
+            (CertificateError::InvalidPurpose, NetworkCause::WrongPurpose),
+            (CertificateError::Revoked, NetworkCause::Revoked),
+            (CertificateError::UnknownRevocationStatus, NetworkCause::Revoked),
+            (CertificateError::ExpiredRevocationList, NetworkCause::Revoked),
+            (CertificateError::InvalidOcspResponse, NetworkCause::Revoked),
+            (
+                CertificateError::UnsupportedSignatureAlgorithmContext {
+                    signature_algorithm_id: Vec::new(),
+                    supported_algorithms: Vec::new(),
+                },
+                NetworkCause::WeakSignature,
+            ),
+            (CertificateError::BadEncoding, NetworkCause::BadCertificate),
+            (CertificateError::BadSignature, NetworkCause::BadCertificate),
+            (
+                CertificateError::UnhandledCriticalExtension,
+                NetworkCause::BadCertificate,
+            ),
+            (
+                CertificateError::ApplicationVerificationFailure,
+                NetworkCause::BadCertificate,
+            ),
+            (other(CA_AS_SERVER), NetworkCause::CaCertificate),
+            (other("UnsupportedCertVersion"), NetworkCause::BadCertificate),
+        ] {
+            assert!(cause.is_of_certificate() && cause.is_permanent(), "{fault:?}");
+            assert_eq!(tls_cause(&rustls::Error::InvalidCertificate(fault)), cause);
         }
     }
 }

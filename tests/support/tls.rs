@@ -7,7 +7,9 @@ use std::{
 };
 
 use antiphon::server::tls::{ListenerTls, TlsFiles};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
+};
 use rustls::{
     ClientConfig, RootCertStore, SupportedProtocolVersion,
     crypto::aws_lc_rs,
@@ -58,11 +60,36 @@ impl Authority {
         }
     }
 
+    /// Creates a CA whose own certificate is for these names.
+    pub fn self_signed(names: &[SanType]) -> Certified {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.subject_alt_names = names.to_vec();
+        let key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&key).unwrap();
+        Certified {
+            pem: own.pem(),
+            der: own.der().clone(),
+            key,
+        }
+    }
+
     /// Issues a certificate for these names, valid until the end of this year.
     pub fn issue(&self, names: &[SanType], year: i32) -> Certified {
         let mut params = CertificateParams::default();
-        params.subject_alt_names = names.to_vec();
         params.not_after = date_time_ymd(year, 12, 31);
+        self.sign(params, names)
+    }
+
+    /// Issues a certificate for these names that may not be a server's.
+    pub fn issue_for_client(&self, names: &[SanType]) -> Certified {
+        let mut params = CertificateParams::default();
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        self.sign(params, names)
+    }
+
+    fn sign(&self, mut params: CertificateParams, names: &[SanType]) -> Certified {
+        params.subject_alt_names = names.to_vec();
         let key = KeyPair::generate().unwrap();
         let issued = params.signed_by(&key, &self.issuer).unwrap();
         Certified {

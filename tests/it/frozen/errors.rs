@@ -182,7 +182,12 @@ fn unanswered(add: &mut impl FnMut(&str, ProxyError)) {
     let mut failed = |name: &str, phase, kind, cause: Option<io::ErrorKind>| {
         let source = cause.map(|cause| io::Error::from(cause).into());
         let upstream = "u (host)".to_owned();
-        let error = SendError { phase, kind, source };
+        let error = SendError {
+            phase,
+            kind,
+            source,
+            is_plain: false,
+        };
         add(name, ProxyError::Upstream { upstream, error });
     };
     for (place, phase) in PHASES {

@@ -114,7 +114,12 @@ impl Provider {
             } else {
                 SendErrorKind::Io
             };
-            Err(SendError { phase, kind, source })
+            Err(SendError {
+                phase,
+                kind,
+                source,
+                is_plain: false,
+            })
         };
         match step {
             Some(Step::Refuse) => return failed(Phase::Connect, io::ErrorKind::ConnectionRefused),
