@@ -15,11 +15,26 @@ pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
 ///
 /// Fails for anything else, such as a pipe or a directory, and for a file with more than [`FILE_BYTES_MAX`] bytes.
 pub(crate) fn read_regular(path: &Path) -> io::Result<String> {
+    read_text(open_regular(path)?)
+}
+
+/// Opens a regular file.
+///
+/// # Errors
+///
+/// Fails for anything else, such as a pipe or a directory, also if it has just taken the place of a file. The kind of the
+/// error is then [`io::ErrorKind::InvalidInput`].
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     // Before the opening too, which may have an effect on a device.
     check_kind(&fs::metadata(path)?)?;
+    open_checked(path)
+}
+
+/// Opens a file, and checks what was opened.
+fn open_checked(path: &Path) -> io::Result<File> {
     let file = open_at_once(path)?;
     check_kind(&file.metadata()?)?;
-    read_text(file)
+    Ok(file)
 }
 
 /// Reads an open file that contains text.
@@ -78,6 +93,19 @@ mod tests {
         }
         let error = read_regular(folder.path()).unwrap_err();
         assert_eq!(error.to_string(), "it is not a regular file");
+    }
+
+    /// The look at the path before may have seen a file in the place of this pipe, to which nobody writes.
+    #[cfg(unix)]
+    #[test]
+    fn an_opened_pipe_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        for opened in [open_checked(&path), open_regular(&path)] {
+            assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[cfg(target_os = "linux")]
