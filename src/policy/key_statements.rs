@@ -1,5 +1,5 @@
 //! Errors about a credential: the types and codes by which providers name them, under 401, 402, 403 and 429, and what
-//! Google and Anthropic report with 400.
+//! Google, Anthropic and Bedrock report with 400.
 //!
 //! A status alone proves nothing about a key. Firewalls, captive portals and moderation use the same statuses.
 //! Sources: the error pages of Anthropic, OpenAI, Google, Amazon, Azure, Mistral, Moonshot, `LiteLLM` and `OpenRouter`
@@ -77,6 +77,8 @@ pub const KEY_STATEMENTS: &[KeyStatement] = &[
     row(429, "ThrottlingException", Class::RateLimit),
     row(429, "TooManyRequestsException", Class::RateLimit),
     row(429, "ServiceQuotaExceededException", Class::RateLimit),
+    // Bedrock's status of this quota of the account, outside of streams (botocore 1.44, bedrock-runtime).
+    row(400, "ServiceQuotaExceededException", Class::RateLimit),
     // Capacity of the provider, whichever credential is sent (Moonshot, Mistral, OpenAI).
     row(429, "engine_overloaded_error", Class::Overloaded),
     row(429, "service_tier_capacity_exceeded", Class::Overloaded),
@@ -108,7 +110,10 @@ pub(super) fn judge_key_error(kind: ProviderKind, status: u16, said: &ProviderEr
         // Google answers an unknown key with 400. Its message may repeat text of the client, its reason cannot.
         400 if said.is_key_invalid && is_google(kind) => Some(proven(Class::Auth, 400, "API_KEY_INVALID")),
         // Anthropic reports accounts that cannot pay with 400, like any faulty request.
-        400 => judge_account_error(kind, said),
+        400 => judge_account_error(kind, said).or_else(|| {
+            let row = named_statement(400, said)?;
+            Some(proven(row.class, 400, row.name))
+        }),
         _ => None,
     }
 }
@@ -150,10 +155,7 @@ fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -
     }
     // OpenRouter and others repeat the status as a number, in place of a type.
     let is_numbered = said.status_code == Some(status) && (said.kind.is_empty() || is_google(kind));
-    let named = KEY_STATEMENTS
-        .iter()
-        .find(|row| row.status == status && said.has_code(&[row.name]));
-    match (status, named) {
+    match (status, named_statement(status, said)) {
         (403, _) if said.is_key_invalid => proven(Class::Auth, "API_KEY_INVALID"),
         (403, _) if is_google(kind) && said.sentence == Some(AccountSentence::LeakedKey) => {
             proven(Class::Auth, "sentence: leaked key").with_scope(VerdictScope::Text)
@@ -174,6 +176,12 @@ fn judge_key_status(kind: ProviderKind, status: u16, said: &ProviderErrorInfo) -
         (429, _) if is_numbered => proven(Class::RateLimit, "status in the body"),
         _ => proven(Class::RateLimit, "wait in a header").with_scope(VerdictScope::UnnamedLimit),
     }
+}
+
+/// Returns the statement that an answer makes. `None` if it makes none.
+fn named_statement(status: u16, said: &ProviderErrorInfo) -> Option<&'static KeyStatement> {
+    let mut rows = KEY_STATEMENTS.iter();
+    rows.find(|row| row.status == status && said.has_code(&[row.name]))
 }
 
 /// Returns `true` if a restricted OpenAI key lacks the scope of the path. An echo of these words only spares a key.
