@@ -6,21 +6,46 @@ use super::{Action, legal_ids, planner::Planner};
 use crate::{
     conversation::{
         pairing::{CallRow, ResultRole, id_of},
-        rules::IdScope,
+        rules::{IdRule, IdScope},
     },
     work,
 };
 
+/// The ids that are taken, and the next free ordinal of each new one.
+#[derive(Default)]
+struct TakenIds {
+    ids: HashSet<Vec<u8>>,
+    /// No ordinal is tried twice, which keeps this linear.
+    free: HashMap<String, usize>,
+}
+
+impl TakenIds {
+    /// Takes a new id in place of `old`, with this ordinal or the next that is free.
+    fn take_new(&mut self, old: &[u8], rule: IdRule, ordinal: usize) -> String {
+        let free = self.free.entry(legal_ids::legal_id(old, rule, 1)).or_insert(1);
+        let mut ordinal = ordinal.max(*free);
+        let mut new = legal_ids::legal_id(old, rule, ordinal);
+        while !self.ids.insert(new.clone().into_bytes()) {
+            work::count(1);
+            ordinal += 1;
+            new = legal_ids::legal_id(old, rule, ordinal);
+        }
+        *free = ordinal + 1;
+        new
+    }
+}
+
 /// Gives new ids to calls and to the results that answer them.
 pub(super) fn rename_calls(planner: &mut Planner<'_>) {
     let is_renamed = |call: &&CallRow| call.bad_id || call.repeats.is_some();
-    // Ids of earlier turns, where ids must be unique in the whole body. Later turns never change an earlier new id.
-    let mut before: HashSet<Vec<u8>> = HashSet::new();
     let is_body_wide =
         planner.rules.id_scope == IdScope::Body && planner.pairing.calls.iter().any(|call| is_renamed(&call));
-    // The next free ordinal of each new id. No ordinal is tried twice, which keeps this linear.
-    let mut free: HashMap<String, usize> = HashMap::new();
+    let mut taken = TakenIds::default();
     for turn in &planner.pairing.turns {
+        if !is_body_wide {
+            // Only the ids of this turn are taken. In the whole body, later turns never change an earlier new id.
+            taken = TakenIds::default();
+        }
         let calls = || {
             work::count(turn.calls.len().saturating_add(1));
             planner.pairing.calls[turn.calls.clone()].iter()
@@ -31,58 +56,39 @@ pub(super) fn rename_calls(planner: &mut Planner<'_>) {
             id.to_vec()
         };
         // An earlier new id may be the own id of this call.
-        let is_due = |call: &&CallRow| is_renamed(call) || is_body_wide && before.contains(&id(call));
+        let is_due = |call: &&CallRow| is_renamed(call) || is_body_wide && taken.ids.contains(&id(call));
         let due: Vec<&CallRow> = calls().filter(is_due).collect();
-        if due.is_empty() {
-            if is_body_wide {
-                before.extend(calls().map(id));
-            }
-            continue;
+        if is_body_wide || !due.is_empty() {
+            // A new id must not repeat the id of another call, which would be a new finding.
+            taken.ids.extend(calls().map(id));
         }
-        // A new id must not repeat the id of another call, which would be a new finding.
-        let mut taken = std::mem::take(&mut before);
-        taken.extend(calls().map(id));
-        if !is_body_wide {
-            // Only the ids of this turn are taken.
-            free.clear();
-        }
-        // By old id, where calls may share one.
-        let mut shared: HashMap<&[u8], String> = HashMap::new();
-        for call in due {
-            let old = id_of(planner.conversation, call.part);
-            work::count_bytes(old.len());
-            if let Some(new) = shared.get(old) {
-                // Both calls keep the result that they share.
-                planner.count(Action::Rename);
-                insert_new_id(planner, call, new);
-                continue;
-            }
-            let free = free.entry(legal_ids::legal_id(old, planner.rules.ids, 1)).or_insert(1);
-            let mut ordinal = call.repeats.map_or(1, |(_, count)| count).max(*free);
-            let mut new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
-            while !taken.insert(new.clone().into_bytes()) {
-                work::count(1);
-                ordinal += 1;
-                new = legal_ids::legal_id(old, planner.rules.ids, ordinal);
-            }
-            *free = ordinal + 1;
-            planner.count(Action::Rename);
-            planner
-                .plan
-                .report
-                .renamed
-                .push((new.clone(), String::from_utf8_lossy(old).into_owned()));
-            insert_new_id(planner, call, &new);
-            if planner.rules.id_scope == IdScope::Shared {
-                shared.insert(old, new);
-            }
-        }
-        if is_body_wide {
-            before = taken;
-        }
+        rename_turn(planner, &due, &mut taken);
     }
     rename_nameless_results(planner);
     rename_further_results(planner);
+}
+
+/// Gives new ids to these calls of one turn.
+fn rename_turn(planner: &mut Planner<'_>, due: &[&CallRow], taken: &mut TakenIds) {
+    // By old id, where calls may share one.
+    let mut shared: HashMap<&[u8], String> = HashMap::new();
+    for call in due {
+        let old = id_of(planner.conversation, call.part);
+        work::count_bytes(old.len());
+        planner.count(Action::Rename);
+        if let Some(new) = shared.get(old) {
+            // Both calls keep the result that they share.
+            insert_new_id(planner, call, new);
+            continue;
+        }
+        let new = taken.take_new(old, planner.rules.ids, call.repeats.map_or(1, |(_, count)| count));
+        let renamed = (new.clone(), String::from_utf8_lossy(old).into_owned());
+        planner.plan.report.renamed.push(renamed);
+        insert_new_id(planner, call, &new);
+        if planner.rules.id_scope == IdScope::Shared {
+            shared.insert(old, new);
+        }
+    }
 }
 
 /// Gives a new id to a call and to its result, because the two pair by id.
