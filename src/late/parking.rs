@@ -163,7 +163,7 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
 
 /// Settles what a restart has interrupted. Then settles what is due, and expires parked results: every ten minutes, and
 /// after `missed` changes of other replicas. Runs until the store is dropped.
-pub(super) async fn run_upkeep(store: Weak<LateStoreInner>, missed: &Notify) {
+pub(super) async fn settle_and_expire(store: Weak<LateStoreInner>, missed: &Notify) {
     let mut next_expiry = None;
     loop {
         let Some(late) = store.upgrade().map(LateStore) else {

@@ -18,5 +18,5 @@ pub(super) async fn run(late: LateStore) {
     // Several notices during one search ask for one more.
     let missed = Notify::new();
     let news = other_replicas::follow_replicas(store.clone(), &missed);
-    tokio::join!(owners.follow(ledger), news, parking::run_upkeep(store, &missed));
+    tokio::join!(owners.follow(ledger), news, parking::settle_and_expire(store, &missed));
 }

@@ -255,7 +255,7 @@ pub fn possible_findings(body: &[u8], wire: Wire, policy: &RepairPolicy) -> Resu
     };
     let context = PairingContext {
         learned,
-        has_unproven: true,
+        applies_unproven: true,
         ..PairingContext::new(policy)
     };
     let found = check(body, wire, policy)?;

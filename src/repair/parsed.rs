@@ -98,7 +98,7 @@ pub struct PairingContext<'o> {
     /// Thinking that the provider has refused as foreign. It is removed wherever it is.
     pub refused_thinking: &'o [ThinkingHash],
     /// `true` if demands without evidence hold too: see [`REPAIR_RULES`](super::REPAIR_RULES).
-    pub has_unproven: bool,
+    pub applies_unproven: bool,
 }
 
 impl<'o> PairingContext<'o> {
@@ -109,7 +109,7 @@ impl<'o> PairingContext<'o> {
             learned: LearnedRules::NONE,
             remote: &[],
             refused_thinking: &[],
-            has_unproven: false,
+            applies_unproven: false,
         }
     }
 }
@@ -474,7 +474,7 @@ fn first_call_id<'c>(conversation: &'c Conversation<'_>) -> Option<&'c [u8]> {
 /// Returns the rules of the dialect and what was learned beyond them, as far as the policy permits.
 fn permitted_rules(wire: Wire, context: &PairingContext<'_>) -> PairingRules {
     let rules = wire.pairing_rules();
-    let rules = if context.has_unproven {
+    let rules = if context.applies_unproven {
         rules
     } else {
         without_unproven(rules, wire)
