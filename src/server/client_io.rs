@@ -27,8 +27,8 @@ use crate::clock;
 /// the memory. No difference in CPU time was measurable.
 const SHORT_READ_BYTES: u64 = 16 * 1024 - 1;
 /// The answer to a client whose request head takes too long.
-const SLOW_HEAD_ANSWER: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 84\r\n\
-    connection: close\r\n\r\ntimeout: the head of the request did not arrive in time, connection reset; try again";
+const SLOW_HEAD_ANSWER: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 102\r\n\
+    connection: close\r\n\r\ntimeout: the head of the request did not arrive in time; try again (retryable like a connection reset)";
 /// Time for which a client may continue to send after its request was answered.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 

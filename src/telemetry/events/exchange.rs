@@ -60,7 +60,7 @@ pub struct ExchangeEnded {
     pub upstream_head: Option<Duration>,
     /// The time from the answer's head to the first byte of its body; `None` if none came.
     pub first_byte: Option<Duration>,
-    /// The time from the answer's head to the end of its body, without the waits for the ledger.
+    /// The time from the answer's head to the end of its body, without that for which a part of it waited for the ledger.
     pub upstream_body: Option<Duration>,
     /// The time from the first byte of the request to the last byte of the answer.
     pub duration: Duration,
