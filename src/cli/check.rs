@@ -4,7 +4,7 @@ mod checked;
 mod report;
 
 use std::{
-    io::{self, Write},
+    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -17,7 +17,7 @@ use crate::{
         EXIT_USAGE,
         findings::add_in_order,
         input::{self, BodyInput, InputError},
-        output::{OutputFormat, write_document},
+        output::{OutputFormat, ReportOutput, write_document},
         style::Painter,
         wire_names::WireNames,
     },
@@ -62,7 +62,7 @@ pub(super) struct Args {
 /// Checks every file and reports the findings. Exits with the worst result of all files.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let seen: Vec<CheckedFile> = args.files.iter().map(|path| check_file(path, args.wire)).collect();
-    let mut out = io::stdout().lock();
+    let mut out = ReportOutput::lock();
     match args.output {
         OutputFormat::Text => {
             let painter = Painter::of_stdout();
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Reads and checks one file.
 fn check_file(path: &Path, wire: Option<Wire>) -> CheckedFile {
     let name = path.display().to_string();
-    let verdict = input::read_bodies(path, wire).and_then(|bodies| bodies.into_iter().map(check_body).collect());
+    let verdict = input::read_bodies(path, wire).and_then(|file| file.bodies.into_iter().map(check_body).collect());
     CheckedFile { name, verdict }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         style::{Painter, TextStyle},
     },
     conversation::{Content, Conversation},
-    printable::{printable_line, printable_text},
+    printable::printable_line,
     repair::Repaired,
     splice::Span,
     wire::Wire,
@@ -36,7 +36,7 @@ pub(super) fn write_diff(
     if lines.is_empty() {
         return Ok(());
     }
-    let name = printable_text(&input.name);
+    let name = input.title();
     for head in [format!("--- {name}"), format!("+++ {name} (repaired)")] {
         writeln!(out, "{}", painter.paint(TextStyle::Bold, &head))?;
     }

@@ -1,6 +1,6 @@
 //! Format of what commands print: text for people, or JSON for programs.
 
-use std::io::{self, Write};
+use std::io::{self, StdoutLock, Write};
 
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
@@ -16,6 +16,54 @@ pub(super) enum OutputFormat {
     Text,
     /// One JSON document for programs, with the key `version`
     Json,
+}
+
+/// Standard output of a command whose exit code tells a verdict.
+///
+/// A reader of a pipe, such as `head`, may stop early. What it does not read is dropped, so that the command goes on and
+/// reaches its verdict.
+pub(super) struct ReportOutput {
+    out: StdoutLock<'static>,
+    is_closed: bool,
+}
+
+impl ReportOutput {
+    /// Returns standard output, locked.
+    pub(super) fn lock() -> Self {
+        Self {
+            out: io::stdout().lock(),
+            is_closed: false,
+        }
+    }
+
+    /// Does what `write` does. Returns `none` once nobody reads any more.
+    fn attempt<T>(&mut self, none: T, write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<T>) -> io::Result<T> {
+        if self.is_closed {
+            return Ok(none);
+        }
+        match write(&mut self.out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(none)
+            }
+            written => written,
+        }
+    }
+}
+
+impl Write for ReportOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.attempt(bytes.len(), |out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.attempt((), Write::flush)
+    }
+}
+
+/// Writes a line for people to standard error. A closed one changes neither the data nor the exit code.
+pub(super) fn write_note(line: &str) {
+    drop(writeln!(io::stderr().lock(), "{line}"));
 }
 
 /// Writes a JSON document, with its version as the first key.

@@ -1,4 +1,4 @@
-//! `antiphon repair`: writes the repaired body to stdout and a report to stderr, offline.
+//! `antiphon repair`: writes a file with its bodies repaired to stdout and a report to stderr, offline.
 
 use std::{
     fs,
@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::anyhow;
+use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Map, Value, json};
 
@@ -15,8 +16,8 @@ use crate::{
     cli::{
         diff,
         findings::{add_in_order, findings_document},
-        input::{self, BodyInput, InputError},
-        output::{OutputFormat, write_document},
+        input::{self, BodyInput, BodySource, InputError, InputFile},
+        output::{OutputFormat, ReportOutput, write_document, write_note},
         style::Painter,
         success_if,
         wire_names::WireNames,
@@ -29,6 +30,9 @@ use crate::{
 
 /// Text below the flags in the help.
 pub(super) const AFTER_HELP: &str = "\
+A body may stand alone or in a line of a batch file, below `body`, `params` or
+`modelInput`. Bytes outside of the histories stay as they are. Messages on lines
+and transcripts can only be checked.
 On a terminal, --diff has colours unless NO_COLOR is set.
 
 Exit codes:
@@ -39,7 +43,7 @@ Exit codes:
 /// Arguments of `antiphon repair`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Request body; `-` is standard input
+    /// Request body, list of messages, or JSONL with one body on each line; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     /// Wire format of the body; detected if not given
@@ -57,9 +61,12 @@ pub(super) struct Args {
     /// Least safe class of action to apply
     #[arg(long, value_name = "CLASS", default_value = "lossy", value_parser = least_parser())]
     least: Applicability,
-    /// Format of the report on stderr
+    /// Format of the report on stderr: json has a document for each body
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
+    /// Print no line about a body, only errors
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// Returns the parser of a class of action.
@@ -72,54 +79,98 @@ fn least_parser() -> impl TypedValueParser<Value = Applicability> {
     })
 }
 
-/// Repairs one body and reports what was done.
+/// Repairs the bodies of a file, and reports what was done.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let input = input::read_input(&args.file, args.wire)?;
+    let file = input::read_bodies(&args.file, args.wire)?;
+    // Before the work, which would be in vain.
+    file.bodies.iter().try_for_each(|body| body.place().map(drop))?;
     let policy = RepairPolicy {
         least_safe: args.least,
         // A file has no provider to confirm that thinking is foreign.
         foreign_thinking: OnForeignThinking::Report,
         ..RepairPolicy::default()
     };
+    let repaired = file.bodies.iter().map(|input| repair_body(input, &policy));
+    let repaired: Vec<Repaired> = repaired.collect::<Result<_, _>>()?;
+    let rows = || file.bodies.iter().zip(&repaired);
+    // The reports come first, so that they are complete even if the reader of stdout stops early.
+    rows().for_each(|(input, repaired)| write_report(args, &repaired.report, input));
+    if args.diff {
+        let (mut out, painter) = (ReportOutput::lock(), Painter::of_stdout());
+        rows().try_for_each(|(input, repaired)| diff::write_diff(&mut out, input, repaired, painter))?;
+        out.flush()?;
+    } else if !args.check {
+        write_text(args, &repaired_text(&file, &repaired)?)?;
+    }
+    let is_unchanged = repaired.iter().all(|repaired| repaired.body.is_original());
+    Ok(success_if(!args.check || is_unchanged))
+}
+
+/// Repairs one body.
+fn repair_body(input: &BodyInput, policy: &RepairPolicy) -> Result<Repaired, InputError> {
     let unreadable = |cause| InputError::Unreadable {
         name: input.name.clone(),
         wire: input.wire,
         cause,
     };
-    let mut repaired = repair::repair(&input.body, input.wire, &policy).map_err(unreadable)?;
+    let mut repaired = repair::repair(&input.body, input.wire, policy).map_err(unreadable)?;
     // Only an answer shows what a client has dropped since, so a file gets nothing back.
-    let lost = repair::lost_values(&input.body, input.wire, &policy).map_err(unreadable)?;
+    let lost = repair::lost_values(&input.body, input.wire, policy).map_err(unreadable)?;
     repaired.report.unrepairable += lost.documented.len();
     add_in_order(&mut repaired.report.findings, lost.documented);
-    let report = &repaired.report;
-    // The report comes first, so that it is complete even if the reader of stdout stops early.
-    match args.output {
-        OutputFormat::Text => writeln!(
-            io::stderr().lock(),
-            "antiphon: {}: {}",
-            printable_text(&input.name),
-            report_summary(report)
-        )?,
-        OutputFormat::Json => write_document(&mut io::stderr().lock(), report_document(report, &input))?,
-    }
-    if args.diff {
-        diff::write_diff(&mut io::stdout().lock(), &input, &repaired, Painter::of_stdout())?;
-    } else if !args.check {
-        write_body(args, &repaired)?;
-    }
-    Ok(success_if(!args.check || repaired.body.is_original()))
+    Ok(repaired)
 }
 
-/// Writes the repaired body to the file of `--out`, else to stdout.
-fn write_body(args: &Args, repaired: &Repaired) -> anyhow::Result<()> {
+/// Writes the report about one body to standard error.
+fn write_report(args: &Args, report: &RepairReport, input: &BodyInput) {
+    match args.output {
+        OutputFormat::Text if args.quiet => {}
+        OutputFormat::Text => write_note(&format!("antiphon: {}: {}", input.title(), report_summary(report))),
+        // A closed standard error must not keep the body from being written.
+        OutputFormat::Json => drop(write_document(&mut io::stderr().lock(), report_document(report, input))),
+    }
+}
+
+/// Returns the text of the file with its bodies repaired, in pieces. All bytes around them stay.
+fn repaired_text(file: &InputFile, repaired: &[Repaired]) -> anyhow::Result<Vec<Bytes>> {
+    let (mut pieces, mut copied) = (Vec::new(), 0);
+    for (input, repaired) in file.bodies.iter().zip(repaired) {
+        let BodySource { span, key_bytes } = input.place()?;
+        if repaired.body.is_original() {
+            continue;
+        }
+        pieces.push(file.text.slice(copied..span.start));
+        copied = span.end;
+        if key_bytes == 0 {
+            pieces.extend_from_slice(repaired.body.parts());
+        } else {
+            let body = Bytes::from(repaired.body.to_vec());
+            let end = body.len().saturating_sub(1);
+            let key = input.body.get(..key_bytes);
+            // The list is all that the body has, so that nothing else can have changed.
+            if key.is_none() || body.get(..key_bytes) != key || body.get(end..) != Some(b"}") {
+                return Err(anyhow!(
+                    "{}: the repair would add members around the list",
+                    input.title()
+                ));
+            }
+            pieces.push(body.slice(key_bytes..end));
+        }
+    }
+    pieces.push(file.text.slice(copied..));
+    Ok(pieces)
+}
+
+/// Writes the repaired text to the file of `--out`, else to stdout.
+fn write_text(args: &Args, pieces: &[Bytes]) -> anyhow::Result<()> {
     if let Some(path) = &args.out {
         // As text: an error of another file is none of standard output.
         let failed = |error| anyhow!("{}: {error}", printable_text(&path.display().to_string()));
-        return fs::write(path, repaired.body.to_vec()).map_err(failed);
+        return fs::write(path, pieces.concat()).map_err(failed);
     }
     // Piece by piece: a large body need not be copied into one buffer.
     let mut out = io::stdout().lock();
-    repaired.body.parts().iter().try_for_each(|part| out.write_all(part))?;
+    pieces.iter().try_for_each(|piece| out.write_all(piece))?;
     Ok(out.flush()?)
 }
 
@@ -165,6 +216,7 @@ fn report_document(report: &RepairReport, input: &BodyInput) -> Value {
         .map(|(action, count)| (action.label().to_owned(), json!(count)));
     json!({
         "file": input.name,
+        "line": input.line(),
         "wire": input.wire.to_string(),
         "findings": findings_document(&report.findings, input.wire),
         "actions": actions.collect::<Map<_, _>>(),

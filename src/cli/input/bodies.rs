@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::{
-    origin::{BodyOrigin, TranscriptSource},
+    origin::{BodyOrigin, BodySource, FoundBody, TranscriptSource},
     text_lines::TextLine,
 };
 use crate::{
@@ -22,13 +22,24 @@ const HISTORY_KEYS: [&str; 3] = ["messages", "input", "contents"];
 const REMOTE_KEYS: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 /// Members of a line of a batch file that contain its body: at OpenAI, at Anthropic, and at Bedrock.
 const BATCH_KEYS: [&str; 3] = ["body", "params", "modelInput"];
+/// Types of lines by which agents name who speaks, or what is called.
+const TURN_TYPES: [&str; 8] = [
+    "user",
+    "assistant",
+    "model",
+    "gemini",
+    "tool",
+    "tool_use",
+    "tool_call",
+    "tool_result",
+];
 /// The members that are missing in a value that is no body.
 const NO_HISTORY: &str = "it has no `messages`, `input` or `contents` with a history";
 /// The members of which a message has at least one.
 const NO_MESSAGE: &str = "no `role`, no `parts`, and no `type` of a known item";
 
 /// Reads the bodies of lines that no agent wrote. Returns the description of the first line that is not understood.
-pub(super) fn read_bodies(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, String> {
+pub(super) fn read_bodies(text: &Bytes, lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<Vec<FoundBody>, String> {
     let found: Vec<Option<Span>> = lines.iter().map(|line| body_of_value(line.json, line.root)).collect();
     if found.iter().all(Option::is_none) {
         return Ok(vec![body_of_messages(lines, wire)?]);
@@ -36,14 +47,18 @@ pub(super) fn read_bodies(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<
     let read = lines.iter().zip(found).map(|(line, body)| {
         let number = line.number;
         let body = body.ok_or_else(|| format!("line {number} is no request body: {NO_HISTORY}"))?;
-        let body = Bytes::copy_from_slice(line.json.bytes(body));
-        Ok((body, BodyOrigin::Line(number)))
+        let span = body.shifted(line.start);
+        Ok(FoundBody {
+            body: text.slice(span.start..span.end),
+            origin: BodyOrigin::Line(number),
+            source: Some(BodySource::of_body(span)),
+        })
     });
     read.collect()
 }
 
 /// Puts the messages of lines together.
-fn body_of_messages(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<(Bytes, BodyOrigin), String> {
+fn body_of_messages(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<FoundBody, String> {
     if let Some(line) = lines.iter().find(|line| !is_message(line.json, line.root)) {
         let number = line.number;
         return Err(format!(
@@ -63,7 +78,7 @@ fn body_of_messages(lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<(Bytes
 }
 
 /// Reads a list of messages as a body. `None` if the value is no list, or an empty one.
-pub(super) fn wrap_list(json: Json<'_>, root: Span, wire: Option<Wire>) -> Option<Result<Bytes, String>> {
+pub(super) fn wrap_list(json: Json<'_>, root: Span, wire: Option<Wire>) -> Option<Result<FoundBody, String>> {
     let items = Some(root).filter(|root| json.kind(*root) == JsonKind::Array);
     let items = json.elements(items?);
     let values: Vec<(Json<'_>, Span)> = items.iter().map(|item| (json, *item)).collect();
@@ -74,20 +89,38 @@ pub(super) fn wrap_list(json: Json<'_>, root: Span, wire: Option<Wire>) -> Optio
         )));
     }
     let mut body = format!("{{\"{}\":", history_key(&values, wire)).into_bytes();
+    let key_bytes = body.len();
     body.extend(json.bytes(root));
     body.extend(b"}");
-    (!items.is_empty()).then(|| Ok(body.into()))
+    let found = FoundBody {
+        body: body.into(),
+        origin: BodyOrigin::WholeFile,
+        source: Some(BodySource { span: root, key_bytes }),
+    };
+    (!items.is_empty()).then_some(Ok(found))
 }
 
 /// Writes a body with these items, each from its line.
-pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: TranscriptSource) -> (Bytes, BodyOrigin) {
+pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: TranscriptSource) -> FoundBody {
     let texts: Vec<&[u8]> = items.iter().map(|(_, text)| *text).collect();
     let mut body = format!("{{\"{key}\":[").into_bytes();
     body.extend(texts.join(&b','));
     body.extend(b"]}");
     let lines = items.iter().map(|(number, _)| *number).collect();
     let faults = Vec::new();
-    (body.into(), BodyOrigin::Transcript { source, lines, faults })
+    FoundBody {
+        body: body.into(),
+        origin: BodyOrigin::Transcript { source, lines, faults },
+        source: None,
+    }
+}
+
+/// Returns `true` if a line is one of no transcript, and has content: a body, a message, or what an agent has said or
+/// called.
+pub(super) fn is_of_other_kind(line: &TextLine<'_>) -> bool {
+    is_message(line.json, line.root)
+        || TURN_TYPES.contains(&line.text("type").as_str())
+        || body_of_value(line.json, line.root).is_some()
 }
 
 /// Returns the request body that a value is, or that it contains as a line of a batch file. `None` if it is neither.

@@ -17,11 +17,13 @@ use std::{
 use bytes::Bytes;
 
 use self::{
+    origin::{FoundBody, TranscriptSource},
     text_lines::TextLine,
     unread::{UnreadReason, find_unread},
 };
 use crate::{
     printable::printable_text,
+    splice::Span,
     wire::{
         Unreadable, Wire, detect_wire,
         json::{self, Json},
@@ -29,7 +31,10 @@ use crate::{
     },
 };
 
-pub(super) use self::{chain_fault::ChainFault, origin::BodyOrigin};
+pub(super) use self::{
+    chain_fault::ChainFault,
+    origin::{BodyOrigin, BodySource},
+};
 
 /// Largest file that is read, in bytes. Transcripts of long sessions have some 100 MB.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -46,6 +51,16 @@ pub(super) enum InputError {
         name: String,
         /// Error of the system.
         cause: io::Error,
+    },
+    /// The bodies were put together, so that a repaired one has no place in the file.
+    #[error("{}: {kind} can be checked, and not repaired: {remedy}", printable_text(name))]
+    NoPlace {
+        /// Name of the file.
+        name: String,
+        /// The kind of the file.
+        kind: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
     },
     /// The text is not JSON.
     #[error("{}: not JSON: {fault}", printable_text(name))]
@@ -126,7 +141,16 @@ pub(super) enum InputError {
     },
 }
 
-/// One body to check.
+/// A file with its bodies.
+#[derive(Debug)]
+pub(super) struct InputFile {
+    /// The whole text.
+    pub(super) text: Bytes,
+    /// The bodies, in the order of the file.
+    pub(super) bodies: Vec<BodyInput>,
+}
+
+/// One body to check or to repair.
 #[derive(Debug)]
 pub(super) struct BodyInput {
     /// Name of the file, or `-`.
@@ -137,9 +161,43 @@ pub(super) struct BodyInput {
     pub(super) wire: Wire,
     /// Origin of the body in the file.
     pub(super) origin: BodyOrigin,
+    source: Option<BodySource>,
 }
 
 impl BodyInput {
+    /// Returns the line of the body in a file with a body on each, counted from 1.
+    pub(super) const fn line(&self) -> Option<usize> {
+        match self.origin {
+            BodyOrigin::Line(line) => Some(line),
+            BodyOrigin::WholeFile | BodyOrigin::Transcript { .. } => None,
+        }
+    }
+
+    /// Returns the name of the file, with the line if there is one, for people.
+    pub(super) fn title(&self) -> String {
+        let name = printable_text(&self.name);
+        self.line()
+            .map_or_else(|| name.clone(), |line| format!("{name}: line {line}"))
+    }
+
+    /// Returns the part of the file in which the body stands, and which a repaired one may replace.
+    pub(super) fn place(&self) -> Result<BodySource, InputError> {
+        self.source.ok_or_else(|| {
+            let (kind, remedy) = match &self.origin {
+                BodyOrigin::Transcript { source, .. } if source.is_agent() => (
+                    source.label(),
+                    "the agent puts its lines together; repair a request body of the agent instead",
+                ),
+                _ => (
+                    TranscriptSource::Messages.label(),
+                    "put the messages into one list before, such as with jq --slurp .",
+                ),
+            };
+            let name = self.name.clone();
+            InputError::NoPlace { name, kind, remedy }
+        })
+    }
+
     /// Refuses a body of which nothing was read. A report would call it healthy.
     fn refuse_unread(self) -> Result<Self, InputError> {
         let unread = find_unread(&self.body, self.wire);
@@ -164,69 +222,87 @@ impl BodyInput {
     }
 }
 
-/// Reads one body; `-` is standard input.
-pub(super) fn read_input(path: &Path, wire: Option<Wire>) -> Result<BodyInput, InputError> {
+/// Reads all bodies of a file: one, one on each line, or the conversation of an agent's transcript. `-` is standard input.
+pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<InputFile, InputError> {
     let name = path.display().to_string();
-    let body = read_file(path, &name)?;
-    finish_body(name, body, wire, BodyOrigin::WholeFile)
-}
-
-/// Reads all bodies of a file: one, one on each line, or the conversation of an agent's transcript.
-pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<Vec<BodyInput>, InputError> {
-    let name = path.display().to_string();
-    let bytes = read_file(path, &name)?;
-    let found = if json::validate(&bytes).is_ok() {
-        read_value(&name, &bytes, wire)
+    let text = read_file(path, &name)?;
+    let found = if json::validate(&text).is_ok() {
+        read_value(&name, &text, wire)
     } else {
-        match text_lines::split_lines(&bytes) {
-            Ok(lines) => read_lines(&name, &lines, wire),
+        match text_lines::split_lines(&text) {
+            Ok(lines) => read_lines(&name, &text, &lines, wire),
             Err(fault) => Err(InputError::NotJson {
                 name: name.clone(),
                 fault,
             }),
         }
     };
-    found?
-        .into_iter()
-        .map(|(body, origin)| finish_body(name.clone(), body, wire, origin))
-        .collect()
+    let bodies = found?.into_iter().map(|found| finish_body(name.clone(), found, wire));
+    let bodies = bodies.collect::<Result<_, _>>()?;
+    Ok(InputFile { text, bodies })
 }
 
 /// Reads the bodies of a text that is one JSON value.
-fn read_value(name: &str, bytes: &Bytes, wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, InputError> {
-    let whole = || Ok(vec![(bytes.clone(), BodyOrigin::WholeFile)]);
-    let json = Json::new(bytes);
+fn read_value(name: &str, text: &Bytes, wire: Option<Wire>) -> Result<Vec<FoundBody>, InputError> {
+    let whole = || {
+        Ok(vec![FoundBody {
+            body: text.clone(),
+            origin: BodyOrigin::WholeFile,
+            source: Some(BodySource::of_body(Span::new(0, text.len()))),
+        }])
+    };
+    let json = Json::new(text);
     let Ok(root) = json.root_span() else { return whole() };
     if let Some(wrapped) = bodies::wrap_list(json, root, wire) {
         let wrapped = wrapped.map_err(|fault| InputError::NotUnderstood {
             name: name.to_owned(),
             fault,
         })?;
-        return Ok(vec![(wrapped, BodyOrigin::WholeFile)]);
+        return Ok(vec![wrapped]);
     }
     if bodies::is_body(json, root) {
         return whole();
     }
     // JSONL of a single line is one value too.
-    let line = TextLine { number: 1, json, root };
-    let lines = read_lines(name, &[line], wire);
-    // Without `--wire` the detection knows the reason better. With it, such a value would pass as a healthy body.
-    lines.or_else(|fault| if wire.is_none() { whole() } else { Err(fault) })
+    let line = TextLine {
+        number: 1,
+        start: 0,
+        json,
+        root,
+    };
+    // The detection knows the reason better. With `--wire` such a value would pass as a healthy body, unless it is plainly
+    // one of another format.
+    let is_refused = wire.is_none_or(|wire| plainly_other_format(text, wire).is_some());
+    read_lines(name, text, &[line], wire).or_else(|fault| if is_refused { whole() } else { Err(fault) })
 }
 
 /// Reads the bodies of a text with one JSON value on each line.
-fn read_lines(name: &str, lines: &[TextLine<'_>], wire: Option<Wire>) -> Result<Vec<(Bytes, BodyOrigin)>, InputError> {
-    if let Some(found) = transcripts::read_transcript(lines) {
-        return Ok(vec![found]);
+fn read_lines(
+    name: &str,
+    text: &Bytes,
+    lines: &[TextLine<'_>],
+    wire: Option<Wire>,
+) -> Result<Vec<FoundBody>, InputError> {
+    match transcripts::read_transcript(lines) {
+        Some(Ok(found)) => return Ok(vec![found]),
+        Some(Err(other)) => {
+            return Err(InputError::NotRead {
+                name: name.to_owned(),
+                kind: other.source.label().to_owned(),
+                reason: UnreadReason::OtherLine(other.number),
+            });
+        }
+        None => {}
     }
-    bodies::read_bodies(lines, wire).map_err(|fault| InputError::NotUnderstood {
+    bodies::read_bodies(text, lines, wire).map_err(|fault| InputError::NotUnderstood {
         name: name.to_owned(),
         fault,
     })
 }
 
 /// Finds the format of a body, and refuses one that cannot be right.
-fn finish_body(name: String, body: Bytes, wire: Option<Wire>, origin: BodyOrigin) -> Result<BodyInput, InputError> {
+fn finish_body(name: String, found: FoundBody, wire: Option<Wire>) -> Result<BodyInput, InputError> {
+    let FoundBody { body, origin, source } = found;
     if json::validate(&body).is_err() {
         let fault = faults::describe_fault(&body);
         return Err(InputError::NotJson { name, fault });
@@ -246,6 +322,7 @@ fn finish_body(name: String, body: Bytes, wire: Option<Wire>, origin: BodyOrigin
                 body,
                 wire,
                 origin,
+                source,
             };
             input.refuse_unread()
         }

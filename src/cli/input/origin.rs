@@ -1,7 +1,35 @@
 //! The origin of a body that `check` reads: its place in the file, and the writer of the file.
 
+use bytes::Bytes;
+
 use super::chain_fault::ChainFault;
-use crate::wire::Wire;
+use crate::{splice::Span, wire::Wire};
+
+/// A body as it was found in a file, before its format is known.
+pub(super) struct FoundBody {
+    /// Bytes of the body.
+    pub(super) body: Bytes,
+    /// Origin of the body in the file.
+    pub(super) origin: BodyOrigin,
+    /// The part of the file that the body stands in. `None` if the body was put together.
+    pub(super) source: Option<BodySource>,
+}
+
+/// The part of a file that a body stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct BodySource {
+    /// The place in the file.
+    pub(in crate::cli) span: Span,
+    /// Bytes in front of a list that the body has and the file has not. The body then has a brace after it, too.
+    pub(in crate::cli) key_bytes: usize,
+}
+
+impl BodySource {
+    /// Returns the source of a body that stands in the file as it is.
+    pub(super) const fn of_body(span: Span) -> Self {
+        Self { span, key_bytes: 0 }
+    }
+}
 
 /// The part of a file that a body was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]

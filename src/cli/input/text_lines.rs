@@ -11,6 +11,8 @@ use crate::{
 pub(super) struct TextLine<'a> {
     /// Number, counted from 1.
     pub(super) number: usize,
+    /// Offset of the object in the file.
+    pub(super) start: usize,
     pub(super) json: Json<'a>,
     pub(super) root: Span,
 }
@@ -35,15 +37,20 @@ impl TextLine<'_> {
 
 /// Splits a text into lines of JSON. An agent that was killed may have cut the last one.
 pub(super) fn split_lines(bytes: &[u8]) -> Result<Vec<TextLine<'_>>, String> {
-    let texts: Vec<(usize, &[u8])> = bytes
-        .split(|byte| *byte == b'\n')
+    let mut end = 0;
+    let texts: Vec<(usize, usize, &[u8])> = bytes
+        .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
-        .map(|(at, text)| (at + 1, text.trim_ascii()))
-        .filter(|(_, text)| !text.is_empty())
+        .map(|(at, whole)| {
+            let text = whole.trim_ascii_start();
+            end += whole.len();
+            (at + 1, end - text.len(), text.trim_ascii_end())
+        })
+        .filter(|(.., text)| !text.is_empty())
         .collect();
-    let last = texts.last().map_or(0, |(number, _)| *number);
+    let last = texts.last().map_or(0, |(number, ..)| *number);
     let mut lines = Vec::new();
-    for (number, text) in texts {
+    for (number, start, text) in texts {
         let json = Json::new(text);
         let is_object = json::validate(text).is_ok();
         match json
@@ -51,7 +58,12 @@ pub(super) fn split_lines(bytes: &[u8]) -> Result<Vec<TextLine<'_>>, String> {
             .ok()
             .filter(|root| is_object && json.kind(*root) == JsonKind::Object)
         {
-            Some(root) => lines.push(TextLine { number, json, root }),
+            Some(root) => lines.push(TextLine {
+                number,
+                start,
+                json,
+                root,
+            }),
             // Cut at the end: what is before it counts. A single line is no JSONL.
             None if number == last && lines.len() > 1 => {}
             // The first line decides if the text is meant as JSONL.

@@ -21,6 +21,12 @@ pub(in crate::cli) enum UnreadReason {
     /// Messages as a user interface stores them, which no provider takes.
     #[error("a message has only the `parts` of a user interface")]
     UserInterface,
+    /// A message with the content of another format.
+    #[error("a message has content of another format")]
+    OtherFormat,
+    /// A line of a transcript that the agent cannot have written, with its number.
+    #[error("line {0} has content of another kind")]
+    OtherLine(usize),
     /// Lines of a transcript without content.
     #[error("no message that would be sent has content which this version reads")]
     EmptyTranscript,
@@ -31,6 +37,8 @@ impl UnreadReason {
     pub(super) const fn remedy(self) -> &'static str {
         match self {
             Self::EmptyTranscript => "check a request body of the agent instead",
+            Self::OtherFormat => "keep messages of one format in one file",
+            Self::OtherLine(_) => "keep each kind of line in a file of its own",
             Self::NoHistory | Self::NoContent | Self::UserInterface => {
                 "name another format with --wire NAME, or check the body that the provider gets"
             }
@@ -76,6 +84,17 @@ fn reason_of(conversation: &Conversation<'_>, wire: Wire) -> Option<UnreadReason
     };
     if messages.iter().any(has_parts_only) {
         return Some(UnreadReason::UserInterface);
+    }
+    let other_keys: &[&str] = match wire.format {
+        Format::Gemini => &["content", "tool_calls"],
+        Format::Anthropic | Format::OpenAiChat | Format::OpenAiResponses => &["parts"],
+    };
+    let has_other_content = |message: &Message| {
+        let has = |key: &&str| json.member(message.span, key).is_some();
+        !has_content(message) && other_keys.iter().any(has) && messages.iter().any(has_content)
+    };
+    if messages.iter().any(has_other_content) {
+        return Some(UnreadReason::OtherFormat);
     }
     let is_read = |message: &Message| has_content(message) && is_message(json, message.span);
     (!messages.is_empty() && !messages.iter().any(is_read)).then_some(UnreadReason::NoContent)

@@ -124,6 +124,90 @@ fn a_file_in_which_nothing_can_be_read_is_not_called_healthy() {
     );
 }
 
+/// A line that one reader skips may have a call that another would find open.
+#[test]
+fn a_mixed_file_is_not_called_healthy() {
+    let claude = line("user", "u1", "null", GO_ON);
+    let reply = line(
+        "assistant",
+        "a1",
+        "\"u1\"",
+        r#"{"id":"m1","role":"assistant","content":[{"type":"text","text":"hi"}]}"#,
+    );
+    let meta = r#"{"type":"session_meta","payload":{"id":"s"}}"#.to_owned();
+    let item = r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}}"#.to_owned();
+    let chat =
+        r#"{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+    let parts = r#"{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}"#;
+    let others = [
+        parts.to_owned(),
+        chat.to_owned(),
+        CALL.to_owned(),
+        r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}"#.to_owned(),
+        r#"{"type":"custom_tool_call","call_id":"c1","name":"f","input":"x"}"#.to_owned(),
+        format!(r#"{{"messages":[{GO_ON},{CALL},{GO_ON}]}}"#),
+        format!(r#"{{"custom_id":"a","body":{{"messages":[{GO_ON},{CALL},{GO_ON}]}}}}"#),
+        // A session of gemini-cli.
+        r#"{"type":"gemini","content":"","toolCalls":[{"id":"c1","name":"f","args":{}}]}"#.to_owned(),
+        r#"{"type":"assistant","parts":[{"functionCall":{"name":"f","args":{}}}]}"#.to_owned(),
+    ];
+    for other in &others {
+        for file in [
+            vec![claude.clone(), other.clone()],
+            vec![other.clone(), claude.clone(), reply.clone()],
+            vec![claude.clone(), reply.clone(), other.clone(), other.clone()],
+            vec![meta.clone(), item.clone(), other.clone()],
+            vec![other.clone(), meta.clone(), item.clone()],
+        ] {
+            let place = file.iter().position(|line| line == other).unwrap() + 1;
+            assert_unread(&[], &file.join("\n"));
+            let out = antiphon(&["check"], file.join("\n").as_bytes());
+            let wanted = format!("line {place} has content of another kind");
+            assert!(text(&out.stderr).contains(&wanted), "{}", text(&out.stderr));
+        }
+    }
+    // Lines of two agents, and links of Claude Code around contents of Gemini, as Qwen Code writes them.
+    let call = r#"{"functionCall":{"id":"c1","name":"f","args":{}}}"#;
+    for file in [
+        vec![claude.clone(), reply.clone(), meta.clone(), item.clone()],
+        vec![claude.clone(), qwen("assistant", "a1", "\"u1\"", call)],
+        vec![claude.clone(), reply.clone(), qwen("assistant", "a2", "\"a1\"", call)],
+    ] {
+        assert_unread(&[], &file.join("\n"));
+    }
+    // Messages of two formats, on lines, in a list and in a body.
+    for messages in [
+        [GO_ON, parts, GO_ON],
+        [parts, GO_ON, GO_ON],
+        [GO_ON, parts, parts],
+        [chat, parts, GO_ON],
+    ] {
+        assert_unread(&[], &messages.join("\n"));
+        let list = format!("[{}]", messages.join(","));
+        assert_unread(&[], &list);
+        for key in ["messages", "contents"] {
+            assert_unread(&[], &format!("{{\"{key}\":{list}}}"));
+        }
+    }
+    // Lines of the agents themselves that are no messages.
+    let events = [
+        r#"{"type":"system","subtype":"informational","content":"words","uuid":"x"}"#,
+        r#"{"type":"queue-operation","operation":"enqueue","content":"words"}"#,
+        r#"{"type":"attachment","attachment":{"type":"file","content":{}},"uuid":"y"}"#,
+        r#"{"type":"result","subtype":"success","result":"words"}"#,
+        r#"{"type":"summary","summary":"s","leafUuid":"x"}"#,
+        r#"{"type":"last-prompt","lastPrompt":"go","sessionId":"s"}"#,
+        r#"{"type":"event_msg","payload":{"type":"user_message","message":"go"}}"#,
+        r#"{"type":"turn_context","payload":{"model":"m"}}"#,
+    ];
+    let lines: Vec<String> = events.iter().map(|line| (*line).to_owned()).collect();
+    let files = [[claude, reply], [meta, item]].map(|start| [start.to_vec(), lines.clone()].concat());
+    for file in files {
+        let out = antiphon(&["check"], file.join("\n").as_bytes());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    }
+}
+
 /// A batch is healthy only if each of its requests was read.
 #[test]
 fn a_batch_with_an_unreadable_request_is_not_called_healthy() {

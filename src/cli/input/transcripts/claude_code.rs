@@ -4,12 +4,10 @@ mod chain;
 
 use std::collections::{HashMap, HashSet};
 
-use bytes::Bytes;
-
 use self::chain::{ChainedLine, present_branch};
 use crate::{
     cli::input::{
-        origin::{BodyOrigin, TranscriptSource},
+        origin::{BodyOrigin, FoundBody, TranscriptSource},
         text_lines::TextLine,
     },
     wire::json::JsonKind,
@@ -33,7 +31,7 @@ struct MessageList<'a> {
 }
 
 /// Puts the messages together that Claude Code would send next.
-pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
+pub(super) fn conversation(lines: &[TextLine<'_>]) -> FoundBody {
     let owner = owner_of(lines);
     let chained: Vec<ChainedLine<'_>> = lines.iter().filter_map(|line| chained_line(*line, owner)).collect();
     let (mut branch, faults) = present_branch(lines, &chained, owner);
@@ -59,7 +57,11 @@ pub(super) fn conversation(lines: &[TextLine<'_>]) -> (Bytes, BodyOrigin) {
         lines: list.messages.iter().map(|message| message.number).collect(),
         faults,
     };
-    (body.into(), origin)
+    FoundBody {
+        body: body.into(),
+        origin,
+        source: None,
+    }
 }
 
 /// The agent whose conversation a file contains.
@@ -142,7 +144,7 @@ fn has_results(chained: &ChainedLine<'_>) -> bool {
 impl<'a> MessageList<'a> {
     /// Adds a line as a message, or to the message whose answer it continues.
     fn add_line(&mut self, chained: &ChainedLine<'a>) {
-        let TextLine { json, root, number } = chained.line;
+        let TextLine { json, root, number, .. } = chained.line;
         let content = json
             .member(root, "message")
             .and_then(|message| json.member(message, "content"));
@@ -209,8 +211,7 @@ mod tests {
             );
         }
         let lines = split_lines(text.as_bytes()).unwrap();
-        let (_, origin) = conversation(&lines);
-        let BodyOrigin::Transcript { lines, .. } = origin else {
+        let BodyOrigin::Transcript { lines, .. } = conversation(&lines).origin else {
             panic!("a transcript");
         };
         assert_eq!(lines, (1..=LINES).collect::<Vec<_>>());
