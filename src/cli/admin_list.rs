@@ -100,7 +100,7 @@ impl AdminList<'_> {
         if flags.output == OutputFormat::Json {
             let mut document = json!({ "next": page["next"] });
             document[self.member] = json!(rows);
-            write_document(&mut out, document).map_err(io::Error::other)?;
+            write_document(&mut out, document)?;
             return Ok(ExitCode::SUCCESS);
         }
         if rows.is_empty() {

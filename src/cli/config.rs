@@ -7,12 +7,13 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::anyhow;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
     EXIT_USAGE, config_init,
-    output::{OutputFormat, write_document},
+    output::{OutputFormat, ReportOutput, write_document, write_note},
 };
 use crate::{
     auth::{TOKEN_PREFIX, TokenHash},
@@ -126,7 +127,7 @@ fn check_config(out: &mut impl Write, config: Option<PathBuf>, output: OutputFor
     match output {
         OutputFormat::Text => {
             for warning in &warnings {
-                writeln!(io::stderr().lock(), "warning: {warning}")?;
+                write_note(&format!("warning: {warning}"));
             }
             let origin = config::config_at_default_path(&flags, &process_environment);
             let origin = origin.map_or_else(String::new, |path| format!(" ({})", path.display()));
@@ -176,7 +177,7 @@ fn load_for_print(config: Option<PathBuf>, is_default: bool) -> Result<LoadedCon
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
+    let mut out = ReportOutput::lock();
     match &args.action {
         ConfigAction::Init(args) => return config_init::run(args),
         ConfigAction::Check { source, output } => return check_config(&mut out, source.config.clone(), *output),
@@ -200,7 +201,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
             let hash = TokenHash::hash_token(token.as_bytes());
-            io::stderr().lock().write_all(token_lines(name, &hash).as_bytes())?;
+            // As text: an error of standard error is none of standard output.
+            let failed = |error| anyhow!("standard error: {error}");
+            io::stderr()
+                .lock()
+                .write_all(token_lines(name, &hash).as_bytes())
+                .map_err(failed)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use super::{
     banner::reachable_address,
     config::load_chosen,
     http_get::fetch_head,
-    output::{OutputFormat, write_document},
+    output::{OutputFormat, ReportOutput, write_document},
     proxy_trust::ProxyTrust,
     success_if,
 };
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(url) => json!({ "ok": true, "url": url.to_string(), "error": null }),
         Err(error) => json!({ "ok": false, "url": null, "error": format!("{error:#}") }),
     };
-    write_document(&mut io::stdout().lock(), document)?;
+    write_document(&mut ReportOutput::lock(), document)?;
     Ok(success_if(asked.is_ok()))
 }
 

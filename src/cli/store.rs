@@ -12,7 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
-    output::{OutputFormat, write_document},
+    output::{OutputFormat, ReportOutput, write_document},
     store_copy::{self, CopyArgs, copy_store},
     store_database::DatabaseFlags,
     store_error::StoreError,
@@ -119,17 +119,9 @@ impl StoreFlags {
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // A ledger may have many records, and stdout would be flushed after each line.
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(ReportOutput::lock());
     let code = match &args.action {
-        StoreAction::Ls(ListArgs { store, list }) => {
-            let (out, now) = (&mut out, clock::unix_time());
-            let listed = if store.database {
-                store_list::list_records(out, &store.of_database.open_inspector()?, list, store.output, now)
-            } else {
-                store_list::list_records(out, &store.open_inspector()?, list, store.output, now)
-            };
-            listed.map(|()| ExitCode::SUCCESS)
-        }
+        StoreAction::Ls(args) => return list_store(args),
         StoreAction::Verify(store) if store.database => {
             verify_store(&mut out, &store.of_database.open_inspector()?, store.output)
         }
@@ -140,6 +132,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }?;
     out.flush()?;
     Ok(code)
+}
+
+/// Lists the records. Ends early if the reader of standard output does: the rest would be read in vain.
+fn list_store(ListArgs { store, list }: &ListArgs) -> anyhow::Result<ExitCode> {
+    let (mut out, now) = (BufWriter::new(io::stdout().lock()), clock::unix_time());
+    if store.database {
+        let inspector = store.of_database.open_inspector()?;
+        store_list::list_records(&mut out, &inspector, list, store.output, now)?;
+    } else {
+        store_list::list_records(&mut out, &store.open_inspector()?, list, store.output, now)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Checks every record and the whole store.

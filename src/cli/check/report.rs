@@ -9,6 +9,7 @@ use crate::{
     cli::{
         findings::findings_document,
         input::{BodyOrigin, ChainFault},
+        output::write_note,
         style::{Painter, TextStyle},
     },
     conversation::Finding,
@@ -25,7 +26,10 @@ pub(super) fn write_file(out: &mut impl Write, file: &CheckedFile, painter: Pain
     let bodies = match &file.verdict {
         Ok(bodies) => bodies,
         // Errors go to stderr, so that stdout contains findings only.
-        Err(error) => return writeln!(io::stderr().lock(), "antiphon: {error}"),
+        Err(error) => {
+            write_note(&format!("antiphon: {error}"));
+            return Ok(());
+        }
     };
     // A person reads the name once. A program finds it on each line.
     let shown = printable_text(&file.name);
@@ -77,7 +81,8 @@ fn write_verdict(out: &mut impl Write, name: &str, bodies: &[CheckedBody], paint
         )
     } else {
         // Standard output has one line for each finding, and no other.
-        writeln!(io::stderr().lock(), "antiphon: {name}: {verdict} ({kind})")
+        write_note(&format!("antiphon: {name}: {verdict} ({kind})"));
+        Ok(())
     }
 }
 

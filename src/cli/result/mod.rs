@@ -21,7 +21,7 @@ pub(super) use arguments::{AFTER_HELP, Args};
 use crate::{
     cli::{
         api_client::{ApiClient, ApiReply, ApiUrl, ClientError},
-        output::OutputFormat,
+        output::{OutputFormat, ReportOutput},
     },
     printable::printable_text,
     wire::json::compact_json,
@@ -150,7 +150,8 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ClientError> {
     )?;
     let mut code = ExitCode::SUCCESS;
     let is_document = args.output == OutputFormat::Json;
-    let begin = || RowDocument::begin(&mut io::stdout().lock(), "results");
+    let mut out = ReportOutput::lock();
+    let begin = || RowDocument::begin(&mut out, "results");
     let mut document = is_document.then(begin).transpose()?;
     // One lookup for each call: a single answer for all could have any size.
     for call_id in &args.call_ids {
@@ -163,8 +164,8 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ClientError> {
         let found = ListedRows::read(&answer, "results").ok_or_else(|| client.foreign_answer())?;
         if let Some(row) = found.rows.first() {
             match &mut document {
-                Some(document) => document.write_row(&mut io::stdout().lock(), row)?,
-                None => write_result(row, args.json)?,
+                Some(document) => document.write_row(&mut out, row)?,
+                None => write_result(&mut out, row, args.json)?,
             }
         } else {
             let call_id = printable_text(call_id);
@@ -175,14 +176,13 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ClientError> {
         }
     }
     if let Some(document) = document {
-        document.finish(&mut io::stdout().lock(), None)?;
+        document.finish(&mut out, None)?;
     }
     Ok(code)
 }
 
 /// Writes one result: the content to standard output, or the whole row as JSON.
-fn write_result(row: &ListedRow, as_json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn write_result(out: &mut impl Write, row: &ListedRow, as_json: bool) -> io::Result<()> {
     if as_json {
         return writeln!(out, "{}", row.json_line());
     }
@@ -190,7 +190,7 @@ fn write_result(row: &ListedRow, as_json: bool) -> io::Result<()> {
     note(&report::describe_result(row));
     let content = row.content_bytes().unwrap_or_default();
     out.write_all(&content)?;
-    if out.is_terminal() && !content.ends_with(b"\n") {
+    if io::stdout().is_terminal() && !content.ends_with(b"\n") {
         out.write_all(b"\n")?;
     }
     out.flush()
@@ -215,8 +215,7 @@ async fn ack_results(args: &AckArgs) -> Result<ExitCode, ClientError> {
             }
         }
     }
-    // Written at the end: a closed pipe must not keep a result from being acknowledged.
-    let mut out = io::stdout().lock();
+    let mut out = ReportOutput::lock();
     acked
         .iter()
         .try_for_each(|delivery| writeln!(out, "acknowledged: {delivery}"))?;

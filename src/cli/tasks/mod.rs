@@ -14,6 +14,7 @@ pub(super) use arguments::{AFTER_HELP, Args};
 use super::{
     admin_list::report_refusal,
     api_client::{ApiReply, ClientError},
+    output::write_note,
 };
 use arguments::{LinkArgs, RevokeArgs, TasksAction};
 
@@ -45,12 +46,11 @@ async fn make_link(args: &LinkArgs) -> Result<ExitCode, ClientError> {
         return Err(client.foreign_answer());
     };
     writeln!(io::stdout().lock(), "{url}")?;
-    writeln!(
-        io::stderr().lock(),
+    write_note(&format!(
         "whoever has this address can see the tasks, acknowledge results and report unknown outcomes for {} minutes; revoke it: \
          antiphon tasks revoke {link}",
         args.minutes
-    )?;
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

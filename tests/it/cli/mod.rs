@@ -1,6 +1,7 @@
 //! The command line, the configuration and the demonstration.
 
 pub(crate) mod check_and_repair;
+pub(crate) mod closed_pipes;
 pub(crate) mod config_command;
 pub(crate) mod configuration;
 pub(crate) mod container;

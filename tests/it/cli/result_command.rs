@@ -11,6 +11,7 @@ use antiphon::{auth::PrincipalSettings, config::VARIABLES, late::LateSettings};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
+use super::closed_pipes::closed_pipe;
 use crate::support::{
     app::{App, Builder, before, post_with},
     late::service,
@@ -215,6 +216,28 @@ async fn a_result_lives_through_every_subcommand() {
         parked.starts_with("parked until 2") && parked.lines().count() == 1,
         "{parked}"
     );
+}
+
+/// The exit code tells of what was refused or missing, also to a script that does not read the output.
+#[tokio::test]
+async fn a_closed_pipe_hides_no_refusal() {
+    let world = World::new().await;
+    world.emits(STRONG).await;
+    world.done(&["post", STRONG, "--text", "x"]).await;
+    let listed: Value = serde_json::from_str(&world.done(&["list", "--json"]).await).unwrap();
+    let delivery = listed["delivery"].as_str().unwrap();
+    let other = "0".repeat(64);
+    for arguments in [
+        &["show", UNKNOWN, STRONG][..],
+        &["show", STRONG, UNKNOWN],
+        &["show", "--output", "json", STRONG, UNKNOWN],
+        &["ack", delivery, &other],
+    ] {
+        let mut command = with_credentials(world.app.running.data, arguments);
+        command.stdout(closed_pipe());
+        let (code, _, err) = run(command, b"").await;
+        assert_eq!(code, Some(1), "{arguments:?}: {err}");
+    }
 }
 
 #[tokio::test]
