@@ -237,7 +237,7 @@ fn output_error_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
 /// Reports an error on stderr. Returns its exit code.
 fn report_error(error: &anyhow::Error) -> ExitCode {
     if output_error_kind(error) == Some(io::ErrorKind::BrokenPipe) {
-        // The reader of a pipe, such as `head`, has read enough.
+        // The reader of a pipe, such as `head`, has read enough. Commands with a verdict use `ReportOutput`.
         return ExitCode::SUCCESS;
     }
     let mut err = io::stderr().lock();

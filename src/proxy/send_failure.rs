@@ -37,9 +37,12 @@ pub(super) fn client_message(upstream: &str, error: &SendError) -> String {
         (Phase::Connect, SendErrorKind::TimedOut) => CONNECT_TIMEOUT,
         (Phase::Tls, SendErrorKind::TimedOut) => TLS_TIMEOUT,
         (Phase::Tls, SendErrorKind::Io) => tls_text(error),
+        // A server of TLS closes a connection on which no handshake begins.
+        (Phase::Send, SendErrorKind::Io) if error.is_plain => {
+            "connection reset while the request was sent; try again, or if it speaks TLS, write https:// in its url"
+        }
         (Phase::Send, SendErrorKind::Io) => "connection reset while the request was sent; try again",
         (Phase::Send, SendErrorKind::TimedOut) => "timeout: it stopped reading the request; try again",
-        // A server of TLS closes a connection on which no handshake begins.
         (Phase::Headers, SendErrorKind::Io) if error.is_plain => {
             "connection reset before an answer arrived; try again, or if it speaks TLS, write https:// in its url"
         }
