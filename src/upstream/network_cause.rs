@@ -9,6 +9,8 @@ use crate::labels::labelled_enum;
 
 /// Words of webpki about a server with the certificate of a CA.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
+/// Words of rustls-platform-verifier about a certificate for another purpose, whose variant it replaces.
+const FOR_OTHER_PURPOSE: &str = "certificate had invalid extensions";
 
 labelled_enum! {
     /// The cause of a failed send in the network.
@@ -166,14 +168,14 @@ fn certificate_cause(error: &CertificateError) -> NetworkCause {
         | CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. }
         | CertificateError::InvalidOcspResponse => NetworkCause::Revoked,
-        // The type is that of a library below rustls, so its words are compared.
-        CertificateError::Other(other) if other.0.to_string() == CA_AS_SERVER => NetworkCause::CaCertificate,
-        CertificateError::BadEncoding
-        | CertificateError::BadSignature
-        | CertificateError::UnhandledCriticalExtension
-        | CertificateError::ApplicationVerificationFailure
-        | CertificateError::Other(_) => NetworkCause::BadCertificate,
-        // The list of variants is open.
+        // Its type is that of a library below rustls, so its words are compared.
+        CertificateError::Other(other) => match &*other.0.to_string() {
+            CA_AS_SERVER => NetworkCause::CaCertificate,
+            FOR_OTHER_PURPOSE => NetworkCause::WrongPurpose,
+            _ => NetworkCause::BadCertificate,
+        },
+        // BadEncoding, BadSignature, UnhandledCriticalExtension, ApplicationVerificationFailure, and those of later
+        // versions: the certificate itself is at fault.
         _ => NetworkCause::BadCertificate,
     }
 }
@@ -229,6 +231,7 @@ mod tests {
                 NetworkCause::BadCertificate,
             ),
             (other(CA_AS_SERVER), NetworkCause::CaCertificate),
+            (other(FOR_OTHER_PURPOSE), NetworkCause::WrongPurpose),
             (other("UnsupportedCertVersion"), NetworkCause::BadCertificate),
         ] {
             assert!(cause.is_of_certificate() && cause.is_permanent(), "{fault:?}");
