@@ -150,6 +150,7 @@ fn tls_cause(error: &rustls::Error) -> NetworkCause {
     }
 }
 
+#[expect(deprecated, reason = "a verifier of the system may still report an old variant")]
 fn certificate_cause(error: &CertificateError) -> NetworkCause {
     match error {
         CertificateError::UnknownIssuer => NetworkCause::UnknownIssuer,
@@ -159,9 +160,8 @@ fn certificate_cause(error: &CertificateError) -> NetworkCause {
         | CertificateError::NotValidYetContext { .. } => NetworkCause::Expired,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => NetworkCause::NotForName,
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => NetworkCause::WrongPurpose,
-        #[expect(deprecated, reason = "a verifier of the system may still report it")]
-        CertificateError::UnsupportedSignatureAlgorithm => NetworkCause::WeakSignature,
-        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        CertificateError::UnsupportedSignatureAlgorithm
+        | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => NetworkCause::WeakSignature,
         CertificateError::Revoked
         | CertificateError::UnknownRevocationStatus
