@@ -169,13 +169,20 @@ fn a_mixed_file_is_not_called_healthy() {
     // Lines of two agents, and links of Claude Code around contents of Gemini, as Qwen Code writes them.
     let call = r#"{"functionCall":{"id":"c1","name":"f","args":{}}}"#;
     for file in [
-        vec![claude.clone(), reply.clone(), meta.clone(), item.clone()],
+        vec![claude.clone(), reply.clone(), meta, item],
         vec![claude.clone(), qwen("assistant", "a1", "\"u1\"", call)],
-        vec![claude.clone(), reply.clone(), qwen("assistant", "a2", "\"a1\"", call)],
+        vec![claude, reply, qwen("assistant", "a2", "\"a1\"", call)],
     ] {
         assert_unread(&[], &file.join("\n"));
     }
-    // Messages of two formats, on lines, in a list and in a body.
+}
+
+/// On lines, in a list and in a body.
+#[test]
+fn messages_of_two_formats_are_not_called_healthy() {
+    let chat =
+        r#"{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
+    let parts = r#"{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}"#;
     for messages in [
         [GO_ON, parts, GO_ON],
         [parts, GO_ON, GO_ON],
@@ -189,7 +196,14 @@ fn a_mixed_file_is_not_called_healthy() {
             assert_unread(&[], &format!("{{\"{key}\":{list}}}"));
         }
     }
-    // Lines of the agents themselves that are no messages.
+}
+
+/// Agents write lines of their own that are no messages.
+#[test]
+fn events_of_an_agent_are_no_lines_of_another_kind() {
+    let claude = line("user", "u1", "null", GO_ON);
+    let meta = r#"{"type":"session_meta","payload":{"id":"s"}}"#.to_owned();
+    let item = r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}}"#.to_owned();
     let events = [
         r#"{"type":"system","subtype":"informational","content":"words","uuid":"x"}"#,
         r#"{"type":"queue-operation","operation":"enqueue","content":"words"}"#,
@@ -201,7 +215,7 @@ fn a_mixed_file_is_not_called_healthy() {
         r#"{"type":"turn_context","payload":{"model":"m"}}"#,
     ];
     let lines: Vec<String> = events.iter().map(|line| (*line).to_owned()).collect();
-    let files = [[claude, reply], [meta, item]].map(|start| [start.to_vec(), lines.clone()].concat());
+    let files = [vec![claude], vec![meta, item]].map(|start| [start, lines.clone()].concat());
     for file in files {
         let out = antiphon(&["check"], file.join("\n").as_bytes());
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));

@@ -106,25 +106,11 @@ const ROWS: [Row; 13] = [
     ),
 ];
 
-/// Starts a provider for each row, and one that works. Returns the configuration, and those that stop when they are dropped.
-async fn providers(trusted: &Authority) -> (String, [Upstream; 4]) {
+/// Starts the providers that speak TLS. Returns the url of each.
+async fn tls_urls(trusted: &Authority) -> Vec<(&'static str, String)> {
     let localhost = [dns("localhost"), SanType::IpAddress([127, 0, 0, 1].into())];
     let untrusted = Authority::new("company").issue(&localhost, LATER);
-    let babbling = Upstream::answering("good morning\r\n\r\n").await;
-    let plain = Upstream::script(|mut conn, _| async move {
-        // A handshake is no request.
-        conn.more().await;
-        conn.send("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
-        conn.rest().await;
-    })
-    .await;
-    let closing = Upstream::script(|mut conn, _| async move { drop(conn.request().await) }).await;
-    let resetting = Upstream::script(|mut conn, _| async move {
-        conn.request().await;
-        conn.reset();
-    })
-    .await;
-    let urls = [
+    vec![
         (
             "fine",
             format!(
@@ -172,6 +158,27 @@ async fn providers(trusted: &Authority) -> (String, [Upstream; 4]) {
                 tls_provider(&trusted.issue(&[dns("llm.internal")], LATER)).await
             ),
         ),
+    ]
+}
+
+/// Starts a provider for each row, and one that works. Returns the configuration, and those that stop when they are dropped.
+async fn providers(trusted: &Authority) -> (String, [Upstream; 4]) {
+    let babbling = Upstream::answering("good morning\r\n\r\n").await;
+    let plain = Upstream::script(|mut conn, _| async move {
+        // A handshake is no request.
+        conn.more().await;
+        conn.send("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        conn.rest().await;
+    })
+    .await;
+    let closing = Upstream::script(|mut conn, _| async move { drop(conn.request().await) }).await;
+    let resetting = Upstream::script(|mut conn, _| async move {
+        conn.request().await;
+        conn.reset();
+    })
+    .await;
+    let mut urls = tls_urls(trusted).await;
+    urls.extend([
         ("plain", format!("https://localhost:{}", plain.address.port())),
         ("refused", format!("http://127.0.0.1:{}", closed_port())),
         // A label of a name has at most 63 letters, so no server is asked.
@@ -179,9 +186,12 @@ async fn providers(trusted: &Authority) -> (String, [Upstream; 4]) {
         ("closing", format!("http://{}", closing.address)),
         ("resetting", format!("http://{}", resetting.address)),
         ("babbling", format!("http://{}", babbling.address)),
-    ];
-    let tables = urls.map(|(name, url)| format!("[upstreams.{name}]\nurl = \"{url}\"\nkind = \"anthropic\"\n"));
-    (tables.concat(), [plain, babbling, closing, resetting])
+    ]);
+    let table = |(name, url)| format!("[upstreams.{name}]\nurl = \"{url}\"\nkind = \"anthropic\"\n");
+    (
+        urls.into_iter().map(table).collect(),
+        [plain, babbling, closing, resetting],
+    )
 }
 
 #[tokio::test]
