@@ -15,7 +15,7 @@ use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, uri::Scheme};
-use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 
 use crate::policy::{Observation, Verdict, classify};
 pub use crate::policy::{Phase, SendErrorKind};
@@ -198,22 +198,65 @@ impl Sender {
         request: Request<BoxedBody>,
         headers_timeout: Duration,
     ) -> Result<Response<PooledBody>, SendError> {
+        self.send_once(request, headers_timeout, false)
+            .await
+            .map_err(|failure| failure.error)
+    }
+
+    /// Sends a request that may arrive twice, and waits for the response head, as [`send`](Self::send) does.
+    ///
+    /// A peer may close a pooled connection at any time. If one fails before the response head, the request is sent once
+    /// more, over a new connection.
+    pub async fn send_repeatable(
+        &self,
+        request: Request<Bytes>,
+        headers_timeout: Duration,
+    ) -> Result<Response<PooledBody>, SendError> {
+        let boxed = |body| Full::new(body).map_err(|never| match never {}).boxed_unsync();
+        let failure = match self.send_once(request.clone().map(boxed), headers_timeout, false).await {
+            Err(failure) if failure.is_stale => failure.error,
+            sent => return sent.map_err(|failure| failure.error),
+        };
+        tracing::debug!(error = %failure, "a pooled connection failed: sending again over a new one");
+        self.send_once(request.map(boxed), headers_timeout, true)
+            .await
+            .map_err(|failure| failure.error)
+    }
+
+    /// Sends a request over one connection. `is_new` demands a new one.
+    async fn send_once(
+        &self,
+        request: Request<BoxedBody>,
+        headers_timeout: Duration,
+        is_new: bool,
+    ) -> Result<Response<PooledBody>, SendFailure> {
         let (head, body) = request.into_parts();
         let is_plain = head.uri.scheme() == Some(&Scheme::HTTP);
         // Shared with the body, which reports each part that the connection takes.
         let progress = SendProgress::start();
         let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
         let sent = tokio::select! {
-            sent = send_request::send_request(&self.pool, request) => sent,
+            sent = send_request::send_request(&self.pool, request, is_new) => sent,
             () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
-                return Err(SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None));
+                let error = SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None);
+                return Err(SendFailure { error, is_stale: false });
             }
         };
-        sent.map_err(|error| SendError {
-            is_plain,
-            ..send_error(error, &progress)
+        sent.map_err(|failure| SendFailure {
+            is_stale: matches!(failure, RequestFailure::Stale(_)),
+            error: SendError {
+                is_plain,
+                ..send_error(failure, &progress)
+            },
         })
     }
+}
+
+/// A send that failed.
+struct SendFailure {
+    error: SendError,
+    /// `true` if a connection of the pool failed, perhaps since its peer had closed it.
+    is_stale: bool,
 }
 
 /// Returns `true` if the provider read nothing of the request until the timeout.
@@ -232,7 +275,9 @@ fn send_error(error: RequestFailure, progress: &SendProgress) -> SendError {
     let error = match error {
         // The dialer knows the phase exactly.
         RequestFailure::Pool(ConnectError::Connect(dialing)) => return dialing,
-        RequestFailure::Pool(ConnectError::Http(error)) | RequestFailure::Http(error) => error,
+        RequestFailure::Pool(ConnectError::Http(error))
+        | RequestFailure::Http(error)
+        | RequestFailure::Stale(error) => error,
         RequestFailure::AmbiguousLength => return SendError::new(Phase::Headers, SendErrorKind::Protocol, None),
     };
     let (phase, kind) = if is_write_timeout(&error) {

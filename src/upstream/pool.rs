@@ -231,7 +231,8 @@ impl OriginPool {
         }
     }
 
-    async fn open(self: &Arc<Self>, target: Uri) -> Result<PooledConnection, ConnectError> {
+    /// Opens a connection.
+    pub(super) async fn open(self: &Arc<Self>, target: Uri) -> Result<PooledConnection, ConnectError> {
         let stream = self.connector.connect(target).await.map_err(ConnectError::Connect)?;
         if stream.connected().is_negotiated_h2() {
             self.open_http2(stream).await.map(PooledConnection::Http2)

@@ -23,21 +23,29 @@ pub(super) enum RequestFailure {
     Pool(ConnectError),
     /// The connection failed.
     Http(hyper::Error),
+    /// A connection that had served an earlier request failed before the head of the answer.
+    Stale(hyper::Error),
     /// The length of the answer is ambiguous.
     AmbiguousLength,
 }
 
-/// Sends a request, whose URI must be absolute, and waits for the head of its answer.
+/// Sends a request, whose URI must be absolute, and waits for the head of its answer. `is_new` demands a new connection.
 pub(super) async fn send_request(
     pool: &ConnectionPool,
     mut request: Request<TrackedBody>,
+    is_new: bool,
 ) -> Result<Response<PooledBody>, RequestFailure> {
     let uri = request.uri().clone();
     let origin = pool.origin_pool(&uri).map_err(RequestFailure::Pool)?;
     loop {
-        let (connection, is_reused) = match origin.take_available() {
+        let available = if is_new { None } else { origin.take_available() };
+        // The futures of new connections are boxed, since they are rare and much larger than the rest.
+        let (connection, is_reused) = match available {
             Some(connection) => (connection, true),
-            // Boxed, since it is rare and its future is much larger than the rest.
+            None if is_new => (
+                Box::pin(origin.open(uri.clone())).await.map_err(RequestFailure::Pool)?,
+                false,
+            ),
             None => Box::pin(origin.connect(uri.clone()))
                 .await
                 .map_err(RequestFailure::Pool)?,
@@ -56,7 +64,16 @@ pub(super) async fn send_request(
         match failed.take_message() {
             // The provider closed the connection before it got the request, as it may at any time.
             Some(unsent) if is_reused => request = unsent,
-            _ => return Err(RequestFailure::Http(failed.into_error())),
+            _ => {
+                let error = failed.into_error();
+                // Bytes that are no answer are no sign of a closed connection.
+                let is_stale = is_reused && !error.is_parse();
+                return Err(if is_stale {
+                    RequestFailure::Stale(error)
+                } else {
+                    RequestFailure::Http(error)
+                });
+            }
         }
     }
 }
