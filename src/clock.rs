@@ -73,12 +73,16 @@ const fn corrected(time: Duration, correction: i64) -> Duration {
 
 /// Returns the time since 1970 for records that several processes share; zero if the clock is before 1970. It is the
 /// system clock, or the one that [`follow_clock`] follows. A followed clock stands still while the machine sleeps, until
-/// the next [`follow_clock`]. What the outside world compares, such as the end of a credential, needs [`system_time`].
+/// the next [`follow_clock`].
+///
+/// The rule: what is compared with a moment in the ledger needs this time. What leaves the proxy, or comes from outside,
+/// needs [`system_time`]: signatures, dates of providers, ends of credentials, metrics, traces and log lines.
 pub fn unix_time() -> Duration {
     followed_clock().map_or_else(system_time, |followed| followed.time(ORIGIN.elapsed()))
 }
 
-/// Returns the time of the system clock since 1970; zero if it is before 1970. It goes on while the machine sleeps.
+/// Returns the time of the system clock since 1970; zero if it is before 1970. It goes on while the machine sleeps, and no
+/// moment of the ledger may be compared with it: see [`unix_time`] for the rule.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 pub fn system_time() -> Duration {
     SystemTime::now()

@@ -59,7 +59,7 @@ pub(super) fn read_claim<'h>(headers: &'h HeaderMap, services: &'h [Service]) ->
         // Without a configured signature key the body would be read for nothing.
         // Nor for a message that is too old or from the future: its signature would not count.
         (Some(id), Some(timestamp), Some(signatures))
-            if known && id.len() <= WEBHOOK_ID_BYTES_MAX && WebhookKey::is_timely(timestamp, clock::unix_time()) =>
+            if known && id.len() <= WEBHOOK_ID_BYTES_MAX && WebhookKey::is_timely(timestamp, clock::system_time()) =>
         {
             Ok(ServiceClaim::Signature {
                 id,
@@ -166,7 +166,7 @@ fn verify_claim<'c>(api: &'c LedgerApi, claim: &ServiceClaim<'c>, body: &[u8]) -
         signatures,
         body,
     };
-    let now = clock::unix_time();
+    let now = clock::system_time();
     // As with tokens, every key is tried.
     let known = |found: Option<&'c Service>, service: &'c Service| {
         let is_it = service.key.as_ref().is_some_and(|key| key.is_authentic(&signed, now));

@@ -30,7 +30,7 @@ impl DateConverter {
     pub(super) fn at_present() -> Self {
         Self {
             now: clock::std_now(),
-            since_1970: clock::unix_time(),
+            since_1970: clock::system_time(),
         }
     }
 

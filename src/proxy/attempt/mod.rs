@@ -351,7 +351,7 @@ impl Attempts<'_> {
         // Retry hints matter after an error only.
         let hints = match verdict.class {
             Class::Success => LimitHints::default(),
-            class => LimitHints::read(answer.headers(), &error_info, class, clock::unix_time()),
+            class => LimitHints::read(answer.headers(), &error_info, class, clock::system_time()),
         };
         let (hints, verdict) = hints.limit_unnamed(verdict);
         // Last, because the first frame that it takes is read by nothing above.

@@ -298,7 +298,7 @@ pub(super) fn record_empty_quota(attempts: &Attempts<'_>, answer: &ProviderAnswe
     let Some(id) = attempts.profile.filter(|_| attempts.route.asks_model) else {
         return;
     };
-    if let Some(empty) = EmptyQuota::read(answer.headers(), clock::unix_time()) {
+    if let Some(empty) = EmptyQuota::read(answer.headers(), clock::system_time()) {
         let (profiles, model) = (&attempts.path.profiles, attempts.outgoing.body.context.model.as_deref());
         profiles.record_empty(attempts.upstream_name(), id, model, empty, clock::std_now());
     }

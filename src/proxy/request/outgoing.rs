@@ -262,7 +262,7 @@ impl OutgoingRequest {
                 Payload::Streamed(_) => credential::BodyToSign::Streamed,
             };
             // The last change to the head: a signature covers all of it.
-            credential::apply_credential(profile, upstream, &mut head, body, clock::unix_time())?;
+            credential::apply_credential(profile, upstream, &mut head, body, clock::system_time())?;
         }
         let body = match &mut self.body.payload {
             Payload::InMemory(body) => boxed_segments(body.clone()),

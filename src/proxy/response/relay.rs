@@ -381,7 +381,7 @@ impl Relay {
         // The head's verdict knew the status only.
         self.log.head_verdict = self.evidence.error_verdict(self.kind).or(self.log.head_verdict);
         let facts = self.watcher.as_ref().map(Watcher::facts);
-        let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::unix_time());
+        let read = |said| LimitHints::read(&HeaderMap::new(), &said, verdict.class, clock::system_time());
         let hints = self.stream_error().map_or_else(LimitHints::default, read);
         let (hints, verdict) = hints.limit_unnamed(verdict);
         self.log.end_with_body(verdict, &hints, facts);

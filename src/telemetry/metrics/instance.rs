@@ -78,7 +78,7 @@ impl InstanceMetrics {
         self.reload_successful.set(i64::from(is_successful));
         // A failed reload leaves the time of the configuration that is still in force.
         if is_successful {
-            self.reloaded_at.set(clock::unix_time().as_secs_f64());
+            self.reloaded_at.set(clock::system_time().as_secs_f64());
         }
     }
 }

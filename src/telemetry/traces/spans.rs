@@ -56,7 +56,7 @@ impl SpanAttributes {
 
 /// Returns the spans of an exchange that ended: one if it sent nothing to a provider, else two.
 pub(super) fn exchange_spans(event: &ExchangeEnded, trace: &ExchangeTrace) -> Vec<SpanData> {
-    let end = SystemTime::UNIX_EPOCH + clock::unix_time();
+    let end = SystemTime::UNIX_EPOCH + clock::system_time();
     // Computed from the measured duration: the system clock may have been set meanwhile.
     let begin = end.checked_sub(event.duration).unwrap_or(end);
     let mut spans = vec![server_span(event, trace, begin, end)];
