@@ -188,12 +188,6 @@ pub(super) async fn write_result(
 ) -> Result<bool, LateError> {
     let now = clock::unix_time();
     let attached = is_attached(late, &call, now);
-    let event = feed::SettledEvent {
-        name: record.key.name,
-        call_id: call.id.clone(),
-        tool: call.tool.clone(),
-        failed: posted.failed,
-    };
     call.state = state;
     let mut stored = PostedResult {
         attached,
@@ -207,56 +201,93 @@ pub(super) async fn write_result(
     (call.is_withheld, call.is_in_request) = (false, false);
     let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
     let until = until.max(intent.content_until);
-    let principal = Principal::from_bytes(record.key.principal);
     let content = content_step(late, record, content, until).await?;
-    let is_pushed = is_pushed(&call);
-    let delivery_key = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
-    let insert_delivery = CommitStep::insert_record(delivery_key, delivery_value::WAITING, until);
-    if is_pushed {
-        late.0.record_owners.note(RecordKind::Delivery, principal);
-    }
-    // One commit: after a crash the result, its delivery and its parked copy agree with each other.
-    let replace_call = CommitStep::Replace {
-        key: record.key,
-        version: record.version,
-        value: call.encode(),
-        expires_at: until,
+    let settled = WrittenResult {
+        call,
+        until,
+        is_correction,
     };
-    let steps = [replace_call].into_iter().chain(intent.step).chain(content);
-    // A corrected result has its delivery already.
-    let steps = steps.chain((is_pushed && !is_correction).then_some(insert_delivery));
-    let owner = (principal, Principal::from_bytes(call.account));
-    let subject = EventSubject::Call(record.key.name);
-    let notices = Notices::of_change(late, owner, EventKind::Settled, subject, (now, now));
-    let steps = steps.chain(notices.steps());
-    if late
-        .0
-        .ledger
-        .commit(steps.chain(parked_removal.cloned()).collect(), now)
-        .await?
-        != CommitOutcome::Done
-    {
+    let notices = settled.notices(late, &record.key, now);
+    // One commit: after a crash the result, its delivery and its parked copy agree with each other.
+    let steps = settled
+        .steps(late, record)
+        .into_iter()
+        .chain(intent.step)
+        .chain(content);
+    let steps = steps.chain(notices.steps()).chain(parked_removal.cloned());
+    if late.0.ledger.commit(steps.collect(), now).await? != CommitOutcome::Done {
         return Ok(false);
     }
     notices.schedule(late, now);
-    Notices::forget_deadline(late, owner, record.key.name);
-    late.0.watched_lanes.remove_call(&record.key);
-    let label = call_label(&call.id, Some(&call.tool));
-    if is_correction {
-        late.0.telemetry.record_late_event_of("corrected", label);
-        return Ok(true);
-    }
-    let limit = late.0.settings.tool_settings(&call.tool).max_duration;
-    let is_overrun = limit.is_some_and(|limit| now > call.opened_at.saturating_add(limit));
-    let tool = String::from_utf8_lossy(&call.tool);
-    late.0.telemetry.record_late_call(&tool, !attached, is_overrun);
-    let kind = if attached { "attached" } else { "detached" };
-    late.0.telemetry.record_late_event_of(kind, label);
-    if is_pushed {
-        late.0.posted.add(principal, event.name, until);
-        late.0.feed.send_settled(principal, event);
-    }
+    settled.tell(late, &record.key, now);
     Ok(true)
+}
+
+/// A call with the result that is being written.
+struct WrittenResult {
+    call: RecordedCall,
+    /// The time until which both are stored.
+    until: Moment,
+    /// `true` if the result takes the place of an earlier one, which has its delivery already.
+    is_correction: bool,
+}
+
+impl WrittenResult {
+    /// Returns the steps that store the call, and its delivery if it is to have one.
+    fn steps(&self, late: &LateStore, record: &Record) -> Vec<CommitStep> {
+        let principal = Principal::from_bytes(record.key.principal);
+        let mut steps = vec![CommitStep::Replace {
+            key: record.key,
+            version: record.version,
+            value: self.call.encode(),
+            expires_at: self.until,
+        }];
+        if is_pushed(&self.call) {
+            late.0.record_owners.note(RecordKind::Delivery, principal);
+            if !self.is_correction {
+                let key = RecordKey::new(RecordKind::Delivery, principal, record.key.name);
+                steps.push(CommitStep::insert_record(key, delivery_value::WAITING, self.until));
+            }
+        }
+        steps
+    }
+
+    /// Returns the events about the result.
+    fn notices(&self, late: &LateStore, key: &RecordKey, now: Moment) -> Notices {
+        let subject = EventSubject::Call(key.name);
+        Notices::of_change(late, self.owner(key), EventKind::Settled, subject, (now, now))
+    }
+
+    /// Counts the stored result, and tells everything in this process that waits for it.
+    fn tell(self, late: &LateStore, key: &RecordKey, now: Moment) {
+        let owner = self.owner(key);
+        Notices::forget_deadline(late, owner, key.name);
+        late.0.watched_lanes.remove_call(key);
+        let call = self.call;
+        let label = call_label(&call.id, Some(&call.tool));
+        if self.is_correction {
+            late.0.telemetry.record_late_event_of("corrected", label);
+            return;
+        }
+        let attached = call.posted.as_ref().is_some_and(|posted| posted.attached);
+        let limit = late.0.settings.tool_settings(&call.tool).max_duration;
+        let is_overrun = limit.is_some_and(|limit| now > call.opened_at.saturating_add(limit));
+        let tool = String::from_utf8_lossy(&call.tool);
+        late.0.telemetry.record_late_call(&tool, !attached, is_overrun);
+        let kind = if attached { "attached" } else { "detached" };
+        late.0.telemetry.record_late_event_of(kind, label);
+        if is_pushed(&call) {
+            late.0.posted.add(owner.0, key.name, self.until);
+            let event = feed::SettledEvent::from_result((key.name, call));
+            late.0.feed.send_settled(owner.0, event);
+        }
+    }
+
+    /// Returns the caller, and the account whose services may answer.
+    fn owner(&self, key: &RecordKey) -> (Principal, Principal) {
+        let account = Principal::from_bytes(self.call.account);
+        (Principal::from_bytes(key.principal), account)
+    }
 }
 
 /// Returns `true` if the result of a call waits for its conversation. That of a read is restored if a request shows its
