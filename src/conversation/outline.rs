@@ -67,6 +67,8 @@ pub enum BodyField {
     System,
     /// `tools`.
     Tools,
+    /// `tool_choice`, `toolConfig`.
+    ToolChoice,
     /// `metadata`.
     Metadata,
     /// `prompt_cache_key`.

@@ -29,7 +29,7 @@ pub use body_user::body_user;
 pub use client_headers::ClientHeaders;
 pub use client_hints::{ClientHints, is_token_count, read_client_hints};
 pub use labels::LABEL_BYTES_MAX;
-pub use turn_mark::{TurnMark, continues_by_id};
+pub use turn_mark::{CallEvidence, TurnMark, continues_by_id};
 
 /// The length of a lane's short name, in hex digits.
 const SHORT_LETTERS: usize = 12;

@@ -12,20 +12,37 @@ use crate::{
     conversation::{BodyField, Outline},
     digest::Digest,
     splice::Span,
-    wire::json::Json,
+    wire::json::{Json, JsonKind},
 };
 
 /// Bytes of a text that are hashed, together with its length.
 const TEXT_BYTES: usize = 1024;
 
+/// What a request proves about a call of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEvidence {
+    /// It goes on with the conversation of the call.
+    GoesOn,
+    /// It goes on without the call.
+    Left,
+    /// It stands beside the conversation, and proves nothing.
+    Beside,
+}
+
 /// The marks of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of a request, and any may go with any"
+)]
 pub struct TurnMark {
     /// The number of messages. In Responses: items.
     messages: usize,
     /// The number of messages up to the last one of the assistant.
     assistant_end: usize,
     declares_tools: bool,
+    /// `true` if it forces the model to call a tool, or forbids all tools.
+    forces_choice: bool,
     /// `true` if its history is at the provider, and the body has the new messages alone.
     continues_by_id: bool,
     /// The hash of the user's first text. Zero if there is none.
@@ -43,6 +60,9 @@ impl TurnMark {
             messages: outline.messages,
             assistant_end: outline.assistant_end,
             declares_tools: outline.declares_tools,
+            forces_choice: outline
+                .field(BodyField::ToolChoice)
+                .is_some_and(|choice| is_choice_forced(json, choice)),
             continues_by_id: continues_by_id(outline),
             beginning: text_hash(json, first),
             instructions: text_hash(json, outline.system),
@@ -52,6 +72,16 @@ impl TurnMark {
     /// Returns `true` if the request declares at least one tool.
     pub const fn declares_tools(&self) -> bool {
         self.declares_tools
+    }
+
+    /// Returns `true` if the model may choose between its tools and words. Clients force a tool to get a title in its input.
+    pub const fn has_free_choice(&self) -> bool {
+        !self.forces_choice
+    }
+
+    /// Returns `true` if the history of the request is at the provider.
+    pub const fn is_continued_by_id(&self) -> bool {
+        self.continues_by_id
     }
 
     /// Returns `true` if the request can be a turn of the conversation of an earlier one, whatever its history says.
@@ -69,6 +99,10 @@ impl TurnMark {
         if self.continues_by_id {
             return true;
         }
+        // Some agents force a tool in every turn. A request that does so beside others asks for a title, perhaps.
+        if self.forces_choice && !earlier.forces_choice {
+            return false;
+        }
         // Some clients write the time into the instructions. An answer in place of the earlier one proves more.
         let is_its_turn = self.instructions == earlier.instructions || self.assistant_end > earlier.messages;
         // A request with as many messages may be the earlier one, sent once more.
@@ -81,6 +115,28 @@ pub fn continues_by_id(outline: &Outline) -> bool {
     [BodyField::PreviousResponse, BodyField::Thread, BodyField::Conversation]
         .into_iter()
         .any(|field| outline.field(field).is_some())
+}
+
+/// Returns `true` if a choice of tools forces the model to call one, or forbids all.
+fn is_choice_forced(json: Json<'_>, choice: Span) -> bool {
+    if json.kind(choice) == JsonKind::String {
+        return [&b"required"[..], b"any", b"none"].contains(&&*json.decode_string(choice));
+    }
+    for name in ["functionCallingConfig", "function_calling_config"] {
+        if let Some(config) = json.member(choice, name) {
+            return [&b"ANY"[..], b"NONE"].contains(&&*json.member_text(config, "mode"));
+        }
+    }
+    match &*json.member_text(choice, "type") {
+        b"" | b"auto" => false,
+        // Chat has the mode in an object of its own.
+        b"allowed_tools" => {
+            let config = json.member(choice, "allowed_tools").unwrap_or(choice);
+            *json.member_text(config, "mode") == *b"required"
+        }
+        // `any` and `none`. Every other type names a tool.
+        _ => true,
+    }
 }
 
 /// Returns the hash of a text's length and beginning.

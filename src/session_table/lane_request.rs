@@ -23,6 +23,24 @@ pub struct LaneRequest<'r> {
 }
 
 impl LaneRequest<'_> {
+    /// Returns `true` if the request shows that its client goes on with the conversation in which `asked` was answered.
+    ///
+    /// A count of tokens and a compaction of that history show it, too. `is_known_gone` is `true` if an earlier turn has
+    /// lacked the call: words of the user after it prove nothing new. `contains_answer` is `true` if the history contains
+    /// that answer.
+    pub(super) const fn keeps_alive(&self, asked: &TurnMark, contains_answer: bool, is_known_gone: bool) -> bool {
+        if contains_answer || self.is_compacted || self.mark.is_continued_by_id() {
+            return self.mark.may_continue(asked);
+        }
+        !is_known_gone && self.mark.goes_on_from(asked)
+    }
+
+    /// Returns `true` if the request may go on with a conversation of which nothing is known.
+    pub(super) fn may_go_on(&self) -> bool {
+        let has_calls = !self.outline.last_calls.is_empty() || !self.outline.chain.is_empty();
+        self.mark.declares_tools() || self.mark.is_continued_by_id() || has_calls
+    }
+
     /// Returns `true` if the request goes on with the conversation in which `asked` was answered.
     ///
     /// Cancels, carry-over, the counts of detached calls and the open calls of the lane all follow from this.

@@ -9,6 +9,7 @@
 
 mod branches;
 mod call_state;
+mod lane_evidence;
 mod lane_request;
 mod lane_view;
 mod open_calls;
@@ -37,11 +38,12 @@ use crate::{
 pub use branches::BRANCHES_MAX;
 use branches::Branches;
 pub use call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall};
+pub use lane_evidence::LaneEvidence;
 pub use lane_request::{AnsweredRequest, LaneRequest};
 use lane_view::STALL_SHOWN;
 pub use lane_view::{LaneFilter, LaneLabels, LaneNames, LaneTotals, LaneView, StalledTool};
+use open_calls::OpenCalls;
 pub use open_calls::{CallLimits, CallView, LEFT_CALLS_MAX, OPEN_CALLS_MAX};
-use open_calls::{OpenCalls, is_truncated_id};
 use repeated_calls::LostCalls;
 pub use repeated_calls::{LOST_CALLS_MAX, LossKind, REPEAT_WINDOW, RepeatedCall, ShownCall};
 
@@ -112,7 +114,7 @@ struct LaneState {
     last_idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     is_compacted: bool,
-    /// `true` once a request of the lane has declared tools after words of the user.
+    /// `true` once a request of the lane has declared tools after words of the user, and forced none of them.
     has_begun: bool,
     /// `true` once a turn of the lane has declared tools.
     declares_tools: bool,
@@ -161,21 +163,14 @@ pub struct EnteredLane {
     pub idle: Duration,
     /// `true` if the lane's history was compacted since its last request.
     pub is_compacted: bool,
-    /// `true` for the first request of the lane that declares tools and ends with words of the user.
+    /// `true` for the first request of the lane that declares tools, forces none, and ends with words of the user.
     pub begins: bool,
     /// The number of pairs of branches that this request is the first to prove a fork.
     pub forks: usize,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub unattended: Vec<[u8; 32]>,
-    /// The ids of calls that the request lacks, although it goes on with their conversation.
-    pub left_ids: Vec<Box<str>>,
-}
-
-impl EnteredLane {
-    /// Returns `true` if the request lacks the call with this id, although it goes on with the conversation of the call.
-    pub fn lacks_call(&self, id: &[u8]) -> bool {
-        self.left_ids.iter().any(|left| is_truncated_id(left.as_bytes(), id))
-    }
+    /// What the request proves about the calls of the lane.
+    pub evidence: LaneEvidence,
 }
 
 impl LaneState {
@@ -310,14 +305,15 @@ impl SessionTable {
                 is_compacted,
                 ..request
             };
-            let (closed, left_ids) = session.calls.close_by_request(&request, &self.limits, now);
+            let (closed, evidence) = session.calls.close_by_request(&request, &self.limits, now);
             let forks = session.branches.add_history(chain);
             session.forks = session.forks.saturating_add(forks);
             let declares_tools = request.mark.declares_tools();
             // Clients ask for titles and topics in between, which need no tools.
             let is_turn = request.may_be_turn && (declares_tools || !session.declares_tools);
             session.declares_tools |= is_turn && declares_tools;
-            let begins = is_turn && declares_tools && request.outline.ends_with_user_text && !session.has_begun;
+            let can_begin = declares_tools && request.mark.has_free_choice() && request.outline.ends_with_user_text;
+            let begins = is_turn && can_begin && !session.has_begun;
             session.has_begun |= begins;
             if is_turn {
                 // The conversation goes on: its last answer is not the present one any more.
@@ -334,7 +330,7 @@ impl SessionTable {
                 begins,
                 forks,
                 unattended: session.calls.unattended_ids(),
-                left_ids,
+                evidence,
             }
         })
     }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall},
+    lane_evidence::{BesideCall, LaneEvidence, is_truncated_id},
     lane_request::LaneRequest,
 };
 use crate::{
@@ -226,7 +227,7 @@ impl OpenCalls {
         request: &LaneRequest<'_>,
         limits: &CallLimits,
         now: Instant,
-    ) -> (ClosedCalls, Vec<Box<str>>) {
+    ) -> (ClosedCalls, LaneEvidence) {
         let mut closed = ClosedCalls::default();
         // Judged before this request counts as a sign of life.
         for call in &mut self.list {
@@ -253,6 +254,8 @@ impl OpenCalls {
             shown.push(is_shown);
         }
         let mut left_ids = self.left_before(request);
+        let (beside, may_go_on) = self.judge_calls(request, &shown);
+        self.follow_compaction(request);
         let mut open = Vec::with_capacity(self.list.len());
         let calls = std::mem::take(&mut self.list).into_iter().zip(fates).zip(shown);
         for ((mut call, fate), is_shown) in calls {
@@ -269,6 +272,7 @@ impl OpenCalls {
                     closed.abandoned = closed.abandoned.saturating_add(1);
                     if request.is_compacted && !is_shown {
                         // Its result still reaches the conversation, whose history merely lacks the call.
+                        call.asked = request.mark;
                         self.remember_left(call);
                         continue;
                     }
@@ -280,7 +284,41 @@ impl OpenCalls {
             }
         }
         self.list = open;
-        (closed, left_ids)
+        let evidence = LaneEvidence {
+            left_ids,
+            beside,
+            may_go_on,
+        };
+        (closed, evidence)
+    }
+
+    /// Returns the calls with whose conversation the request does not go on, and `true` if it may go on with that of
+    /// another call. `shown` is `true` for the open calls that it contains.
+    fn judge_calls(&self, request: &LaneRequest<'_>, shown: &[bool]) -> (Vec<BesideCall>, bool) {
+        let open = self.list.iter().zip(shown.iter().copied());
+        let left = self.left_behind.iter().map(|call| (call, false));
+        let (mut beside, mut may_go_on) = (Vec::new(), request.may_go_on());
+        for (call, is_shown) in open.chain(left) {
+            if request.keeps_alive(&call.asked, is_shown, call.is_lacking) {
+                may_go_on = true;
+            } else if !call.id.is_empty() {
+                let counts_if_shown = request.mark.may_continue(&call.asked);
+                let id = call.id.clone();
+                beside.push(BesideCall { id, counts_if_shown });
+            }
+        }
+        (beside, may_go_on)
+    }
+
+    /// Lets the compacted history stand for the earlier one: later requests go on from it.
+    fn follow_compaction(&mut self, request: &LaneRequest<'_>) {
+        if !request.is_compacted {
+            return;
+        }
+        let kept = self.left_behind.iter_mut().filter(|call| !call.is_lacking);
+        for call in kept.filter(|call| request.goes_on_from(&call.asked, false)) {
+            call.asked = request.mark;
+        }
     }
 
     /// Returns the ids of calls that an earlier request lacked, if this one goes on without them, too.
@@ -393,13 +431,6 @@ impl OpenCalls {
         };
         slot.map(|slot| *slot = fate).is_some()
     }
-}
-
-/// Returns `true` if `own` is the emitted form of an id, which may be truncated.
-pub(super) fn is_truncated_id(own: &[u8], id: &[u8]) -> bool {
-    // The emitted id was truncated at a character boundary, so it may be up to three bytes shorter.
-    let cut = id.len() >= ID_BYTES_MAX && own.len() > ID_BYTES_MAX.saturating_sub(4);
-    !own.is_empty() && (id == own || (cut && id.starts_with(own)))
 }
 
 /// Returns `true` if the lane has been silent for too long since the call was emitted.

@@ -26,6 +26,7 @@ fn body_field(key: &[u8]) -> Option<BodyField> {
         b"stream" => BodyField::Stream,
         b"system" | b"instructions" | b"systemInstruction" | b"system_instruction" => BodyField::System,
         b"tools" => BodyField::Tools,
+        b"tool_choice" | b"toolConfig" | b"tool_config" => BodyField::ToolChoice,
         b"metadata" => BodyField::Metadata,
         b"prompt_cache_key" => BodyField::PromptCacheKey,
         b"conversation" => BodyField::Conversation,

@@ -1,12 +1,13 @@
 //! Late results over a ledger in memory: the store alone, and whole conversations in the Messages format.
 
-use std::{collections::BTreeSet, fmt::Display, sync::Arc};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use antiphon::{
-    auth::TokenHash,
+    auth::{TokenHash, WebhookKey},
     callers::Callers,
-    late::{LateSettings, LateStore, LateWorker, ServiceSettings},
+    late::{LateSettings, LateStore, LateWorker, ServiceSettings, ToolSettings},
     ledger::{Ledger, LedgerSettings, MemoryLedger, WriteBehindWorker, write_behind},
+    repair::Tier,
     telemetry::Telemetry,
 };
 use serde_json::{Value, json};
@@ -61,6 +62,24 @@ pub fn service(name: &str, principals: Option<&[&str]>, tools: Option<&[&str]>) 
         principals: principals.map(set),
         tools: tools.map(set),
         on_behalf: false,
+    }
+}
+
+/// Returns settings in which the service `booking` can undo the tool `hold`, and results settle at once.
+pub fn undoing() -> LateSettings {
+    let hold = ToolSettings {
+        tier: Tier::Revertible,
+        cancel_url: Some("http://127.0.0.1:9/cancel".to_owned()),
+        ..ToolSettings::default()
+    };
+    LateSettings {
+        settling: Duration::ZERO,
+        services: vec![ServiceSettings {
+            key: Some(WebhookKey::parse("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap()),
+            ..service("booking", None, None)
+        }],
+        tools: [("hold".to_owned(), hold)].into(),
+        ..LateSettings::default()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     },
     ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName},
     repair::{Tier, id_letters, is_strong},
-    session::LaneId,
+    session::{CallEvidence, LaneId},
 };
 
 /// The watched lanes, behind a lock.
@@ -76,35 +76,42 @@ pub(super) fn watch_call(late: &LateStore, key: RecordKey, call: &RecordedCall) 
     late.0.outbox.wake();
 }
 
+/// Notes a request. See [`Cancels::note_request`](super::Cancels::note_request).
 pub(super) fn note_request(
     late: &LateStore,
-    caller: Caller,
-    lane: LaneId,
+    (caller, lane): (Caller, LaneId),
     body: &[u8],
-    is_left: impl Fn(&[u8]) -> bool,
+    may_go_on: bool,
+    judge: impl Fn(&[u8], &dyn Fn() -> bool) -> CallEvidence,
 ) {
     if !watches(late, lane) {
         // Another process may watch the lane, and sees nothing of this request.
-        if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() {
+        if late.0.has_cancels && !late.0.ledger.is_exclusive() && caller.is_authenticated() && may_go_on {
             late.queue_job(LateJob::LaneSign(caller.principal(), lane, clock::unix_time()));
         }
         return;
     }
     let at = clock::unix_time();
     let contains = |id: &[u8]| memmem::find(body, id).is_some();
-    // Some clients strip other characters from ids.
-    let lacks = |call: &WatchedCall| is_left(&call.id) && !contains(&call.id) && !contains(&id_letters(&call.id));
+    let judge = |call: &WatchedCall| {
+        // Some clients strip other characters from ids.
+        let is_shown = || contains(&call.id) || contains(&id_letters(&call.id));
+        judge(&call.id, &is_shown)
+    };
+    let times = (clock::now(), at);
     let heard = late
         .0
         .watched_lanes
         .lock()
-        .hear(lane.as_bytes(), lacks, (clock::now(), at));
+        .hear(lane.as_bytes(), judge, may_go_on, times);
     for key in heard.revoked {
         revoke(late, &key);
     }
     store_left(late, heard.left);
-    // Another process may be about to send a cancel.
-    late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+    if heard.is_alive {
+        // Another process may be about to send a cancel.
+        late.queue_job(LateJob::LaneSign(caller.principal(), lane, at));
+    }
 }
 
 pub(super) fn note_dropped_stream(late: &LateStore, lane: LaneId, is_of_stream: impl Fn(&[u8]) -> bool) {

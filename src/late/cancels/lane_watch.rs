@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::{
     late::leave_reason::LeaveReason,
     ledger::{Moment, RecordKey},
+    session::CallEvidence,
 };
 
 /// The most watched lanes. A call of a further one is cancelled only if its owner asks for it.
@@ -51,11 +52,14 @@ pub(super) struct HeardLane {
     pub(super) revoked: Vec<RecordKey>,
     /// Calls that the request lacks.
     pub(super) left: Vec<LeftCall>,
+    /// `true` if the request goes on with the conversation of a call.
+    pub(super) is_alive: bool,
 }
 
 #[derive(Clone, Debug)]
 struct WatchedLane {
     session: Option<[u8; 32]>,
+    /// The time of the last request that went on with it.
     heard_at: Instant,
     /// The sign of life that this process has queued last for the ledger.
     signed_at: Moment,
@@ -115,28 +119,35 @@ impl LaneWatch {
         }
     }
 
-    /// Notes a request of a lane, whose sign of life is stored as of `signed_at`. `lacks` is `true` for calls that its
-    /// history lacks, although it goes on.
+    /// Notes a request of a lane, whose sign of life is stored as of `signed_at`. `judge` returns what it proves about a
+    /// call. `may_go_on` is `true` if it may go on with the conversation of a call that is not watched yet.
     pub(super) fn hear(
         &mut self,
         lane: &[u8; 32],
-        lacks: impl Fn(&WatchedCall) -> bool,
+        judge: impl Fn(&WatchedCall) -> CallEvidence,
+        may_go_on: bool,
         (now, signed_at): (Instant, Moment),
     ) -> HeardLane {
         let mut heard = HeardLane::default();
-        if let Some(early) = self.heard_early.as_mut().filter(|early| early.len() < LANES_MAX) {
+        if let Some(early) = self
+            .heard_early
+            .as_mut()
+            .filter(|early| may_go_on && early.len() < LANES_MAX)
+        {
             early.insert(*lane);
         }
         let Some(watched) = self.lanes.get_mut(lane) else {
+            heard.is_alive = may_go_on;
             return heard;
         };
-        (watched.heard_at, watched.signed_at) = (now, watched.signed_at.max(signed_at));
         for call in &mut watched.calls {
-            match call.pending {
-                Some((LeaveReason::Requested, _)) => {}
-                pending if lacks(call) => {
-                    // Such a request ends the silence of the lane. It does not keep this call, whose grace goes on from the
-                    // first evidence.
+            let evidence = judge(call);
+            // A request that goes on without a call ends the silence of the lane, too.
+            heard.is_alive |= evidence != CallEvidence::Beside;
+            match (call.pending, evidence) {
+                (Some((LeaveReason::Requested, _)), _) | (_, CallEvidence::Beside) | (None, CallEvidence::GoesOn) => {}
+                (pending, CallEvidence::Left) => {
+                    // It does not keep this call, whose grace goes on from the first evidence.
                     let left_at = pending.map_or(now, |(_, first)| first);
                     call.pending = Some((LeaveReason::WentOn, left_at));
                     heard.left.push(LeftCall {
@@ -146,12 +157,14 @@ impl LaneWatch {
                         left_at,
                     });
                 }
-                Some(_) => {
+                (Some(_), CallEvidence::GoesOn) => {
                     call.pending = None;
                     heard.revoked.push(call.key);
                 }
-                None => {}
             }
+        }
+        if heard.is_alive {
+            (watched.heard_at, watched.signed_at) = (now, watched.signed_at.max(signed_at));
         }
         heard
     }
@@ -271,6 +284,8 @@ impl WatchedLane {
 
 #[cfg(test)]
 mod tests {
+    use CallEvidence::{Beside, GoesOn, Left};
+
     use super::*;
     use crate::{auth::Principal, ledger::RecordKind};
 
@@ -301,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn any_request_revokes_what_it_does_not_prove_itself() {
+    async fn a_request_that_goes_on_revokes_what_it_does_not_prove_itself() {
         let now = crate::clock::now();
         let mut watch = watch(now);
         let both = [
@@ -312,20 +327,27 @@ mod tests {
         assert_eq!(reasons(&watch.drop_stream(&LANE, |_| true, now)), both[1..]);
         assert!(watch.close_session(&[9; 32], now).is_empty(), "it is no news");
         // The request shows the first call and lacks the second.
-        let heard = watch.hear(&LANE, |call| call.id == [2], (now, Moment::ZERO));
+        let lacks_second = |call: &WatchedCall| if call.id == [2] { Left } else { GoesOn };
+        let beside = watch.hear(&LANE, |_| Beside, true, (now + LIMIT, Moment::ZERO));
+        assert_eq!(beside, HeardLane::default());
+        let heard = watch.hear(&LANE, lacks_second, true, (now, Moment::ZERO));
         assert_eq!(heard.revoked, [key(1)]);
         assert_eq!(reasons(&heard.left), [(key(2), LeaveReason::WentOn)]);
         // Its grace goes on from the first one.
-        let again = watch.hear(&LANE, |call| call.id == [2], (now + LIMIT, Moment::ZERO));
+        let again = watch.hear(&LANE, lacks_second, true, (now + LIMIT, Moment::ZERO));
         assert!(again.revoked.is_empty() && again.left == heard.left);
-        assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)).revoked, [key(2)]);
+        let back = watch.hear(&LANE, |_| GoesOn, true, (now, Moment::ZERO));
+        assert_eq!(back.revoked, [key(2)]);
     }
 
     #[tokio::test]
     async fn requests_are_remembered_until_the_cancels_of_earlier_processes_are_watched() {
         let mut watch = LaneWatch::default();
         assert!(watch.contains(&LANE) && !watch.is_heard_early(&LANE));
-        watch.hear(&LANE, |_| false, (crate::clock::now(), Moment::ZERO));
+        let times = (crate::clock::now(), Moment::ZERO);
+        watch.hear(&LANE, |_| GoesOn, false, times);
+        assert!(!watch.is_heard_early(&LANE), "it stands beside every conversation");
+        watch.hear(&LANE, |_| GoesOn, true, times);
         assert!(watch.is_heard_early(&LANE) && !watch.is_heard_early(&[2; 32]));
         watch.end_recovery();
         assert!(!watch.contains(&LANE) && !watch.is_heard_early(&LANE));
@@ -338,6 +360,8 @@ mod tests {
         let later = now + LIMIT;
         assert_eq!(watch.next_silence(LIMIT), Some(later));
         watch.note_heartbeat(&key(1), now + Duration::from_secs(1));
+        // A title ends no silence.
+        watch.hear(&LANE, |_| Beside, true, (now + Duration::from_secs(2), Moment::ZERO));
         assert!(watch.find_silent(LIMIT, later - Duration::from_nanos(1)).is_empty());
         assert_eq!(
             reasons(&watch.find_silent(LIMIT, later)),
@@ -352,7 +376,8 @@ mod tests {
         let now = crate::clock::now();
         let mut watch = watch(now);
         watch.make_final(&key(1), now);
-        assert_eq!(watch.hear(&LANE, |_| false, (now, Moment::ZERO)), HeardLane::default());
+        let heard = watch.hear(&LANE, |_| GoesOn, true, (now, Moment::ZERO));
+        assert!(heard.revoked.is_empty() && heard.left.is_empty());
         assert_eq!(watch.pending_reason(&LANE, &key(1)), Some(LeaveReason::Requested));
         assert_eq!(
             reasons(&watch.close_session(&[9; 32], now)),

@@ -1,7 +1,8 @@
 //! Cancels: a tool whose effect can be undone is asked to undo it once its conversation was left.
 //!
 //! Only evidence counts: a dropped stream, a request that lacks the call, a closed session, the owner's request, or a silence
-//! that this process has seen from its beginning to its end. A request within the grace revokes the cancel.
+//! that this process has seen from its beginning to its end. A request within the grace revokes the cancel if it goes on
+//! with the conversation of the call. Any other request proves nothing.
 
 mod confirming;
 mod evidence;
@@ -15,7 +16,11 @@ pub(super) use evidence::{
 pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 
 use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};
-use crate::{auth::Caller, ledger::RecordKey, session::LaneId};
+use crate::{
+    auth::Caller,
+    ledger::RecordKey,
+    session::{CallEvidence, LaneId},
+};
 
 /// Access to the cancels of a store.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +32,17 @@ impl Cancels<'_> {
         evidence::watches(self.0, lane)
     }
 
-    /// Notes a request of a lane, without waiting. `is_left` is `true` for the ids of calls whose conversation goes on without
-    /// them: a call that `body` lacks was left.
-    pub fn note_request(self, caller: Caller, lane: LaneId, body: &[u8], is_left: impl Fn(&[u8]) -> bool) {
-        evidence::note_request(self.0, caller, lane, body, is_left);
+    /// Notes a request of a lane, without waiting. `judge` returns what it proves about the call with an id, and gets a
+    /// search for that id in `body`. `may_go_on` is `true` if it may go on with the conversation of a call that only
+    /// another process knows.
+    pub fn note_request(
+        self,
+        (caller, lane): (Caller, LaneId),
+        body: &[u8],
+        may_go_on: bool,
+        judge: impl Fn(&[u8], &dyn Fn() -> bool) -> CallEvidence,
+    ) {
+        evidence::note_request(self.0, (caller, lane), body, may_go_on, judge);
     }
 
     /// Notes that the client left a stream of a lane, which brought the calls with these ids. Does not wait.

@@ -17,6 +17,7 @@ use crate::{
         records::{RecordedCall, RecordedCallState},
     },
     ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
+    session::CallEvidence,
 };
 
 /// The type of the message.
@@ -79,7 +80,8 @@ pub(in crate::late) async fn prepare(
             late.0.ledger.commit(vec![remove_step(record)], now).await?;
             // Its silence counts anew.
             let mut watch = late.0.watched_lanes.lock();
-            drop(watch.hear(&lane, |_| false, (clock::now(), message.made_at)));
+            let times = (clock::now(), message.made_at);
+            drop(watch.hear(&lane, |_| CallEvidence::GoesOn, true, times));
             drop(watch);
             late.0.telemetry.record_late_event("cancel_revoked");
             return Ok(None);

@@ -206,7 +206,10 @@ impl ContextBuilder<'_> {
         log.record_lane(lane);
         if let Some(lane) = lane {
             let cancels = self.path.late.cancels();
-            cancels.note_request(self.caller, lane.id, body, |id| entered.lacks_call(id));
+            let evidence = &entered.evidence;
+            cancels.note_request((self.caller, lane.id), body, evidence.may_go_on, |id, is_shown| {
+                evidence.of_call(id, is_shown)
+            });
         }
         let is_main = evidence.is_some_and(|evidence| evidence.agent_label().is_none());
         let session = self.named_session(evidence);

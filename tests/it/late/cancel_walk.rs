@@ -9,17 +9,17 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use antiphon::{
-    auth::{Caller, Principal, WebhookKey},
+    auth::{Caller, Principal},
     clock::unix_time,
     late::{
         CancelAnswer, Dispatcher, LateSettings, LateStore, ListedMessage, Messages, ObservedCall, PostOutcome,
-        PreparedMessage, SendOutcome, ServiceSettings, ToolSettings,
+        PreparedMessage, SendOutcome,
         matching::NamedCall,
         records::{PostRefusal, RecordedCallState},
     },
     ledger::Ledger,
-    repair::{Tier, input_hash},
-    session::{LaneId, SessionStrength, session_hash},
+    repair::input_hash,
+    session::{CallEvidence, LaneId, SessionStrength, session_hash},
     telemetry::Telemetry,
 };
 use serde_json::Value;
@@ -28,7 +28,7 @@ use tokio::{sync::mpsc, time::Instant};
 use crate::support::{
     bodies::Rng,
     kept::durable,
-    late::{counted_by, over, service},
+    late::{counted_by, over, undoing},
     seed::seed,
     wire::spawn,
 };
@@ -50,7 +50,7 @@ const SESSIONS: [&str; 5] = ["a", "b", "c", "d", "e"];
 )]
 struct Modelled {
     session: usize,
-    /// The time of the latest evidence that its conversation was left. `None` if a request came since.
+    /// The time of the latest evidence that its conversation was left. `None` if a request went on with it since.
     left_at: Option<Instant>,
     /// `true` if the owner has asked for the cancel.
     is_requested: bool,
@@ -75,33 +75,22 @@ struct Walk {
     telemetry: Telemetry,
     late: LateStore,
     dispatcher: Dispatcher,
-    /// The batches that are due. The next one is looked for once this one was taken.
-    due: mpsc::Receiver<Vec<PreparedMessage>>,
+    /// The messages that are due. The next one is looked for once this one was taken.
+    due: mpsc::Receiver<PreparedMessage>,
     caller: Caller,
     rng: Rng,
     calls: BTreeMap<String, Modelled>,
-    /// The last request of each session that this process has seen.
+    /// The last request of each session that went on with its conversation, as this process has seen it.
     heard: [Instant; SESSIONS.len()],
     started: Instant,
     counts: BTreeMap<&'static str, u64>,
 }
 
 fn settings() -> LateSettings {
-    let hold = ToolSettings {
-        tier: Tier::Revertible,
-        cancel_url: Some("http://127.0.0.1:9/cancel".to_owned()),
-        ..ToolSettings::default()
-    };
     LateSettings {
-        settling: Duration::ZERO,
-        services: vec![ServiceSettings {
-            key: Some(WebhookKey::parse("whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap()),
-            ..service("booking", None, None)
-        }],
-        tools: [("hold".to_owned(), hold)].into(),
         cancel_grace: GRACE,
         detach_after: SILENCE,
-        ..LateSettings::default()
+        ..undoing()
     }
 }
 
@@ -134,19 +123,19 @@ impl Walk {
     async fn open(
         ledger: &Arc<dyn Ledger>,
         telemetry: &Telemetry,
-    ) -> (LateStore, Dispatcher, mpsc::Receiver<Vec<PreparedMessage>>) {
+    ) -> (LateStore, Dispatcher, mpsc::Receiver<PreparedMessage>) {
         let (late, writer, worker) = over(ledger, settings(), telemetry.clone());
         drop(spawn(writer.run()));
         drop(spawn(worker.run()));
         late.callers().store_verified(Self::caller(&late)).await.unwrap();
         let dispatcher = Dispatcher::of_store(&late);
         dispatcher.load().await;
-        let (batches, due) = mpsc::channel(1);
+        let (messages, due) = mpsc::channel(1);
         let sender = dispatcher.clone();
-        // As the sender of the proxy does: nothing stops it in the middle of a batch.
+        // As the sender of the proxy does: nothing stops it while it prepares a message.
         drop(spawn(async move {
-            while let Some(batch) = sender.next_batch().await {
-                if batches.send(batch).await.is_err() {
+            while let Some(message) = sender.next_message().await {
+                if messages.send(message).await.is_err() {
                     break;
                 }
             }
@@ -238,8 +227,23 @@ impl Walk {
     }
 
     fn sends_request(&mut self) {
+        if self.rng.chance(30) {
+            return self.stands_beside();
+        }
         let (session, lacks) = (self.rng.below(SESSIONS.len()), self.rng.chance(30));
         self.notes_request(session, lacks);
+    }
+
+    /// Sends a request beside the conversation of a session, which changes nothing.
+    fn stands_beside(&mut self) {
+        let session = self.rng.below(SESSIONS.len());
+        let request = (self.caller, self.lane(session));
+        let cancels = self.late.cancels();
+        cancels.note_request(request, b"a title", false, |_, _| CallEvidence::Beside);
+        for call in self.calls.values_mut().filter(|call| call.session == session) {
+            call.events.push("beside");
+        }
+        self.count("beside");
     }
 
     /// Sends a request of a session. It goes on without one of its calls if `lacks` is set.
@@ -255,11 +259,15 @@ impl Walk {
         let shown: Vec<String> = open.into_iter().filter(|id| Some(id) != gone.as_ref()).collect();
         let body = shown.join(" ");
         let lane = self.lane(session);
-        self.late
-            .cancels()
-            .note_request(self.caller, lane, body.as_bytes(), |id| {
-                gone.as_ref().is_some_and(|gone| gone.as_bytes() == id)
-            });
+        let judge = |id: &[u8], _: &dyn Fn() -> bool| {
+            if gone.as_ref().is_some_and(|gone| gone.as_bytes() == id) {
+                CallEvidence::Left
+            } else {
+                CallEvidence::GoesOn
+            }
+        };
+        let cancels = self.late.cancels();
+        cancels.note_request((self.caller, lane), body.as_bytes(), true, judge);
         let calls: Vec<ObservedCall> = shown.iter().map(|id| self.observe(id, session, false)).collect();
         self.late.record_calls(self.caller, calls);
         self.heard[session] = now;
@@ -426,19 +434,19 @@ impl Walk {
     /// Sends what is due, and checks that it is exactly what the model expects.
     async fn dispatch(&mut self) {
         self.notes_silence();
-        while let Ok(Some(batch)) = tokio::time::timeout(LOOK, self.due.recv()).await {
-            for message in &batch {
-                self.checks(message);
-            }
+        while let Ok(Some(message)) = tokio::time::timeout(LOOK, self.due.recv()).await {
+            self.checks(&message);
             // The process dies before the answer is noted: the message is sent again.
             if self.rng.chance(5) {
+                // Others are on their way, too.
+                while let Ok(Some(other)) = tokio::time::timeout(LOOK, self.due.recv()).await {
+                    self.checks(&other);
+                }
                 self.count("lost with the process");
                 self.restarts().await;
                 return;
             }
-            for message in &batch {
-                self.answers(message).await;
-            }
+            self.answers(&message).await;
             // A silence may be noticed only now.
             self.late.flush_jobs().await;
         }
@@ -508,15 +516,13 @@ impl Walk {
         for _ in 0..40 {
             tokio::time::advance(Duration::from_secs(3_601)).await;
             self.notes_silence();
-            while let Ok(Some(batch)) = tokio::time::timeout(LOOK, self.due.recv()).await {
-                for message in batch {
-                    self.checks(&message);
-                    let said: Value = serde_json::from_str(&message.body).unwrap();
-                    let call = self.calls.get_mut(said["data"]["call_id"].as_str().unwrap()).unwrap();
-                    (call.is_accepted, call.is_ended) = (true, true);
-                    let undone = SendOutcome::Accepted(b"{\"state\":\"cancelled\"}".to_vec());
-                    self.dispatcher.finish(&message, undone).await;
-                }
+            while let Ok(Some(message)) = tokio::time::timeout(LOOK, self.due.recv()).await {
+                self.checks(&message);
+                let said: Value = serde_json::from_str(&message.body).unwrap();
+                let call = self.calls.get_mut(said["data"]["call_id"].as_str().unwrap()).unwrap();
+                (call.is_accepted, call.is_ended) = (true, true);
+                let undone = SendOutcome::Accepted(b"{\"state\":\"cancelled\"}".to_vec());
+                self.dispatcher.finish(&message, undone).await;
             }
         }
         let asked = self.calls.values().filter(|call| call.is_asked && !call.is_ended);
@@ -543,6 +549,7 @@ async fn no_cancel_is_lost_and_no_live_conversation_is_cancelled() {
     for what in [
         "call",
         "went on",
+        "beside",
         "left",
         "requested",
         "settled",

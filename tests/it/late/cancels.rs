@@ -153,7 +153,7 @@ async fn a_call_of_a_closed_session_is_undone() {
     assert_eq!(late.status(), 410, "{}", late.text());
 }
 
-/// R8: a request within the grace revokes the cancel.
+/// R8: a request that goes on within the grace revokes the cancel.
 #[tokio::test]
 async fn a_conversation_that_comes_back_is_not_cancelled() {
     let stage = Stage::start("cancel_grace = \"2s\"").await;

@@ -11,7 +11,7 @@
 //! | R5 | without a known person the scope is the session, and never another caller | `intent_stories`, `cli::once` |
 //! | R6 | tools have windows, scopes and ignored inputs | `intent_stories`; `intents`, `cli::configuration` |
 //! | R7 | a left conversation has its effect undone, at least once, over restarts | `cancels`; `cancel_walk`, `side_requests` |
-//! | R8 | the owner cancels, and a request within the grace revokes | `cancels`; `cancel_walk` |
+//! | R8 | the owner cancels, and a request that goes on within the grace revokes | `cancels`; `cancel_walk`, `side_requests` |
 //! | R9 | what cannot be undone needs another way to its user than the session | `intent_stories`, `carry_over` |
 //! | R10 | the next conversation of the same person gets the result, once | `carry_over`; `side_requests` |
 //! | R11 | webhooks learn of results, conflicts, deadlines, unknown outcomes and cancels | `webhooks` |

@@ -310,6 +310,17 @@ impl Scene<'_> {
         page.unwrap().messages.len()
     }
 
+    /// The client closes the session.
+    async fn closes(&self) {
+        let close = format!("/ledger/v1/sessions/{}/close", self.session);
+        let closed = self
+            .world
+            .ask(post_with(&close, &[("x-api-key", "sk-one")], b"{}"))
+            .await;
+        assert_eq!(closed.status(), 200, "{}", closed.text());
+        self.world.settle().await;
+    }
+
     /// Returns the open calls of all lanes.
     fn open_calls(&self) -> usize {
         self.world.shared.sessions.lane_totals(now()).open_calls
@@ -489,17 +500,149 @@ async fn a_request_that_continues_by_id_goes_on() {
     .await;
 }
 
+/// A cancel is revoked by a request that goes on with the conversation of its call, and by no other.
+#[tokio::test(start_paused = true)]
+async fn a_request_beside_a_conversation_revokes_no_cancel() {
+    let mut wrong = Vec::new();
+    for kind in BESIDE {
+        each_scene(false, async |scene| {
+            scene.begins(None).await;
+            scene.closes().await;
+            assert_eq!(scene.cancels().await, 1);
+            for _ in 0..2 {
+                scene.sends(&scene.session, &body(scene.wire, kind, &[])).await;
+            }
+            let beside = scene.cancels().await;
+            let back = [
+                called(scene.wire, &scene.id),
+                message(scene.wire, &User("still there?")),
+            ];
+            scene.sends(&scene.session, &body(scene.wire, &BEGINNING, &back)).await;
+            let seen = (beside, scene.cancels().await);
+            if seen != (1, 0) {
+                wrong.push((kind.0, scene.wire, scene.header, seen));
+            }
+        })
+        .await;
+    }
+    assert!(
+        wrong.is_empty(),
+        "cancels behind the request, and once the conversation is back: {wrong:#?}"
+    );
+}
+
+/// Returns the choices of tools that force one or forbid all, or leave the choice to the model.
+fn choices(wire: Wire, is_free: bool) -> Vec<Value> {
+    let gemini = |config: Value| json!({"functionCallingConfig": config});
+    let named = json!({"type": "function", "name": "hold"});
+    match (wire, is_free) {
+        (Wire::Messages, false) => vec![
+            json!({"type": "tool", "name": "hold"}),
+            json!({"type": "any", "disable_parallel_tool_use": true}),
+            json!({"type": "none"}),
+        ],
+        (Wire::Messages, true) => vec![
+            json!({"type": "auto"}),
+            json!({"disable_parallel_tool_use": true, "type": "auto"}),
+        ],
+        (Wire::Chat, false) => vec![
+            json!("required"),
+            json!("none"),
+            json!({"type": "function", "function": {"name": "hold"}}),
+            json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}),
+        ],
+        (Wire::Responses, false) => vec![
+            json!("required"),
+            json!("none"),
+            named.clone(),
+            json!({"type": "allowed_tools", "mode": "required", "tools": [named]}),
+        ],
+        (Wire::Chat, true) => vec![
+            json!("auto"),
+            json!(null),
+            json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named]}}),
+        ],
+        (Wire::Responses, true) => vec![
+            json!("auto"),
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [named]}),
+        ],
+        (Wire::Gemini, false) => vec![
+            gemini(json!({"mode": "ANY", "allowedFunctionNames": ["hold"]})),
+            gemini(json!({"mode": "NONE"})),
+        ],
+        (Wire::Gemini, true) => vec![
+            gemini(json!({"mode": "AUTO"})),
+            gemini(json!({"mode": "VALIDATED", "allowedFunctionNames": ["hold"]})),
+            json!({"retrievalConfig": {"languageCode": "en"}}),
+        ],
+    }
+}
+
+/// Clients get titles by a tool that the model must call. Such a request begins no conversation, and the next turn does.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_forces_a_tool_gets_no_result_of_another_conversation() {
+    let field = |wire| {
+        if wire == Wire::Gemini {
+            "toolConfig"
+        } else {
+            "tool_choice"
+        }
+    };
+    for number in 0..3 {
+        each_scene(true, async |scene| {
+            scene.begins(None).await;
+            scene.closes().await;
+            assert_eq!(post(scene.world, &scene.id, &json!(FILM)).await.status(), 200);
+            let hello: Kind = ("", Some(SYSTEM), Declared, &[User("hello")]);
+            for choice in choices(scene.wire, false) {
+                let mut forced = body(scene.wire, &hello, &[]);
+                forced[field(scene.wire)] = choice.clone();
+                scene.sends("another", &forced).await;
+                assert!(!last_body(scene.world).contains(FILM), "{:?} {choice}", scene.wire);
+            }
+            let free = choices(scene.wire, true).into_iter().cycle().nth(number).unwrap();
+            let mut turn = body(scene.wire, &hello, &[]);
+            turn[field(scene.wire)] = free.clone();
+            scene.sends("another", &turn).await;
+            assert!(last_body(scene.world).contains(FILM), "{:?} {free}", scene.wire);
+        })
+        .await;
+    }
+}
+
+/// A request that forces a tool stands beside a conversation in which the model may choose.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_forces_a_tool_cancels_nothing() {
+    let field = |wire| {
+        if wire == Wire::Gemini {
+            "toolConfig"
+        } else {
+            "tool_choice"
+        }
+    };
+    for kind in GOES_ON {
+        each_scene(false, async |scene| {
+            scene.begins(None).await;
+            let turn = body(scene.wire, kind, &[]);
+            for choice in choices(scene.wire, false) {
+                let mut forced = turn.clone();
+                forced[field(scene.wire)] = choice.clone();
+                scene.sends(&scene.session, &forced).await;
+                assert_eq!(scene.cancels().await, 0, "{} {:?} {choice}", kind.0, scene.wire);
+            }
+            scene.sends(&scene.session, &turn).await;
+            assert_eq!(scene.cancels().await, 1, "{} {:?}", kind.0, scene.wire);
+        })
+        .await;
+    }
+}
+
 /// An empty list of tools is none: such a request is not the beginning of a conversation.
 #[tokio::test(start_paused = true)]
 async fn a_request_with_an_empty_list_of_tools_gets_no_result_of_another_conversation() {
     each_scene(true, async |scene| {
         scene.begins(None).await;
-        let close = format!("/ledger/v1/sessions/{}/close", scene.session);
-        let closed = scene
-            .world
-            .ask(post_with(&close, &[("x-api-key", "sk-one")], b"{}"))
-            .await;
-        assert_eq!(closed.status(), 200, "{}", closed.text());
+        scene.closes().await;
         assert_eq!(post(scene.world, &scene.id, &json!(FILM)).await.status(), 200);
         let empty: Kind = ("", Some(SYSTEM), Empty, &[User("hello")]);
         scene.sends("another", &body(scene.wire, &empty, &[])).await;
