@@ -13,16 +13,15 @@ use super::{
     cancels::{self, CancelReply, PreparedCancel},
     event_kind::{EventKind, EventSubject},
     events::{self, JudgedEvent},
-    outbox::{self, OutgoingRecord, Purpose, pause_after},
+    outbox::{self, DueMessage, OutgoingRecord, Purpose, pause_after},
+    records::RecordedCall,
 };
 use crate::{
     auth::{Principal, WebhookKey},
     clock,
-    ledger::{CommitOutcome, Moment, Record, RecordKey},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
 };
 
-/// The most messages that are sent at once.
-const BATCH_MAX: usize = 16;
 /// The pause after the ledger failed.
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
 /// The time for which a message belongs to the process that sends it, in a shared ledger. After that another one sends it.
@@ -79,8 +78,9 @@ impl Dispatcher {
         Self(Arc::downgrade(&late.0))
     }
 
-    /// Waits for messages that are due, and prepares them. Returns `None` once the store is dropped.
-    pub async fn next_batch(&self) -> Option<Vec<PreparedMessage>> {
+    /// Waits for a message that is due and has room at its receiver, and prepares it. It keeps its place there until
+    /// [`finish`](Self::finish) or [`postpone`](Self::postpone). Returns `None` once the store is dropped.
+    pub async fn next_message(&self) -> Option<PreparedMessage> {
         loop {
             let late = LateStore(self.0.upgrade()?);
             if late.0.outbox.wants_reload()
@@ -90,19 +90,11 @@ impl Dispatcher {
                 late.0.outbox.reload_after(LEDGER_PAUSE);
             }
             let next_silence = cancels::note_silence(&late);
-            let mut batch = Vec::new();
-            for key in late.0.outbox.take_due(BATCH_MAX) {
-                match prepare(&late, key).await {
-                    Ok(Some(prepared)) => batch.push(prepared),
-                    Ok(None) => late.0.outbox.forget_due(&key),
-                    Err(error) => {
-                        tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
-                        late.0.outbox.schedule(key, LEDGER_PAUSE);
-                    }
+            if let Some(due) = late.0.outbox.take_due() {
+                if let Some(prepared) = prepare_due(&late, due).await {
+                    return Some(prepared);
                 }
-            }
-            if !batch.is_empty() {
-                return Some(batch);
+                continue;
             }
             let outbox = Arc::clone(&late.0.outbox);
             // Dropped while waiting: the sender must not keep the store alive.
@@ -116,14 +108,15 @@ impl Dispatcher {
         }
     }
 
-    /// Ends the count of a message as overdue: its try begins.
-    pub fn begin(&self, message: &PreparedMessage) {
+    /// Notes that the try of a message begins: it is not overdue any more.
+    pub fn note_try(&self, message: &PreparedMessage) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
             late.0.outbox.forget_due(&message.key);
         }
     }
 
-    /// Returns the number of messages that have been due for 30 seconds and were not tried.
+    /// Returns the number of messages that have been due for 30 seconds and were not tried. What waits for its receiver
+    /// does not count while tries to that receiver begin or end.
     pub fn overdue(&self) -> u64 {
         let since = clock::now().checked_sub(OVERDUE_AFTER);
         let overdue = self
@@ -143,12 +136,14 @@ impl Dispatcher {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
             late.0.outbox.schedule(message.key, LEDGER_PAUSE);
         }
+        late.0.outbox.end_try(&message.key);
     }
 
     /// Sends a message later, which does not count as a try.
     pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
             late.0.outbox.schedule(message.key, pause);
+            late.0.outbox.end_try(&message.key);
         }
     }
 
@@ -202,12 +197,74 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
     Ok(())
 }
 
-/// Prepares a message. Returns `None` if it is not to be sent any more, or not yet.
-async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMessage>, LateError> {
-    let now = clock::unix_time();
-    let Some((record, message)) = read_message(late, key, now).await? else {
+/// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
+async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessage> {
+    let prepared = match read_due(late, due).await {
+        Ok(Some((record, message))) => prepare(late, record, message).await,
+        Ok(None) => return None,
+        Err(error) => Err(error),
+    };
+    let prepared = prepared.unwrap_or_else(|error| {
+        tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
+        late.0.outbox.schedule(due.key, LEDGER_PAUSE);
+        None
+    });
+    match &prepared {
+        Some(message) => late.0.outbox.add_bytes(&due.key, message.body.len()),
+        None => late.0.outbox.end_try(&due.key),
+    }
+    prepared
+}
+
+/// Reads a message that is due, and gives it a place at its receiver. Returns `None` if it is gone, or if it waits for a
+/// place. Nothing is claimed until there is one: another process may have room.
+async fn read_due(late: &LateStore, due: DueMessage) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
+    let (outbox, now) = (&late.0.outbox, clock::unix_time());
+    let Some((record, message)) = read_message(late, due.key, now).await? else {
+        outbox.end_try(&due.key);
         return Ok(None);
     };
+    if !due.is_admitted
+        && let Some(url) = receiver_url(late, &record, &message, now).await?
+        && !outbox.admit(due.key, &url)
+    {
+        return Ok(None);
+    }
+    Ok(Some((record, message)))
+}
+
+/// Returns the URL of a message's receiver. `None` if the message is not sent, or the configuration has no receiver for it.
+async fn receiver_url(
+    late: &LateStore,
+    record: &Record,
+    message: &OutgoingRecord,
+    now: Moment,
+) -> Result<Option<String>, LateError> {
+    match &message.purpose {
+        Purpose::Event { webhook: name, .. } => {
+            let webhook = late.0.webhooks.iter().find(|webhook| webhook.name == *name);
+            Ok(webhook.map(|webhook| webhook.url.clone()))
+        }
+        Purpose::Cancel { call, .. } => {
+            let key = RecordKey {
+                kind: RecordKind::Call,
+                name: *call,
+                ..record.key
+            };
+            let call = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+            let call = call.and_then(|call| RecordedCall::decode(&call.value));
+            Ok(call.and_then(|call| late.0.settings.tool_settings(&call.tool).cancel_url.clone()))
+        }
+    }
+}
+
+/// Prepares a message. Returns `None` if it is not to be sent any more, or not yet.
+async fn prepare(
+    late: &LateStore,
+    record: Record,
+    message: OutgoingRecord,
+) -> Result<Option<PreparedMessage>, LateError> {
+    let (key, now) = (record.key, clock::unix_time());
     let Some((record, claimed)) = claim_message(late, record, &message, now).await? else {
         return Ok(None);
     };
@@ -227,7 +284,8 @@ async fn prepare(late: &LateStore, key: RecordKey) -> Result<Option<PreparedMess
         return Ok(None);
     };
     let id = outbox::message_id(&key, message.made_at);
-    let timestamp = now.as_secs().to_string();
+    // The receiver compares it with its own clock.
+    let timestamp = clock::system_time().as_secs().to_string();
     let signatures: Vec<String> = keys
         .iter()
         .map(|key| key.sign(&id, &timestamp, body.as_bytes()))

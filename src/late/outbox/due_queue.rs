@@ -10,11 +10,23 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
+use super::receiver_loads::{Admission, ReceiverLoads};
 use crate::{clock, ledger::RecordKey};
 
 /// The most messages in memory. Of more, those that are due last stay in the ledger until there is room, or until the
 /// first of them is due.
 const MESSAGES_MAX: usize = 100_000;
+/// The pause before a message is looked at again if too many wait for their receivers.
+const FULL_PAUSE: Duration = Duration::from_secs(10);
+
+/// A message that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::late) struct DueMessage {
+    /// Its key.
+    pub(in crate::late) key: RecordKey,
+    /// `true` if it has waited for room at its receiver, and has a place there.
+    pub(in crate::late) is_admitted: bool,
+}
 
 /// The messages by the time at which each is due.
 #[derive(Debug, Default)]
@@ -27,8 +39,11 @@ pub(in crate::late) struct DueQueue {
 struct Entries {
     by_time: BTreeSet<(Instant, RecordKey)>,
     by_key: HashMap<RecordKey, Instant>,
-    /// The messages that were due and were not tried yet, with the time at which each was due first.
+    /// The messages that were taken and were not tried yet, with the time from which each could have been.
     untried: HashMap<RecordKey, Instant>,
+    loads: ReceiverLoads,
+    /// `true` if the last message that was taken had waited for room.
+    was_held: bool,
     /// The time at which the first of the messages without room is due.
     left_out: Option<Instant>,
     /// The time at which the ledger is read again for messages of other processes.
@@ -40,6 +55,7 @@ impl DueQueue {
     pub(in crate::late) fn schedule(&self, key: RecordKey, after: Duration) {
         let due = clock::now() + after;
         let mut entries = self.lock_entries();
+        entries.loads.release(&key);
         if let Some(earlier) = entries.by_key.insert(key, due) {
             entries.by_time.remove(&(earlier, key));
         }
@@ -55,9 +71,10 @@ impl DueQueue {
         self.changed.notify_one();
     }
 
-    /// Returns `true` if a message is scheduled.
+    /// Returns `true` if a message is scheduled, or waits for room at its receiver.
     pub(in crate::late) fn contains(&self, key: &RecordKey) -> bool {
-        self.lock_entries().by_key.contains_key(key)
+        let entries = self.lock_entries();
+        entries.by_key.contains_key(key) || entries.loads.is_held(key)
     }
 
     /// Returns `true`, once, if messages were left out, and there is room for them now or the first of them is due, or if
@@ -89,23 +106,48 @@ impl DueQueue {
             entries.by_time.remove(&(due, *key));
         }
         entries.untried.remove(key);
+        entries.loads.release(key);
     }
 
-    /// Removes and returns up to `limit` messages that are due. Each counts as untried until [`forget_due`](Self::forget_due).
-    pub(in crate::late) fn take_due(&self, limit: usize) -> Vec<RecordKey> {
+    /// Removes and returns a message that is due. It counts as untried until [`forget_due`](Self::forget_due).
+    ///
+    /// What has waited for room and what is newly due come in turn: a backlog for one receiver delays no other.
+    pub(in crate::late) fn take_due(&self) -> Option<DueMessage> {
         let now = clock::now();
         let mut entries = self.lock_entries();
-        let mut due = Vec::new();
-        while due.len() < limit
-            && let Some((at, key)) = entries.by_time.first().copied()
-            && at <= now
-        {
-            entries.by_time.remove(&(at, key));
-            entries.by_key.remove(&key);
-            entries.untried.entry(key).or_insert(at);
-            due.push(key);
-        }
+        let due = if entries.was_held {
+            entries.take_new(now).or_else(|| entries.take_held(now))
+        } else {
+            entries.take_held(now).or_else(|| entries.take_new(now))
+        };
+        entries.was_held = due.is_some_and(|due| due.is_admitted);
         due
+    }
+
+    /// Gives a message a place at its receiver, and returns `true`, or has it wait until there is room.
+    pub(in crate::late) fn admit(&self, key: RecordKey, url: &str) -> bool {
+        let admission = self.lock_entries().loads.admit(key, url, clock::now());
+        if admission == Admission::Full {
+            self.schedule(key, FULL_PAUSE);
+        }
+        if admission != Admission::Admitted {
+            self.forget_due(&key);
+        }
+        admission == Admission::Admitted
+    }
+
+    /// Counts the body of a message that is on its way.
+    pub(in crate::late) fn add_bytes(&self, key: &RecordKey, bytes: usize) {
+        self.lock_entries().loads.add_bytes(key, bytes);
+    }
+
+    /// Frees the place of a message at its receiver, for the next one.
+    pub(in crate::late) fn end_try(&self, key: &RecordKey) {
+        let mut entries = self.lock_entries();
+        entries.untried.remove(key);
+        entries.loads.end(key, clock::now());
+        drop(entries);
+        self.changed.notify_one();
     }
 
     /// Notes that a message is being tried, or is not to be sent now.
@@ -115,21 +157,24 @@ impl DueQueue {
 
     /// Returns the number of messages that were due `since` or before, and were not tried.
     ///
-    /// The messages without room count as one, however many there are.
+    /// What waits for room at a receiver counts only if no try to that receiver has begun or ended after `since`. The
+    /// messages without room in memory count as one, however many there are.
     pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
         let entries = self.lock_entries();
         let due = entries.by_time.iter().take_while(|(at, _)| *at <= since);
         let scheduled = due.filter(|(_, key)| !entries.untried.contains_key(key)).count();
         let taken = entries.untried.values().filter(|at| **at <= since).count();
         let left_out = entries.left_out.is_some_and(|first| first <= since);
-        scheduled + taken + usize::from(left_out)
+        scheduled + taken + entries.loads.stuck(since) + usize::from(left_out)
     }
 
     /// Returns the time at which the first message is due, in memory or not.
     pub(in crate::late) fn first_due(&self) -> Option<Instant> {
         let entries = self.lock_entries();
         let first = entries.by_time.first().map(|(at, _)| *at);
-        first.into_iter().chain(entries.left_out).chain(entries.next_look).min()
+        let held = entries.loads.has_held_with_room().then(clock::now);
+        let others = [entries.left_out, entries.next_look, held].into_iter().flatten();
+        first.into_iter().chain(others).min()
     }
 
     /// Waits for a change.
@@ -147,6 +192,27 @@ impl DueQueue {
     }
 }
 
+impl Entries {
+    /// Takes the first message that is due, whoever its receiver is.
+    fn take_new(&mut self, now: Instant) -> Option<DueMessage> {
+        let (at, key) = self.by_time.first().copied().filter(|(at, _)| *at <= now)?;
+        self.by_time.remove(&(at, key));
+        self.by_key.remove(&key);
+        self.untried.entry(key).or_insert(at);
+        Some(DueMessage {
+            key,
+            is_admitted: false,
+        })
+    }
+
+    /// Takes a message that has waited for room, if there is room now.
+    fn take_held(&mut self, now: Instant) -> Option<DueMessage> {
+        let key = self.loads.take_held(now)?;
+        self.untried.insert(key, now);
+        Some(DueMessage { key, is_admitted: true })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +224,11 @@ mod tests {
         RecordKey::new(RecordKind::Outgoing, Principal::NONE, name)
     }
 
+    fn take(queue: &DueQueue, limit: usize) -> Vec<RecordKey> {
+        let taken = std::iter::from_fn(|| queue.take_due());
+        taken.map(|due| due.key).take(limit).collect()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_full_queue_leaves_out_what_is_due_last() {
         let queue = DueQueue::default();
@@ -166,10 +237,10 @@ mod tests {
         }
         assert!(!queue.wants_reload());
         queue.schedule(key(MESSAGES_MAX), Duration::ZERO);
-        assert_eq!(queue.take_due(9), [key(MESSAGES_MAX)]);
+        assert_eq!(take(&queue, 9), [key(MESSAGES_MAX)]);
         assert!(!queue.wants_reload(), "there is no room");
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(queue.take_due(MESSAGES_MAX).len(), MESSAGES_MAX - 1);
+        assert_eq!(take(&queue, MESSAGES_MAX).len(), MESSAGES_MAX - 1);
         assert!(queue.wants_reload());
         assert!(!queue.wants_reload());
     }
@@ -204,7 +275,7 @@ mod tests {
         let due = clock::now();
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(queue.overdue(due), 4);
-        assert_eq!(queue.take_due(3).len(), 3);
+        assert_eq!(take(&queue, 3).len(), 3);
         assert_eq!(queue.overdue(due), 4, "taken is not tried");
         queue.schedule(key(0), Duration::from_secs(60));
         queue.forget_due(&key(1));
@@ -220,9 +291,48 @@ mod tests {
         let queue = DueQueue::default();
         queue.schedule(key(1), Duration::ZERO);
         queue.schedule(key(1), Duration::from_secs(5));
-        assert!(queue.take_due(9).is_empty());
+        assert_eq!(queue.take_due(), None);
         assert!(queue.contains(&key(1)));
         queue.remove(&key(1));
         assert_eq!(queue.first_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_its_receiver_and_what_is_newly_due_come_in_turn() {
+        let queue = DueQueue::default();
+        for number in 0..24 {
+            queue.schedule(key(number), Duration::ZERO);
+        }
+        for number in 0..24 {
+            assert_eq!(take(&queue, 1), [key(number)]);
+            assert_eq!(queue.admit(key(number), "a"), number < 8);
+        }
+        // Nothing is due before a try ends, and nothing is overdue while tries end.
+        assert_eq!((queue.first_due(), queue.take_due()), (None, None));
+        assert!(queue.contains(&key(20)) && !queue.contains(&key(0)));
+        for number in 0..4 {
+            tokio::time::advance(Duration::from_secs(20)).await;
+            queue.forget_due(&key(number));
+            queue.end_try(&key(number));
+            for new in [number * 2, number * 2 + 1] {
+                queue.schedule(key(100 + new), Duration::ZERO);
+            }
+            let taken = queue.take_due().unwrap();
+            assert_eq!((taken.key, taken.is_admitted), (key(8 + number), true));
+            assert_eq!(take(&queue, 2), [key(100 + number * 2), key(101 + number * 2)]);
+        }
+        for number in 4..12 {
+            queue.forget_due(&key(number));
+        }
+        for number in 0..8 {
+            queue.forget_due(&key(100 + number));
+        }
+        let now = clock::now();
+        assert_eq!(queue.overdue(now - Duration::from_secs(1)), 0);
+        // No try has ended for a while.
+        assert_eq!(queue.overdue(now), 12);
+        // A message that is scheduled anew waits no longer.
+        queue.schedule(key(23), Duration::from_secs(9));
+        assert_eq!(queue.overdue(now), 11);
     }
 }

@@ -5,10 +5,11 @@
 
 mod backoff;
 mod due_queue;
+mod receiver_loads;
 mod records;
 
 pub(super) use backoff::pause_after;
-pub(super) use due_queue::DueQueue;
+pub(super) use due_queue::{DueMessage, DueQueue};
 pub use records::{OutgoingRecord, Purpose};
 
 use super::{LateError, LateStore};

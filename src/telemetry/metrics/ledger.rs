@@ -141,7 +141,8 @@ metric_table! {
         ]);
         messages_overdue: SourcedGauges<1> = SourcedGauges::register(page, [(
             "messages_overdue",
-            "Messages to tool services and webhooks that have been due for more than 30 seconds and were not tried",
+            "Messages to tool services and webhooks that have been due for more than 30 seconds and were not tried, \
+             without those that wait for a slow receiver",
             None,
         )]);
         posts: CounterFamily<1> = page.counters(

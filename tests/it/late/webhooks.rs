@@ -257,7 +257,7 @@ async fn an_operator_lists_and_resends_messages() {
     assert_eq!(code, Some(1), "{text}");
 }
 
-/// A receiver that hangs with many messages delays the others by one timeout at most.
+/// A receiver that hangs with many messages delays no other.
 #[tokio::test]
 async fn a_receiver_that_hangs_holds_up_no_other() {
     let stage = Stage::start().await;
