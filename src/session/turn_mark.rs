@@ -31,10 +31,6 @@ pub enum CallEvidence {
 
 /// The marks of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says one thing of a request, and any may go with any"
-)]
 pub struct TurnMark {
     /// The number of messages. In Responses: items.
     messages: usize,
