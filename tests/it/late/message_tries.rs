@@ -60,7 +60,7 @@ fn sender_to(
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(64 * 1024);
             drop(spawn(receive(theirs, manner, move |id| {
-                hear((port, id, Instant::now()))
+                hear((port, id, Instant::now()));
             })));
             Ok(Box::new(ours) as Box<dyn InProcessIo>)
         })
@@ -282,7 +282,7 @@ async fn a_receiver_that_hangs_or_is_slow_holds_up_no_other() {
             );
             assert_eq!(dispatcher.overdue(), 0, "after {:?} beside {pause:?}", at - began);
         }
-        for (port, pace) in slow_ports.flat_map(|port| pace.map(|pace| (port, pace))) {
+        for (port, pace) in slow_ports.filter_map(|port| pace.map(|pace| (port, pace))) {
             let times = first_heard.iter().filter(|((at, _), _)| *at == port);
             let mut times: Vec<Duration> = times.map(|(_, time)| *time - began).collect();
             times.sort();
