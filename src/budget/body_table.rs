@@ -565,7 +565,9 @@ mod tests {
         assert!(matches!(table.evict_for(second_pass, later), Eviction::Waiter(_)));
         assert!(evicted_bodies(&table).is_empty());
         // The other way round it gets what it needs.
-        [sent[1], pass, second_pass].map(|id| table.release(id));
+        for id in [sent[1], pass, second_pass] {
+            table.release(id);
+        }
         let young = table.open(client(1), ShareKind::Body, None);
         assert_eq!(table.try_grow(young, 20 * MIB), GrowOutcome::Grown(20 * MIB));
         assert_eq!(table.try_grow(sending, 8 * MIB), GrowOutcome::Waiting);
