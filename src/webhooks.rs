@@ -1,6 +1,6 @@
 //! The sender of messages to tool services and webhooks: each is signed (Standard Webhooks), and sent until its receiver has it.
 //!
-//! `late` decides what is sent and when, and gives each receiver places of its own: none delays another. This module owns
+//! `late` decides what is sent and when, and gives each receiver slots of its own: none delays another. This module owns
 //! the connections: no redirect is followed, and an answer is read up to a limit. Each try ends in time, whatever it waits
 //! for.
 
@@ -50,14 +50,10 @@ pub async fn send_messages(dispatcher: Dispatcher, sender: Sender) {
 
 /// Runs one try to its end. One that panics or does not end in time counts as failed: the message is sent again.
 async fn run_try(dispatcher: Dispatcher, sender: Sender, message: Arc<PreparedMessage>) {
-    // In a task of its own, which cannot hold up the timer here.
-    let mut task = JoinSet::new();
     let (to, sent) = (dispatcher.clone(), Arc::clone(&message));
-    task.spawn(async move { send_message(&to, &sender, &sent).await });
-    let cause = match timeout(TASK_TIMEOUT, task.join_next()).await {
-        Ok(Some(Err(_))) => "panic",
-        Ok(_) => return,
-        Err(_) => "timeout",
+    let sending = async move { send_message(&to, &sender, &sent).await };
+    let Err(cause) = run_task(sending, TASK_TIMEOUT).await else {
+        return;
     };
     tracing::warn!(
         webhook_id = message.id,
@@ -65,11 +61,22 @@ async fn run_try(dispatcher: Dispatcher, sender: Sender, message: Arc<PreparedMe
         "a try of a message failed to end: it is sent again"
     );
     // The ledger may stand still, too.
-    let mut task = JoinSet::new();
     let (to, failed) = (dispatcher.clone(), Arc::clone(&message));
-    task.spawn(async move { to.finish(&failed, SendOutcome::Failed).await });
-    if !matches!(timeout(NOTE_TIMEOUT, task.join_next()).await, Ok(Some(Ok(())))) {
+    let noting = async move { to.finish(&failed, SendOutcome::Failed).await };
+    if run_task(noting, NOTE_TIMEOUT).await.is_err() {
         dispatcher.postpone(&message, UNNOTED_PAUSE);
+    }
+}
+
+/// Runs `work` in a task of its own, which cannot hold up the timer here. Returns the reason if it failed to end in time.
+async fn run_task(work: impl Future<Output = ()> + Send + 'static, limit: Duration) -> Result<(), &'static str> {
+    // Dropping the set ends the task.
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match timeout(limit, task.join_next()).await {
+        Ok(Some(Err(_))) => Err("panic"),
+        Ok(_) => Ok(()),
+        Err(_) => Err("timeout"),
     }
 }
 

@@ -78,7 +78,7 @@ impl Dispatcher {
         Self(Arc::downgrade(&late.0))
     }
 
-    /// Waits for a message that is due and has room at its receiver, and prepares it. It keeps its place there until
+    /// Waits for a message that is due and has a slot at its receiver, and prepares it. It keeps the slot until
     /// [`finish`](Self::finish) or [`postpone`](Self::postpone). Returns `None` once the store is dropped.
     pub async fn next_message(&self) -> Option<PreparedMessage> {
         loop {
@@ -111,7 +111,7 @@ impl Dispatcher {
     /// Notes that the try of a message begins: it is not overdue any more.
     pub fn note_try(&self, message: &PreparedMessage) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
-            late.0.outbox.forget_due(&message.key);
+            late.0.outbox.forget_untried(&message.key);
         }
     }
 
@@ -136,14 +136,14 @@ impl Dispatcher {
             tracing::warn!(%error, "failed to note the answer to a message: it is sent again in 5 seconds");
             late.0.outbox.schedule(message.key, LEDGER_PAUSE);
         }
-        late.0.outbox.end_try(&message.key);
+        late.0.outbox.free_slot(&message.key);
     }
 
     /// Sends a message later, which does not count as a try.
     pub fn postpone(&self, message: &PreparedMessage, pause: Duration) {
         if let Some(late) = self.0.upgrade().map(LateStore) {
             late.0.outbox.schedule(message.key, pause);
-            late.0.outbox.end_try(&message.key);
+            late.0.outbox.free_slot(&message.key);
         }
     }
 
@@ -199,36 +199,45 @@ async fn load(late: &LateStore) -> Result<(), LateError> {
 
 /// Prepares a message that is due. Returns `None` if it is not to be sent any more, or not yet.
 async fn prepare_due(late: &LateStore, due: DueMessage) -> Option<PreparedMessage> {
-    let prepared = match read_due(late, due).await {
+    let outbox = &late.0.outbox;
+    let mut has_slot = due.has_slot;
+    let prepared = match read_due(late, due, &mut has_slot).await {
         Ok(Some((record, message))) => prepare(late, record, message).await,
-        Ok(None) => return None,
+        Ok(None) => Ok(None),
         Err(error) => Err(error),
     };
-    let prepared = prepared.unwrap_or_else(|error| {
-        tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
-        late.0.outbox.schedule(due.key, LEDGER_PAUSE);
-        None
-    });
     match &prepared {
-        Some(message) => late.0.outbox.add_bytes(&due.key, message.body.len()),
-        None => late.0.outbox.end_try(&due.key),
+        Ok(Some(message)) => outbox.add_bytes(&due.key, message.body.len()),
+        Ok(None) => outbox.forget_untried(&due.key),
+        // It stays untried, and is overdue one day.
+        Err(error) => {
+            tracing::warn!(%error, "failed to prepare a message: trying again in 5 seconds");
+            outbox.schedule(due.key, LEDGER_PAUSE);
+        }
+    }
+    let prepared = prepared.ok().flatten();
+    if has_slot && prepared.is_none() {
+        outbox.free_slot(&due.key);
     }
     prepared
 }
 
-/// Reads a message that is due, and gives it a place at its receiver. Returns `None` if it is gone, or if it waits for a
-/// place. Nothing is claimed until there is one: another process may have room.
-async fn read_due(late: &LateStore, due: DueMessage) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
+/// Reads a message that is due, and gives it a slot at its receiver. Returns `None` if it is gone, or if it waits for a
+/// slot. Nothing is claimed until there is one: another process may have a free one.
+async fn read_due(
+    late: &LateStore,
+    due: DueMessage,
+    has_slot: &mut bool,
+) -> Result<Option<(Record, OutgoingRecord)>, LateError> {
     let (outbox, now) = (&late.0.outbox, clock::unix_time());
     let Some((record, message)) = read_message(late, due.key, now).await? else {
-        outbox.end_try(&due.key);
         return Ok(None);
     };
-    if !due.is_admitted
-        && let Some(url) = receiver_url(late, &record, &message, now).await?
-        && !outbox.admit(due.key, &url)
-    {
-        return Ok(None);
+    if !*has_slot && let Some(url) = receiver_url(late, &record, &message, now).await? {
+        *has_slot = outbox.take_slot(due.key, &url);
+        if !*has_slot {
+            return Ok(None);
+        }
     }
     Ok(Some((record, message)))
 }

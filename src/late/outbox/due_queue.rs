@@ -16,16 +16,17 @@ use crate::{clock, ledger::RecordKey};
 /// The most messages in memory. Of more, those that are due last stay in the ledger until there is room, or until the
 /// first of them is due.
 const MESSAGES_MAX: usize = 100_000;
-/// The pause before a message is looked at again if too many wait for their receivers.
-const FULL_PAUSE: Duration = Duration::from_secs(10);
+/// The pause before a message is looked at again if too many wait for its receiver. Each look reads the ledger, so those
+/// of a receiver that hangs for hours must be rare.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
 
 /// A message that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::late) struct DueMessage {
     /// Its key.
     pub(in crate::late) key: RecordKey,
-    /// `true` if it has waited for room at its receiver, and has a place there.
-    pub(in crate::late) is_admitted: bool,
+    /// `true` if it has waited for a slot at its receiver, and has it.
+    pub(in crate::late) has_slot: bool,
 }
 
 /// The messages by the time at which each is due.
@@ -42,12 +43,25 @@ struct Entries {
     /// The messages that were taken and were not tried yet, with the time from which each could have been.
     untried: HashMap<RecordKey, Instant>,
     loads: ReceiverLoads,
-    /// `true` if the last message that was taken had waited for room.
+    /// `true` if the last message that was taken had waited for a slot.
     was_held: bool,
-    /// The time at which the first of the messages without room is due.
-    left_out: Option<Instant>,
+    /// The messages without room here.
+    left_out: Option<LeftOut>,
+    /// The time at which the first of those that are being read again was due.
+    rereading: Option<Instant>,
     /// The time at which the ledger is read again for messages of other processes.
     next_look: Option<Instant>,
+}
+
+/// Messages that stay in the ledger until they are read again.
+#[derive(Clone, Copy, Debug)]
+struct LeftOut {
+    /// The time at which the first of them is due.
+    due: Instant,
+    /// The time at which they are read again at the latest.
+    read_at: Instant,
+    /// `true` if the ledger could not be read. Until `read_at`, room for them is no reason to read it.
+    is_unread: bool,
 }
 
 impl DueQueue {
@@ -65,13 +79,19 @@ impl DueQueue {
         {
             entries.by_key.remove(&last);
             entries.untried.remove(&last);
-            entries.left_out = Some(entries.left_out.map_or(at, |first| first.min(at)));
+            let left_out = entries.left_out.get_or_insert(LeftOut {
+                due: at,
+                read_at: at,
+                is_unread: false,
+            });
+            left_out.due = left_out.due.min(at);
+            left_out.read_at = left_out.read_at.min(at);
         }
         drop(entries);
         self.changed.notify_one();
     }
 
-    /// Returns `true` if a message is scheduled, or waits for room at its receiver.
+    /// Returns `true` if a message is scheduled, or waits for a slot at its receiver.
     pub(in crate::late) fn contains(&self, key: &RecordKey) -> bool {
         let entries = self.lock_entries();
         entries.by_key.contains_key(key) || entries.loads.is_held(key)
@@ -83,13 +103,27 @@ impl DueQueue {
         let now = clock::now();
         let mut entries = self.lock_entries();
         let has_room = entries.by_time.len() <= MESSAGES_MAX / 2;
-        let is_left_out = entries.left_out.take_if(|first| has_room || *first <= now).is_some();
-        entries.next_look.take_if(|look| *look <= now).is_some() || is_left_out
+        let is_time = |left_out: &mut LeftOut| left_out.read_at <= now || (has_room && !left_out.is_unread);
+        let left_out = entries.left_out.take_if(is_time);
+        let is_look = entries.next_look.take_if(|look| *look <= now).is_some();
+        let wants = is_look || left_out.is_some();
+        if wants {
+            entries.rereading = left_out.map(|left_out| left_out.due);
+        }
+        wants
     }
 
     /// Has the messages read again after a pause: they could not be read now.
     pub(in crate::late) fn reload_after(&self, pause: Duration) {
-        self.lock_entries().left_out = Some(clock::now() + pause);
+        let now = clock::now();
+        let mut entries = self.lock_entries();
+        // The age of what nobody sends counts from its first time.
+        let due = entries.rereading.take().unwrap_or(now);
+        entries.left_out = Some(LeftOut {
+            due: entries.left_out.map_or(due, |left_out| left_out.due.min(due)),
+            read_at: now + pause,
+            is_unread: true,
+        });
     }
 
     /// Has the messages read again after a pause, since another process may have stored some. An earlier time stays.
@@ -109,9 +143,9 @@ impl DueQueue {
         entries.loads.release(key);
     }
 
-    /// Removes and returns a message that is due. It counts as untried until [`forget_due`](Self::forget_due).
+    /// Removes and returns a message that is due. It counts as untried until [`forget_untried`](Self::forget_untried).
     ///
-    /// What has waited for room and what is newly due come in turn: a backlog for one receiver delays no other.
+    /// What has waited for a slot and what is newly due come in turn: a backlog for one receiver delays no other.
     pub(in crate::late) fn take_due(&self) -> Option<DueMessage> {
         let now = clock::now();
         let mut entries = self.lock_entries();
@@ -120,60 +154,58 @@ impl DueQueue {
         } else {
             entries.take_held(now).or_else(|| entries.take_new(now))
         };
-        entries.was_held = due.is_some_and(|due| due.is_admitted);
+        entries.was_held = due.is_some_and(|due| due.has_slot);
         due
     }
 
-    /// Gives a message a place at its receiver, and returns `true`, or has it wait until there is room.
-    pub(in crate::late) fn admit(&self, key: RecordKey, url: &str) -> bool {
+    /// Gives a message a slot at its receiver, and returns `true`, or has it wait for one.
+    pub(in crate::late) fn take_slot(&self, key: RecordKey, url: &str) -> bool {
         let admission = self.lock_entries().loads.admit(key, url, clock::now());
         if admission == Admission::Full {
             self.schedule(key, FULL_PAUSE);
         }
         if admission != Admission::Admitted {
-            self.forget_due(&key);
+            self.forget_untried(&key);
         }
         admission == Admission::Admitted
     }
 
-    /// Counts the body of a message that is on its way.
+    /// Counts the body of a message that has a slot.
     pub(in crate::late) fn add_bytes(&self, key: &RecordKey, bytes: usize) {
         self.lock_entries().loads.add_bytes(key, bytes);
     }
 
-    /// Frees the place of a message at its receiver, for the next one.
-    pub(in crate::late) fn end_try(&self, key: &RecordKey) {
-        let mut entries = self.lock_entries();
-        entries.untried.remove(key);
-        entries.loads.end(key, clock::now());
-        drop(entries);
+    /// Frees the slot of a message at its receiver, for the next one.
+    pub(in crate::late) fn free_slot(&self, key: &RecordKey) {
+        self.lock_entries().loads.end(key, clock::now());
         self.changed.notify_one();
     }
 
     /// Notes that a message is being tried, or is not to be sent now.
-    pub(in crate::late) fn forget_due(&self, key: &RecordKey) {
+    pub(in crate::late) fn forget_untried(&self, key: &RecordKey) {
         self.lock_entries().untried.remove(key);
     }
 
     /// Returns the number of messages that were due `since` or before, and were not tried.
     ///
-    /// What waits for room at a receiver counts only if no try to that receiver has begun or ended after `since`. The
-    /// messages without room in memory count as one, however many there are.
+    /// What waits for a slot counts only if no try to its receiver has begun or ended after `since`. The messages that are
+    /// not in memory, for want of room or since the ledger could not be read, count as one, however many there are.
     pub(in crate::late) fn overdue(&self, since: Instant) -> usize {
         let entries = self.lock_entries();
         let due = entries.by_time.iter().take_while(|(at, _)| *at <= since);
         let scheduled = due.filter(|(_, key)| !entries.untried.contains_key(key)).count();
         let taken = entries.untried.values().filter(|at| **at <= since).count();
-        let left_out = entries.left_out.is_some_and(|first| first <= since);
-        scheduled + taken + entries.loads.stuck(since) + usize::from(left_out)
+        let left_out = entries.left_out.is_some_and(|left_out| left_out.due <= since);
+        scheduled + taken + entries.loads.stalled_count(since) + usize::from(left_out)
     }
 
     /// Returns the time at which the first message is due, in memory or not.
     pub(in crate::late) fn first_due(&self) -> Option<Instant> {
         let entries = self.lock_entries();
         let first = entries.by_time.first().map(|(at, _)| *at);
-        let held = entries.loads.has_held_with_room().then(clock::now);
-        let others = [entries.left_out, entries.next_look, held].into_iter().flatten();
+        let held = entries.loads.has_held_with_slot().then(clock::now);
+        let left_out = entries.left_out.map(|left_out| left_out.read_at);
+        let others = [left_out, entries.next_look, held].into_iter().flatten();
         first.into_iter().chain(others).min()
     }
 
@@ -199,17 +231,14 @@ impl Entries {
         self.by_time.remove(&(at, key));
         self.by_key.remove(&key);
         self.untried.entry(key).or_insert(at);
-        Some(DueMessage {
-            key,
-            is_admitted: false,
-        })
+        Some(DueMessage { key, has_slot: false })
     }
 
-    /// Takes a message that has waited for room, if there is room now.
+    /// Takes a message that has waited for a slot, if there is one now.
     fn take_held(&mut self, now: Instant) -> Option<DueMessage> {
         let key = self.loads.take_held(now)?;
         self.untried.insert(key, now);
-        Some(DueMessage { key, is_admitted: true })
+        Some(DueMessage { key, has_slot: true })
     }
 }
 
@@ -278,7 +307,7 @@ mod tests {
         assert_eq!(take(&queue, 3).len(), 3);
         assert_eq!(queue.overdue(due), 4, "taken is not tried");
         queue.schedule(key(0), Duration::from_secs(60));
-        queue.forget_due(&key(1));
+        queue.forget_untried(&key(1));
         assert_eq!(queue.overdue(due), 3, "one was tried, and one postponed");
         queue.remove(&key(0));
         queue.remove(&key(3));
@@ -305,27 +334,27 @@ mod tests {
         }
         for number in 0..24 {
             assert_eq!(take(&queue, 1), [key(number)]);
-            assert_eq!(queue.admit(key(number), "a"), number < 8);
+            assert_eq!(queue.take_slot(key(number), "a"), number < 8);
         }
         // Nothing is due before a try ends, and nothing is overdue while tries end.
         assert_eq!((queue.first_due(), queue.take_due()), (None, None));
         assert!(queue.contains(&key(20)) && !queue.contains(&key(0)));
         for number in 0..4 {
             tokio::time::advance(Duration::from_secs(20)).await;
-            queue.forget_due(&key(number));
-            queue.end_try(&key(number));
+            queue.forget_untried(&key(number));
+            queue.free_slot(&key(number));
             for new in [number * 2, number * 2 + 1] {
                 queue.schedule(key(100 + new), Duration::ZERO);
             }
             let taken = queue.take_due().unwrap();
-            assert_eq!((taken.key, taken.is_admitted), (key(8 + number), true));
+            assert_eq!((taken.key, taken.has_slot), (key(8 + number), true));
             assert_eq!(take(&queue, 2), [key(100 + number * 2), key(101 + number * 2)]);
         }
         for number in 4..12 {
-            queue.forget_due(&key(number));
+            queue.forget_untried(&key(number));
         }
         for number in 0..8 {
-            queue.forget_due(&key(100 + number));
+            queue.forget_untried(&key(100 + number));
         }
         let now = clock::now();
         assert_eq!(queue.overdue(now - Duration::from_secs(1)), 0);

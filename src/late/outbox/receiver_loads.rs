@@ -1,6 +1,6 @@
-//! The messages on their way to each receiver, and those that wait for room there. Pure: time is a parameter.
+//! The messages in flight to each receiver, and those that wait for a slot there. Pure: time is a parameter.
 //!
-//! Every receiver has places of its own, so that one that hangs takes none of the others'.
+//! Every receiver has slots of its own, so that one that hangs takes none of the others'.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,70 +11,70 @@ use tokio::time::Instant;
 
 use crate::ledger::RecordKey;
 
-/// The most messages on their way to one receiver.
+/// The slots of one receiver: the most messages in flight to it.
 const RECEIVER_MAX: usize = 8;
-/// The number of messages on their way from which on a receiver gets one at a time. Receivers come from the
+/// The number of messages in flight from which on a receiver gets one at a time. Receivers come from the
 /// configuration, so their number is bounded.
 const IN_FLIGHT_MAX: usize = 64;
 /// The bytes of their bodies from which on a receiver gets one at a time.
 const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The most messages that wait for room.
-const HELD_MAX: usize = 100_000;
+/// The most messages that wait for the slots of one receiver.
+const HELD_MAX: usize = 10_000;
 
 /// The loads of all receivers.
 #[derive(Debug, Default)]
 pub(super) struct ReceiverLoads {
     by_url: HashMap<Arc<str>, ReceiverLoad>,
     sending: HashMap<RecordKey, Sending>,
-    /// The receiver of each message that waits for room, and its turn.
+    /// The receiver of each message that waits for a slot, and its turn.
     held: HashMap<RecordKey, (Arc<str>, u64)>,
     last_turn: u64,
-    /// The bytes of all bodies on their way.
+    /// The bytes of all bodies in flight.
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct ReceiverLoad {
     in_flight: usize,
-    /// The messages that wait for room, by their turn.
+    /// The messages that wait for a slot, by their turn.
     held: BTreeMap<u64, RecordKey>,
     /// The time at which a try began or ended last.
     moved_at: Instant,
 }
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 struct Sending {
     url: Arc<str>,
     bytes: usize,
 }
 
-/// The place of a message that is due.
+/// The outcome of asking for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::late) enum Admission {
     /// It may be sent.
     Admitted,
-    /// It waits until its receiver has room.
+    /// It waits until its receiver has a free slot.
     Held,
-    /// Too many wait already.
+    /// Too many wait for this receiver already.
     Full,
 }
 
 impl ReceiverLoads {
-    /// Gives a message a place at its receiver, or has it wait for one. What waits there already comes first.
+    /// Gives a message a slot at its receiver, or has it wait for one. What waits there already comes first.
     pub(super) fn admit(&mut self, key: RecordKey, url: &str, now: Instant) -> Admission {
         let is_sending = self.sending.contains_key(&key);
         let url = self.receiver(url, now);
         let load = self.by_url.get(&url);
-        let is_first = load.is_some_and(|load| load.held.is_empty() && self.has_room(load));
+        let is_first = load.is_some_and(|load| load.held.is_empty() && self.has_slot(load));
         if is_first && !is_sending {
             self.start(key, url, now);
             return Admission::Admitted;
         }
-        if self.held.len() >= HELD_MAX {
+        self.release(&key);
+        if self.by_url.get(&url).is_some_and(|load| load.held.len() >= HELD_MAX) {
             return Admission::Full;
         }
-        self.release(&key);
         self.last_turn = self.last_turn.saturating_add(1);
         if let Some(load) = self.by_url.get_mut(&url) {
             load.held.insert(self.last_turn, key);
@@ -83,10 +83,10 @@ impl ReceiverLoads {
         Admission::Held
     }
 
-    /// Gives a place to the next message that waits for one, and returns it. Of several receivers with room, the one with
-    /// the fewest messages on their way comes first.
+    /// Gives a slot to the next message that waits for one, and returns it. Of several receivers with free slots, the one
+    /// with the fewest messages in flight comes first.
     pub(super) fn take_held(&mut self, now: Instant) -> Option<RecordKey> {
-        let (_, turn, key) = self.held_with_room().min()?;
+        let (_, turn, key) = self.held_with_slot().min()?;
         let (url, _) = self.held.remove(&key)?;
         if let Some(load) = self.by_url.get_mut(&url) {
             load.held.remove(&turn);
@@ -95,17 +95,17 @@ impl ReceiverLoads {
         Some(key)
     }
 
-    /// Returns `true` if a message that waits for room can have a place now.
-    pub(super) fn has_held_with_room(&self) -> bool {
-        self.held_with_room().next().is_some()
+    /// Returns `true` if a message that waits for a slot can have one now.
+    pub(super) fn has_held_with_slot(&self) -> bool {
+        self.held_with_slot().next().is_some()
     }
 
-    /// Returns `true` if a message waits for room.
+    /// Returns `true` if a message waits for a slot.
     pub(super) fn is_held(&self, key: &RecordKey) -> bool {
         self.held.contains_key(key)
     }
 
-    /// Removes a message from those that wait for room.
+    /// Removes a message from those that wait for a slot.
     pub(super) fn release(&mut self, key: &RecordKey) {
         let Some((url, turn)) = self.held.remove(key) else {
             return;
@@ -116,7 +116,7 @@ impl ReceiverLoads {
         self.forget_idle(&url);
     }
 
-    /// Counts the body of a message that has a place.
+    /// Counts the body of a message that has a slot.
     pub(super) fn add_bytes(&mut self, key: &RecordKey, bytes: usize) {
         if let Some(sending) = self.sending.get_mut(key) {
             sending.bytes = sending.bytes.saturating_add(bytes);
@@ -124,7 +124,7 @@ impl ReceiverLoads {
         }
     }
 
-    /// Frees the place of a message.
+    /// Frees the slot of a message.
     pub(super) fn end(&mut self, key: &RecordKey, now: Instant) {
         let Some(Sending { url, bytes }) = self.sending.remove(key) else {
             return;
@@ -137,23 +137,23 @@ impl ReceiverLoads {
         self.forget_idle(&url);
     }
 
-    /// Returns the number of messages that wait for room at receivers to which no try has begun or ended after `since`.
-    pub(super) fn stuck(&self, since: Instant) -> usize {
-        let stuck = self.by_url.values().filter(|load| load.moved_at <= since);
-        stuck.map(|load| load.held.len()).sum()
+    /// Returns the number of messages that wait for slots of receivers to which no try has begun or ended after `since`.
+    pub(super) fn stalled_count(&self, since: Instant) -> usize {
+        let stalled = self.by_url.values().filter(|load| load.moved_at <= since);
+        stalled.map(|load| load.held.len()).sum()
     }
 
-    /// Returns the first of the messages that wait for each receiver with room, with the load and the turn of each.
-    fn held_with_room(&self) -> impl Iterator<Item = (usize, u64, RecordKey)> {
-        let with_room = self.by_url.values().filter(|load| self.has_room(load));
-        with_room.filter_map(|load| {
+    /// Returns the first of the messages that wait for each receiver with a free slot, with the load and the turn of each.
+    fn held_with_slot(&self) -> impl Iterator<Item = (usize, u64, RecordKey)> {
+        let with_slot = self.by_url.values().filter(|load| self.has_slot(load));
+        with_slot.filter_map(|load| {
             // An earlier try of the same message ends first.
             let next = load.held.iter().find(|(_, key)| !self.sending.contains_key(key));
             next.map(|(turn, key)| (load.in_flight, *turn, *key))
         })
     }
 
-    fn has_room(&self, load: &ReceiverLoad) -> bool {
+    fn has_slot(&self, load: &ReceiverLoad) -> bool {
         let is_crowded = self.sending.len() >= IN_FLIGHT_MAX || self.bytes >= IN_FLIGHT_BYTES_MAX;
         load.in_flight < if is_crowded { 1 } else { RECEIVER_MAX }
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_receiver_has_places_of_its_own_and_one_however_many_there_are() {
+    async fn each_receiver_has_slots_of_its_own_and_one_however_many_there_are() {
         let (mut loads, now) = (ReceiverLoads::default(), clock::now());
         let url = |receiver: usize| format!("http://127.0.0.1:{receiver}");
         for receiver in 0..IN_FLIGHT_MAX / RECEIVER_MAX {
@@ -211,16 +211,16 @@ mod tests {
                 assert_eq!(admission == Admission::Admitted, number < RECEIVER_MAX);
             }
         }
-        // All places of all receivers are taken, and a further receiver gets one.
+        // All slots of all receivers are taken, and a further receiver gets one.
         assert_eq!(loads.admit(key(9_000), &url(99), now), Admission::Admitted);
         assert_eq!(loads.admit(key(9_001), &url(99), now), Admission::Held);
         assert_eq!(loads.take_held(now), None);
         loads.end(&key(9_000), now);
         assert_eq!(loads.take_held(now), Some(key(9_001)));
-        // The first that waits for the receiver whose message has ended, now that few enough are on their way.
+        // The first that waits for the receiver whose message has ended, now that few enough are in flight.
         loads.end(&key(9_001), now);
         loads.end(&key(305), now);
-        assert!(loads.has_held_with_room());
+        assert!(loads.has_held_with_slot());
         assert_eq!(loads.take_held(now), Some(key(308)));
         assert_eq!(loads.take_held(now), None);
     }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_leave_one_place_to_each_receiver() {
+    async fn large_bodies_leave_one_slot_to_each_receiver() {
         let (mut loads, now) = (ReceiverLoads::default(), clock::now());
         for (number, admission) in [(1, Admission::Admitted), (2, Admission::Held)] {
             assert_eq!(loads.admit(key(number), "a", now), admission);
@@ -261,16 +261,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_are_stuck_if_no_try_to_their_receiver_begins_or_ends() {
+    async fn messages_are_stalled_if_no_try_to_their_receiver_begins_or_ends() {
         let (mut loads, now) = (ReceiverLoads::default(), clock::now());
         for number in 0..=RECEIVER_MAX {
             loads.admit(key(number), "a", now);
         }
         let later = now + Duration::from_secs(30);
-        assert_eq!(loads.stuck(later - Duration::from_secs(30)), 1);
+        assert_eq!(loads.stalled_count(later - Duration::from_secs(30)), 1);
         loads.admit(key(50), "a", later);
         loads.end(&key(1), later);
-        assert_eq!(loads.stuck(now), 0);
-        assert_eq!(loads.stuck(later), 2);
+        assert_eq!(loads.stalled_count(now), 0);
+        assert_eq!(loads.stalled_count(later), 2);
     }
 }

@@ -1,6 +1,11 @@
 //! The tries of messages, on paused time, with a receiver in this process and a ledger that stands still.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use antiphon::{
     auth::{Caller, Principal},
@@ -309,6 +314,31 @@ async fn a_message_that_nobody_sends_is_overdue() {
     assert_eq!(dispatcher.overdue(), 0);
     sleep(2 * SECOND).await;
     assert_eq!(dispatcher.overdue(), 1);
+}
+
+/// Messages are overdue while the ledger, from which they are read, fails at each look.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_a_failing_ledger_keeps_is_overdue() {
+    let ledger = SwitchableLedger::new();
+    let (late, caller) = with_call(&ledger).await;
+    late.cancels().request(caller, ID.as_bytes()).await.unwrap();
+    ledger.fails.store(true, Ordering::Relaxed);
+    let tasks = Tasks::on_current_runtime();
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let at_once = |_| Manner::Answers(Duration::ZERO);
+    let sender = sender_to(at_once, move |heard| told.send(heard).unwrap(), &tasks);
+    let dispatcher = Dispatcher::of_store(&late);
+    tasks.spawn_background(webhooks::send_messages(dispatcher.clone(), sender));
+    sleep(29 * SECOND).await;
+    assert_eq!(dispatcher.overdue(), 0);
+    for _ in 0..60 {
+        sleep(7 * SECOND).await;
+        assert!(dispatcher.overdue() > 0);
+    }
+    ledger.fails.store(false, Ordering::Relaxed);
+    heard.recv().await.unwrap();
+    sleep(SECOND).await;
+    assert_eq!(dispatcher.overdue(), 0);
 }
 
 /// A connection that a receiver closes instead of answering its second message costs no try, however many were pooled.
