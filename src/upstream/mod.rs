@@ -87,7 +87,7 @@ pub struct SendError {
     pub kind: SendErrorKind,
     /// The inner cause, for the log only. For [`SendErrorKind::Request`] it is the error of the request's body.
     pub source: Option<BoxError>,
-    /// `true` if the request was sent without TLS.
+    /// `true` if the scheme of the url is `http`.
     pub is_plain: bool,
 }
 
@@ -205,8 +205,8 @@ impl Sender {
 
     /// Sends a request that may arrive twice, and waits for the response head, as [`send`](Self::send) does.
     ///
-    /// A peer may close a pooled connection at any time. If one fails before the response head, the request is sent once
-    /// more, over a new connection.
+    /// A peer may close a pooled connection at any time. If one of HTTP/1 ends before the response head, the request is sent
+    /// once more, over a new connection.
     pub async fn send_repeatable(
         &self,
         request: Request<Bytes>,
@@ -223,12 +223,12 @@ impl Sender {
             .map_err(|failure| failure.error)
     }
 
-    /// Sends a request over one connection. `is_new` demands a new one.
+    /// Sends a request over one connection. `needs_new` demands a new one.
     async fn send_once(
         &self,
         request: Request<BoxedBody>,
         headers_timeout: Duration,
-        is_new: bool,
+        needs_new: bool,
     ) -> Result<Response<PooledBody>, SendFailure> {
         let (head, body) = request.into_parts();
         let is_plain = head.uri.scheme() == Some(&Scheme::HTTP);
@@ -236,10 +236,10 @@ impl Sender {
         let progress = SendProgress::start();
         let request = Request::from_parts(head, TrackedBody::new(body, progress.clone()));
         let sent = tokio::select! {
-            sent = send_request::send_request(&self.pool, request, is_new) => sent,
+            sent = send_request::send_request(&self.pool, request, needs_new) => sent,
             () = progress.wait_for_silence(self.send_timeout, headers_timeout, self.connect_timeout) => {
                 let error = SendError::new(progress.current_phase(), SendErrorKind::TimedOut, None);
-                return Err(SendFailure { error, is_stale: false });
+                return Err(SendFailure { error: SendError { is_plain, ..error }, is_stale: false });
             }
         };
         sent.map_err(|failure| SendFailure {

@@ -23,26 +23,26 @@ pub(super) enum RequestFailure {
     Pool(ConnectError),
     /// The connection failed.
     Http(hyper::Error),
-    /// A connection that had served an earlier request failed before the head of the answer.
+    /// A reused connection ended before the head of the answer: its peer may have closed it before the request came.
     Stale(hyper::Error),
     /// The length of the answer is ambiguous.
     AmbiguousLength,
 }
 
-/// Sends a request, whose URI must be absolute, and waits for the head of its answer. `is_new` demands a new connection.
+/// Sends a request, whose URI must be absolute, and waits for the head of its answer. `needs_new` demands a new connection.
 pub(super) async fn send_request(
     pool: &ConnectionPool,
     mut request: Request<TrackedBody>,
-    is_new: bool,
+    needs_new: bool,
 ) -> Result<Response<PooledBody>, RequestFailure> {
     let uri = request.uri().clone();
     let origin = pool.origin_pool(&uri).map_err(RequestFailure::Pool)?;
     loop {
-        let available = if is_new { None } else { origin.take_available() };
+        let available = if needs_new { None } else { origin.take_available() };
         // The futures of new connections are boxed, since they are rare and much larger than the rest.
         let (connection, is_reused) = match available {
             Some(connection) => (connection, true),
-            None if is_new => (
+            None if needs_new => (
                 Box::pin(origin.open(uri.clone())).await.map_err(RequestFailure::Pool)?,
                 false,
             ),
@@ -50,6 +50,8 @@ pub(super) async fn send_request(
                 .await
                 .map_err(RequestFailure::Pool)?,
         };
+        // Streams of a shared connection may also be reset, and its end is announced.
+        let may_be_stale = is_reused && matches!(connection, PooledConnection::Http1(_));
         let mut failed = match send_on(connection, &origin, &uri, request).await {
             // Drops the connection too, so that later bytes cannot reach another exchange.
             Ok((answer, _)) if has_ambiguous_length(&answer) => return Err(RequestFailure::AmbiguousLength),
@@ -67,7 +69,7 @@ pub(super) async fn send_request(
             _ => {
                 let error = failed.into_error();
                 // Bytes that are no answer are no sign of a closed connection.
-                let is_stale = is_reused && !error.is_parse();
+                let is_stale = may_be_stale && !error.is_parse();
                 return Err(if is_stale {
                     RequestFailure::Stale(error)
                 } else {
