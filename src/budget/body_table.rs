@@ -51,6 +51,8 @@ pub(super) struct BodyTable {
     evicted: usize,
     /// Time before which no further body is evicted.
     next_eviction_at: Option<Instant>,
+    /// Until this time, no body can be evicted for a client that holds so many bytes, or more: it is not looked for again.
+    vain_search: Option<(Instant, u64)>,
     /// Address space that bodies have reserved.
     reserved: u64,
 }
@@ -91,6 +93,7 @@ impl BodyTable {
             evictable: 0,
             evicted: 0,
             next_eviction_at: None,
+            vain_search: None,
             reserved: 0,
         }
     }
@@ -344,7 +347,8 @@ impl BodyTable {
         [processing, small, large, pass, small_pass, skipping]
     }
 
-    /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish.
+    /// Evicts bodies since `waiter` has waited for too long: as many as the oldest share that waits needs to finish, or as
+    /// the waiter needs, if the client of the oldest holds more than its own.
     ///
     /// Each is the youngest body of the client that holds the most, among those that are still being read, and never one of
     /// a client that holds less than the waiter's. No further ones are evicted within a second, nor before those are
@@ -359,25 +363,36 @@ impl BodyTable {
         let is_limited = self.is_held_back(share, share.wanted);
         if !is_limited && self.is_free(share_use, share.wanted) {
             // It only waits behind one that wants more than is free. It is not refused while there is memory for it.
-            if let Some(share) = self.shares.get_mut(&waiter).filter(|share| share.wanted > 0) {
-                share.skips_queue = true;
-                self.waiting_skipping.insert(client, waiter);
-            }
+            self.skip_queue(waiter);
             return Eviction::Nobody;
         }
+        // The memory of others is of no use to a client that is at its limit.
+        let (target, lacking) = if is_limited {
+            (waiter, own_after.saturating_sub(self.client_limit()))
+        } else {
+            let target = self.eviction_target(waiter, share_use, own.bytes);
+            let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
+            let after = self.bytes.saturating_add(wanted);
+            (target, after.saturating_sub(self.limit_of(share_use)))
+        };
         let evictable = if is_limited { own.evictable } else { self.evictable };
         let is_paused = self.evicted > 0 || self.next_eviction_at.is_some_and(|at| now < at);
         if evictable > 0 && is_paused {
             return Eviction::Nobody;
         }
-        let order = if evictable == 0 {
+        let is_vain = !is_limited
+            && self
+                .vain_search
+                .is_some_and(|(until, held)| now < until && own.bytes >= held);
+        let order = if evictable == 0 || is_vain {
             Vec::new()
         } else {
-            // The pause bounds the searches too.
-            self.next_eviction_at = Some(now + EVICTION_PAUSE);
             self.eviction_order(client, is_limited)
         };
         if order.is_empty() {
+            if evictable > 0 && !is_vain {
+                self.vain_search = Some((now + EVICTION_PAUSE, own.bytes));
+            }
             // Bodies that were read hold all of it, for as long as their providers take.
             return if share_use == ShareUse::Processing && self.may_wait_on(waiter) {
                 Eviction::Nobody
@@ -385,15 +400,11 @@ impl BodyTable {
                 Eviction::Waiter(Vec::new())
             };
         }
-        // The memory of others is of no use to a client that is at its limit.
-        let (target, lacking) = if is_limited {
-            (waiter, own_after.saturating_sub(self.client_limit()))
-        } else {
-            let target = self.first_waiting(share_use).unwrap_or(waiter);
-            let wanted = self.shares.get(&target).map_or(0, |share| share.wanted);
-            let after = self.bytes.saturating_add(wanted);
-            (target, after.saturating_sub(self.limit_of(share_use)))
-        };
+        self.next_eviction_at = Some(now + EVICTION_PAUSE);
+        if !is_limited && target == waiter {
+            // What it gets must not go to an older one of a client that holds more.
+            self.skip_queue(waiter);
+        }
         let (mut freed, mut wakers, mut is_waiter) = (0, Vec::new(), false);
         for id in order {
             self.change(id, |share| share.is_evicted = true);
@@ -412,6 +423,26 @@ impl BodyTable {
             Eviction::Waiter(wakers)
         } else {
             Eviction::Others(wakers)
+        }
+    }
+
+    /// Returns the share that gets what an eviction for `waiter` frees: the oldest that waits, unless its client holds more
+    /// than the `own_bytes` of the waiter's. Nobody pays for a client that holds more.
+    fn eviction_target(&self, waiter: ShareId, share_use: ShareUse, own_bytes: u64) -> ShareId {
+        let held = |id: &ShareId| {
+            let share = self.shares.get(id);
+            let own = share.and_then(|share| self.clients.get(&share.client));
+            own.map_or(0, |own| own.bytes)
+        };
+        let oldest = self.first_waiting(share_use).filter(|id| held(id) <= own_bytes);
+        oldest.unwrap_or(waiter)
+    }
+
+    /// Lets a share that waits have its memory before those that came earlier.
+    fn skip_queue(&mut self, id: ShareId) {
+        if let Some(share) = self.shares.get_mut(&id).filter(|share| share.wanted > 0) {
+            share.skips_queue = true;
+            self.waiting_skipping.insert(share.client, id);
         }
     }
 
@@ -576,6 +607,30 @@ mod tests {
             Eviction::Others(_)
         ));
         assert_eq!(evicted_bodies(&table), [young]);
+    }
+
+    #[tokio::test]
+    async fn nobody_pays_for_an_older_share_of_a_client_that_holds_more() {
+        let mut table = BodyTable::new(64 * MIB);
+        let now = clock::now();
+        let mut sent = |owner: u8, bytes: u64| {
+            let body = table.open(client(owner), ShareKind::Body, None);
+            assert_eq!(table.try_grow(body, bytes), GrowOutcome::Grown(bytes));
+            body
+        };
+        let (large, small, sending) = (sent(1, 40 * MIB), sent(2, MIB), sent(3, 15 * MIB));
+        assert!(table.end_reading(large) && table.end_reading(small));
+        let [older, younger] = [(1, 8 * MIB), (2, 5 * MIB)].map(|(owner, bytes)| {
+            let pass = table.open(client(owner), ShareKind::Scratch, None);
+            assert_eq!(table.try_grow(pass, bytes), GrowOutcome::Waiting);
+            pass
+        });
+        // The search for client 1 finds nobody, and does not keep client 2 from its own.
+        assert!(matches!(table.evict_for(older, now), Eviction::Nobody));
+        assert!(matches!(table.evict_for(younger, now), Eviction::Others(_)));
+        assert_eq!(evicted_bodies(&table), [sending]);
+        table.release(sending);
+        assert_eq!(table.try_grow(younger, 5 * MIB), GrowOutcome::Grown(5 * MIB));
     }
 
     #[tokio::test]
