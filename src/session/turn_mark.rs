@@ -1,4 +1,4 @@
-//! The marks by which a request is told to go on with a conversation, or to stand beside it.
+//! The marks by which a request is told to go on with a conversation, or to be unrelated to it.
 //!
 //! Clients ask for titles, topics and quotas under the session of a conversation. Such a request proves nothing about
 //! the calls of the conversation.
@@ -18,15 +18,15 @@ use crate::{
 /// Bytes of a text that are hashed, together with its length.
 const TEXT_BYTES: usize = 1024;
 
-/// What a request proves about a call of its lane.
+/// The evidence of a request about one call of its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEvidence {
     /// It goes on with the conversation of the call.
     GoesOn,
     /// It goes on without the call.
     Left,
-    /// It stands beside the conversation, and proves nothing.
-    Beside,
+    /// It is unrelated to the conversation, and proves nothing.
+    Unrelated,
 }
 
 /// The marks of one request.
@@ -76,7 +76,7 @@ impl TurnMark {
     }
 
     /// Returns `true` if the history of the request is at the provider.
-    pub const fn is_continued_by_id(&self) -> bool {
+    pub const fn continues_by_id(&self) -> bool {
         self.continues_by_id
     }
 

@@ -1,4 +1,4 @@
-//! What a request proves about the calls of its lane, for those that would undo the effect of a call.
+//! The evidence of a request about the calls of its lane, for those that would undo the effect of a call.
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::string_slice, clippy::arithmetic_side_effects)
@@ -6,20 +6,20 @@
 
 use crate::{conversation::outline::ID_BYTES_MAX, session::CallEvidence};
 
-/// What a request proves about the calls of its lane.
+/// The evidence of a request about the calls of its lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneEvidence {
     /// The ids of calls that the request lacks, although it goes on with their conversation.
     pub(super) left_ids: Vec<Box<str>>,
     /// The calls with whose conversation it does not go on, as far as the lane knows them.
-    pub(super) beside: Vec<BesideCall>,
+    pub(super) unrelated: Vec<UnrelatedCall>,
     /// `true` if it may go on with the conversation of a call that the lane does not know: one of an earlier process.
     pub may_go_on: bool,
 }
 
 /// A call with whose conversation a request does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BesideCall {
+pub(super) struct UnrelatedCall {
     pub(super) id: Box<str>,
     /// `true` if the request goes on all the same should its history contain the call.
     pub(super) counts_if_shown: bool,
@@ -32,15 +32,15 @@ impl LaneEvidence {
         if is_left && !is_shown() {
             return CallEvidence::Left;
         }
-        let mut beside = self.beside.iter();
-        let goes_on = match beside.find(|call| is_truncated_id(call.id.as_bytes(), id)) {
+        let mut unrelated = self.unrelated.iter();
+        let goes_on = match unrelated.find(|call| is_truncated_id(call.id.as_bytes(), id)) {
             Some(call) => call.counts_if_shown && is_shown(),
             None => is_left || self.may_go_on || is_shown(),
         };
         if goes_on {
             CallEvidence::GoesOn
         } else {
-            CallEvidence::Beside
+            CallEvidence::Unrelated
         }
     }
 }

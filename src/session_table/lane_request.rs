@@ -14,7 +14,7 @@ use crate::{
 pub struct LaneRequest<'r> {
     /// The outline of its body.
     pub outline: &'r Outline,
-    /// The marks by which it goes on with a conversation, or stands beside it.
+    /// The marks by which it goes on with a conversation, or is unrelated to it.
     pub mark: TurnMark,
     /// `false` for a count of tokens and for a compaction.
     pub may_be_turn: bool,
@@ -29,7 +29,7 @@ impl LaneRequest<'_> {
     /// lacked the call: words of the user after it prove nothing new. `contains_answer` is `true` if the history contains
     /// that answer.
     pub(super) const fn keeps_alive(&self, asked: &TurnMark, contains_answer: bool, is_known_gone: bool) -> bool {
-        if contains_answer || self.is_compacted || self.mark.is_continued_by_id() {
+        if contains_answer || self.is_compacted || self.mark.continues_by_id() {
             return self.mark.may_continue(asked);
         }
         !is_known_gone && self.mark.goes_on_from(asked)
@@ -38,7 +38,7 @@ impl LaneRequest<'_> {
     /// Returns `true` if the request may go on with a conversation of which nothing is known.
     pub(super) fn may_go_on(&self) -> bool {
         let has_calls = !self.outline.last_calls.is_empty() || !self.outline.chain.is_empty();
-        self.mark.declares_tools() || self.mark.is_continued_by_id() || has_calls
+        self.mark.declares_tools() || self.mark.continues_by_id() || has_calls
     }
 
     /// Returns `true` if the request goes on with the conversation in which `asked` was answered.

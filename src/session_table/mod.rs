@@ -169,7 +169,7 @@ pub struct EnteredLane {
     pub forks: usize,
     /// Hashes of the ids of calls that the lane went on without, when no client waited for them any more.
     pub unattended: Vec<[u8; 32]>,
-    /// What the request proves about the calls of the lane.
+    /// The evidence of the request about the lane's calls.
     pub evidence: LaneEvidence,
 }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     call_state::{AnswerEnd, ClosedCalls, DetachReason, SettledCall},
-    lane_evidence::{BesideCall, LaneEvidence, is_truncated_id},
+    lane_evidence::{LaneEvidence, UnrelatedCall, is_truncated_id},
     lane_request::LaneRequest,
 };
 use crate::{
@@ -220,7 +220,7 @@ impl OpenCalls {
 
     /// Closes the calls that a request answers, and those that it goes on without.
     ///
-    /// A request beside the conversation of a call proves nothing about it. Returns the closed calls, and the ids of those
+    /// A request unrelated to the conversation of a call proves nothing. Returns the closed calls, and the ids of those
     /// that the request lacks although it goes on.
     pub(super) fn close_by_request(
         &mut self,
@@ -254,7 +254,7 @@ impl OpenCalls {
             shown.push(is_shown);
         }
         let mut left_ids = self.left_before(request);
-        let (beside, may_go_on) = self.judge_calls(request, &shown);
+        let (unrelated, may_go_on) = self.judge_calls(request, &shown);
         self.follow_compaction(request);
         let mut open = Vec::with_capacity(self.list.len());
         let calls = std::mem::take(&mut self.list).into_iter().zip(fates).zip(shown);
@@ -286,7 +286,7 @@ impl OpenCalls {
         self.list = open;
         let evidence = LaneEvidence {
             left_ids,
-            beside,
+            unrelated,
             may_go_on,
         };
         (closed, evidence)
@@ -294,20 +294,20 @@ impl OpenCalls {
 
     /// Returns the calls with whose conversation the request does not go on, and `true` if it may go on with that of
     /// another call. `shown` is `true` for the open calls that it contains.
-    fn judge_calls(&self, request: &LaneRequest<'_>, shown: &[bool]) -> (Vec<BesideCall>, bool) {
+    fn judge_calls(&self, request: &LaneRequest<'_>, shown: &[bool]) -> (Vec<UnrelatedCall>, bool) {
         let open = self.list.iter().zip(shown.iter().copied());
         let left = self.left_behind.iter().map(|call| (call, false));
-        let (mut beside, mut may_go_on) = (Vec::new(), request.may_go_on());
+        let (mut unrelated, mut may_go_on) = (Vec::new(), request.may_go_on());
         for (call, is_shown) in open.chain(left) {
             if request.keeps_alive(&call.asked, is_shown, call.is_lacking) {
                 may_go_on = true;
             } else if !call.id.is_empty() {
                 let counts_if_shown = request.mark.may_continue(&call.asked);
                 let id = call.id.clone();
-                beside.push(BesideCall { id, counts_if_shown });
+                unrelated.push(UnrelatedCall { id, counts_if_shown });
             }
         }
-        (beside, may_go_on)
+        (unrelated, may_go_on)
     }
 
     /// Lets the compacted history stand for the earlier one: later requests go on from it.

@@ -143,9 +143,11 @@ impl LaneWatch {
         for call in &mut watched.calls {
             let evidence = judge(call);
             // A request that goes on without a call ends the silence of the lane, too.
-            heard.is_alive |= evidence != CallEvidence::Beside;
+            heard.is_alive |= evidence != CallEvidence::Unrelated;
             match (call.pending, evidence) {
-                (Some((LeaveReason::Requested, _)), _) | (_, CallEvidence::Beside) | (None, CallEvidence::GoesOn) => {}
+                (Some((LeaveReason::Requested, _)), _)
+                | (_, CallEvidence::Unrelated)
+                | (None, CallEvidence::GoesOn) => {}
                 (pending, CallEvidence::Left) => {
                     // It does not keep this call, whose grace goes on from the first evidence.
                     let left_at = pending.map_or(now, |(_, first)| first);
@@ -284,7 +286,7 @@ impl WatchedLane {
 
 #[cfg(test)]
 mod tests {
-    use CallEvidence::{Beside, GoesOn, Left};
+    use CallEvidence::{GoesOn, Left, Unrelated};
 
     use super::*;
     use crate::{auth::Principal, ledger::RecordKind};
@@ -328,8 +330,8 @@ mod tests {
         assert!(watch.close_session(&[9; 32], now).is_empty(), "it is no news");
         // The request shows the first call and lacks the second.
         let lacks_second = |call: &WatchedCall| if call.id == [2] { Left } else { GoesOn };
-        let beside = watch.hear(&LANE, |_| Beside, true, (now + LIMIT, Moment::ZERO));
-        assert_eq!(beside, HeardLane::default());
+        let unrelated = watch.hear(&LANE, |_| Unrelated, true, (now + LIMIT, Moment::ZERO));
+        assert_eq!(unrelated, HeardLane::default());
         let heard = watch.hear(&LANE, lacks_second, true, (now, Moment::ZERO));
         assert_eq!(heard.revoked, [key(1)]);
         assert_eq!(reasons(&heard.left), [(key(2), LeaveReason::WentOn)]);
@@ -346,7 +348,7 @@ mod tests {
         assert!(watch.contains(&LANE) && !watch.is_heard_early(&LANE));
         let times = (crate::clock::now(), Moment::ZERO);
         watch.hear(&LANE, |_| GoesOn, false, times);
-        assert!(!watch.is_heard_early(&LANE), "it stands beside every conversation");
+        assert!(!watch.is_heard_early(&LANE), "it is unrelated to every conversation");
         watch.hear(&LANE, |_| GoesOn, true, times);
         assert!(watch.is_heard_early(&LANE) && !watch.is_heard_early(&[2; 32]));
         watch.end_recovery();
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(watch.next_silence(LIMIT), Some(later));
         watch.note_heartbeat(&key(1), now + Duration::from_secs(1));
         // A title ends no silence.
-        watch.hear(&LANE, |_| Beside, true, (now + Duration::from_secs(2), Moment::ZERO));
+        watch.hear(&LANE, |_| Unrelated, true, (now + Duration::from_secs(2), Moment::ZERO));
         assert!(watch.find_silent(LIMIT, later - Duration::from_nanos(1)).is_empty());
         assert_eq!(
             reasons(&watch.find_silent(LIMIT, later)),

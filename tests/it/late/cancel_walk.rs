@@ -239,7 +239,7 @@ impl Walk {
         let session = self.rng.below(SESSIONS.len());
         let request = (self.caller, self.lane(session));
         let cancels = self.late.cancels();
-        cancels.note_request(request, b"a title", false, |_, _| CallEvidence::Beside);
+        cancels.note_request(request, b"a title", false, |_, _| CallEvidence::Unrelated);
         for call in self.calls.values_mut().filter(|call| call.session == session) {
             call.events.push("beside");
         }
