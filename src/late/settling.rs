@@ -202,7 +202,7 @@ pub(super) async fn write_result(
     let until = record.expires_at.max(retained_until(&call, late.0.settings.ttl));
     let until = until.max(intent.content_until);
     let content = content_step(late, record, content, until).await?;
-    let settled = WrittenResult {
+    let settled = ResultWrite {
         call,
         until,
         is_correction,
@@ -219,12 +219,12 @@ pub(super) async fn write_result(
         return Ok(false);
     }
     notices.schedule(late, now);
-    settled.tell(late, &record.key, now);
+    settled.announce(late, &record.key, now);
     Ok(true)
 }
 
 /// A call with the result that is being written.
-struct WrittenResult {
+struct ResultWrite {
     call: RecordedCall,
     /// The time until which both are stored.
     until: Moment,
@@ -232,7 +232,7 @@ struct WrittenResult {
     is_correction: bool,
 }
 
-impl WrittenResult {
+impl ResultWrite {
     /// Returns the steps that store the call, and its delivery if it is to have one.
     fn steps(&self, late: &LateStore, record: &Record) -> Vec<CommitStep> {
         let principal = Principal::from_bytes(record.key.principal);
@@ -259,7 +259,7 @@ impl WrittenResult {
     }
 
     /// Counts the stored result, and tells everything in this process that waits for it.
-    fn tell(self, late: &LateStore, key: &RecordKey, now: Moment) {
+    fn announce(self, late: &LateStore, key: &RecordKey, now: Moment) {
         let owner = self.owner(key);
         Notices::forget_deadline(late, owner, key.name);
         late.0.watched_lanes.remove_call(key);
