@@ -16,7 +16,7 @@ use crate::{
 /// Reads a file that contains one secret.
 pub(super) async fn read_secret(path: &Path) -> Result<Secret, FileFlaw> {
     let path = path.to_owned();
-    // A file of a network may not answer for long.
+    // A file on a network may take long to answer.
     let read = tokio::task::spawn_blocking(move || read_text(&path)).await;
     let text = read.unwrap_or(Err(FileFlaw::Unreadable))?;
     Secret::check_file(text).map_err(|flaw| match flaw {

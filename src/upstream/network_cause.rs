@@ -31,13 +31,13 @@ labelled_enum! {
         Expired = "expired",
         /// The certificate is for other names.
         NotForName = "not_for_name",
-        /// The certificate is that of a CA, which is none of a server.
+        /// The server presented a CA certificate.
         CaCertificate = "ca_certificate",
         /// The certificate is for another purpose than a server's.
         WrongPurpose = "wrong_purpose",
         /// The certificate was signed by an algorithm that the proxy does not accept, such as SHA-1.
         WeakSignature = "weak_signature",
-        /// The certificate was revoked, or nothing tells that it was not.
+        /// The certificate was revoked, or its revocation status is unknown.
         Revoked = "revoked",
         /// The certificate is malformed, or has another fault.
         BadCertificate = "bad_certificate",

@@ -115,7 +115,7 @@ pub(super) fn body_of_items(key: &str, items: &[(usize, &[u8])], source: Transcr
     }
 }
 
-/// Returns `true` if a line is one of no transcript, and has content: a body, a message, or what an agent has said or
+/// Returns `true` if a line has content, but belongs to no transcript: a body, a message, or what an agent has said or
 /// called.
 pub(super) fn is_of_other_kind(line: &TextLine<'_>) -> bool {
     is_message(line.json, line.root)

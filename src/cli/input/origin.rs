@@ -1,4 +1,4 @@
-//! The origin of a body that `check` reads: its place in the file, and the writer of the file.
+//! The origin of a body that `check` and `repair` read: its place in the file, and the writer of the file.
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ pub(super) struct FoundBody {
 pub(in crate::cli) struct BodySource {
     /// The place in the file.
     pub(in crate::cli) span: Span,
-    /// Bytes in front of a list that the body has and the file has not. The body then has a brace after it, too.
+    /// Bytes in front of a list that are not in the file. The body then has a brace after it, too.
     pub(in crate::cli) key_bytes: usize,
 }
 

@@ -180,6 +180,7 @@ mod tests {
         );
         assert_eq!(bytes_in_use(&"{}".repeat(200_000)).await, Err(Unreadable::TooLarge));
     }
+
     /// A small compressed body may have a plain text that takes longer to decode than other bodies may wait.
     #[test]
     fn a_body_is_decoded_in_turns_with_other_heavy_work() {
