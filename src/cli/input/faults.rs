@@ -38,6 +38,12 @@ pub(super) fn describe_fault(bytes: &[u8]) -> String {
     }
 }
 
+/// Returns `true` for the beginning of an object that ends in the middle.
+pub(super) fn is_cut_object(text: &[u8]) -> bool {
+    let is_cut = |error: serde_json::Error| error.classify() == Category::Eof;
+    text.starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_err_and(is_cut)
+}
+
 /// Returns the place of a parser's error in `bytes` and its likely cause.
 fn describe_error(error: &serde_json::Error, bytes: &[u8]) -> String {
     let place = format!("line {}, column {}", error.line(), error.column());

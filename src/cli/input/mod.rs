@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use self::{
     origin::{FoundBody, TranscriptSource},
-    text_lines::TextLine,
+    text_lines::{LineFault, SplitText, TextLine},
     unread::{UnreadReason, find_unread},
 };
 use crate::{
@@ -59,7 +59,7 @@ pub(super) enum InputError {
         name: String,
         /// The kind of the file.
         kind: &'static str,
-        /// What to do instead.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The text is not JSON.
@@ -229,13 +229,7 @@ pub(super) fn read_bodies(path: &Path, wire: Option<Wire>) -> Result<InputFile, 
     let found = if json::validate(&text).is_ok() {
         read_value(&name, &text, wire)
     } else {
-        match text_lines::split_lines(&text) {
-            Ok(lines) => read_lines(&name, &text, &lines, wire),
-            Err(fault) => Err(InputError::NotJson {
-                name: name.clone(),
-                fault,
-            }),
-        }
+        whole_lines(&name, &text).and_then(|lines| read_lines(&name, &text, &lines, wire))
     };
     let bodies = found?.into_iter().map(|found| finish_body(name.clone(), found, wire));
     let bodies = bodies.collect::<Result<_, _>>()?;
@@ -274,6 +268,24 @@ fn read_value(name: &str, text: &Bytes, wire: Option<Wire>) -> Result<Vec<FoundB
     // one of another format.
     let is_refused = wire.is_none_or(|wire| plainly_other_format(text, wire).is_some());
     read_lines(name, text, &[line], wire).or_else(|fault| if is_refused { whole() } else { Err(fault) })
+}
+
+/// Splits a text into lines. Only a transcript may end in the middle of one, which is then left out.
+fn whole_lines<'a>(name: &str, text: &'a [u8]) -> Result<Vec<TextLine<'a>>, InputError> {
+    let name = || name.to_owned();
+    match text_lines::split_lines(text) {
+        // The lost line of a batch is a body of which nothing is known.
+        Ok(SplitText {
+            lines,
+            cut: Some(fault),
+        }) if !transcripts::is_transcript(&lines) => Err(InputError::NotJson { name: name(), fault }),
+        Ok(SplitText { lines, .. }) => Ok(lines),
+        Err(LineFault::NotJson(fault)) => Err(InputError::NotJson { name: name(), fault }),
+        Err(LineFault::NotObject(number)) => Err(InputError::NotUnderstood {
+            name: name(),
+            fault: format!("line {number}: it is JSON, but not an object"),
+        }),
+    }
 }
 
 /// Reads the bodies of a text with one JSON value on each line.

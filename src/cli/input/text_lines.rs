@@ -1,6 +1,6 @@
 //! The lines of JSONL.
 
-use super::faults::describe_fault;
+use super::faults::{describe_fault, is_cut_object};
 use crate::{
     splice::Span,
     wire::json::{self, Json, JsonKind},
@@ -35,28 +35,45 @@ impl TextLine<'_> {
     }
 }
 
-/// Splits a text into lines of JSON. An agent that was killed may have cut the last one.
-pub(super) fn split_lines(bytes: &[u8]) -> Result<Vec<TextLine<'_>>, String> {
+/// A text that is split into lines.
+#[derive(Debug)]
+pub(super) struct SplitText<'a> {
+    /// The lines, without a cut one.
+    pub(super) lines: Vec<TextLine<'a>>,
+    /// The fault of the last line if the text ends in its middle: an agent that was killed may have cut it.
+    pub(super) cut: Option<String>,
+}
+
+/// The fault of a text that is no JSONL.
+#[derive(Debug)]
+pub(super) enum LineFault {
+    /// A line is not JSON. The description has its place.
+    NotJson(String),
+    /// The line with this number is JSON, but not an object.
+    NotObject(usize),
+}
+
+/// Splits a text into lines of JSON objects. Returns the fault of the first other line.
+pub(super) fn split_lines(bytes: &[u8]) -> Result<SplitText<'_>, LineFault> {
     let mut end = 0;
-    let texts: Vec<(usize, usize, &[u8])> = bytes
+    let texts = bytes
         .split_inclusive(|byte| *byte == b'\n')
         .enumerate()
         .map(|(at, whole)| {
             let text = whole.trim_ascii_start();
             end += whole.len();
-            (at + 1, end - text.len(), text.trim_ascii_end())
+            let has_end = whole.ends_with(b"\n");
+            (at + 1, end - text.len(), text.trim_ascii_end(), has_end)
         })
-        .filter(|(.., text)| !text.is_empty())
-        .collect();
-    let last = texts.last().map_or(0, |(number, ..)| *number);
-    let mut lines = Vec::new();
-    for (number, start, text) in texts {
+        .filter(|(_, _, text, _)| !text.is_empty());
+    let (mut lines, mut cut) = (Vec::new(), None);
+    for (number, start, text, has_end) in texts {
         let json = Json::new(text);
-        let is_object = json::validate(text).is_ok();
+        let is_valid = json::validate(text).is_ok();
         match json
             .root_span()
             .ok()
-            .filter(|root| is_object && json.kind(*root) == JsonKind::Object)
+            .filter(|root| is_valid && json.kind(*root) == JsonKind::Object)
         {
             Some(root) => lines.push(TextLine {
                 number,
@@ -64,18 +81,24 @@ pub(super) fn split_lines(bytes: &[u8]) -> Result<Vec<TextLine<'_>>, String> {
                 json,
                 root,
             }),
-            // Cut at the end: what is before it counts. A single line is no JSONL.
-            None if number == last && lines.len() > 1 => {}
             // The first line decides if the text is meant as JSONL.
-            None if lines.is_empty() => return Err(describe_fault(bytes)),
-            None => return Err(format!("line {number}: {}", fault_of_line(text))),
+            None if lines.is_empty() => return Err(LineFault::NotJson(describe_fault(bytes))),
+            None if is_valid => return Err(LineFault::NotObject(number)),
+            None => {
+                let fault = format!("line {number}: {}", fault_of_line(text));
+                // Only the last line can lack its end.
+                if has_end || !is_cut_object(text) {
+                    return Err(LineFault::NotJson(fault));
+                }
+                cut = Some(fault);
+            }
         }
     }
     // One value over several lines is handled by the caller.
     if lines.is_empty() {
-        Err(describe_fault(bytes))
+        Err(LineFault::NotJson(describe_fault(bytes)))
     } else {
-        Ok(lines)
+        Ok(SplitText { lines, cut })
     }
 }
 

@@ -33,7 +33,14 @@ pub(super) fn read_transcript(lines: &[TextLine<'_>]) -> Option<Result<FoundBody
     })
 }
 
-/// Finds the first line with content that is none of the agent's.
+/// Returns `true` if an agent wrote these lines.
+pub(super) fn is_transcript(lines: &[TextLine<'_>]) -> bool {
+    lines
+        .iter()
+        .any(|line| is_claude_code_line(line) || is_codex_line(line))
+}
+
+/// Finds the first line with content that the agent did not write.
 fn find_other(
     lines: &[TextLine<'_>],
     source: TranscriptSource,

@@ -244,6 +244,70 @@ fn a_batch_with_an_unreadable_request_is_not_called_healthy() {
     assert!(errors.contains("; an entry could not be read: "), "{errors}");
 }
 
+/// The last line of a killed agent's transcript may be cut. Anywhere else it may be a body of which nothing is known.
+#[test]
+fn only_the_cut_end_of_a_transcript_is_passed_over() {
+    let claude = [
+        line("user", "u1", "null", GO_ON),
+        line("assistant", "a1", "\"u1\"", r#"{"role":"assistant","content":"hi"}"#),
+    ]
+    .join("\n");
+    let codex = [
+        r#"{"type":"session_meta","payload":{"id":"s"}}"#,
+        r#"{"type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}}"#,
+    ]
+    .join("\n");
+    let body = format!(r#"{{"messages":[{GO_ON}]}}"#);
+    let batch_line = format!(r#"{{"custom_id":"a","body":{body}}}"#);
+    let (bodies, batch) = ([&body[..]; 3].join("\n"), [&batch_line[..]; 3].join("\n"));
+    let messages = [GO_ON; 3].join("\n");
+    let cut = r#"{"type":"user","message":{"role":"us"#;
+    for transcript in [&claude, &codex, &claude[..claude.find('\n').unwrap()]] {
+        for (end, code) in [
+            (cut, 0),
+            ("{", 0),
+            (r#"{"a":"\u00"#, 0),
+            (r#"{"a":"#, 0),
+            // Not at the end of the text, or nothing that an agent was about to write.
+            (&format!("{cut}\n"), 2),
+            (&format!("{cut}\r\n \n"), 2),
+            (r#"{"a":1,}"#, 2),
+            (r#"{"a":1},"#, 2),
+            ("[1,", 2),
+            ("[1]", 2),
+            ("7\n", 2),
+        ] {
+            let out = antiphon(&["check"], format!("{transcript}\n{end}").as_bytes());
+            let errors = text(&out.stderr);
+            assert_eq!(out.status.code(), Some(code), "{end:?}: {errors}");
+            let wanted = format!("line {}: ", transcript.lines().count() + 1);
+            assert_eq!(errors.contains(&wanted), code == 2, "{end:?}: {errors}");
+        }
+    }
+    for file in [&bodies, &batch, &messages] {
+        for arguments in [&["check"][..], &["repair", "--check"]] {
+            if file == &messages && arguments[0] == "repair" {
+                continue;
+            }
+            assert_eq!(antiphon(arguments, file.as_bytes()).status.code(), Some(0), "{file}");
+            for end in [
+                "{\"messages\":[{\"role\":\"us",
+                "{\"messages\":[]},",
+                "{\"a\":1,}\n",
+                "[1]",
+                "[1]\n",
+                "null",
+            ] {
+                let out = antiphon(arguments, format!("{file}\n{end}").as_bytes());
+                let errors = text(&out.stderr);
+                assert_eq!(out.status.code(), Some(2), "{arguments:?} {end:?}: {errors}");
+                assert!(errors.contains("line 4: "), "{arguments:?} {end:?}: {errors}");
+                assert!(out.stdout.is_empty(), "{}", text(&out.stdout));
+            }
+        }
+    }
+}
+
 /// Marks a line as one of a sub-agent.
 fn of_subagent(line: &str) -> String {
     line.replace("\"isSidechain\":false", "\"isSidechain\":true,\"agentId\":\"a1\"")

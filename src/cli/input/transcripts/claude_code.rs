@@ -210,7 +210,7 @@ mod tests {
                 r#"{{"type":"assistant","uuid":"a{number}","parentUuid":"lost{number}","message":{{"id":"m{number}","content":[{{"type":"text","text":"t"}}]}}}}"#
             );
         }
-        let lines = split_lines(text.as_bytes()).unwrap();
+        let lines = split_lines(text.as_bytes()).unwrap().lines;
         let BodyOrigin::Transcript { lines, .. } = conversation(&lines).origin else {
             panic!("a transcript");
         };
