@@ -62,7 +62,7 @@ pub(super) struct Args {
 /// Checks every file and reports the findings. Exits with the worst result of all files.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let seen: Vec<CheckedFile> = args.files.iter().map(|path| check_file(path, args.wire)).collect();
-    let mut out = ReportOutput::lock();
+    let mut out = ReportOutput::default();
     match args.output {
         OutputFormat::Text => {
             let painter = Painter::of_stdout();

@@ -177,7 +177,7 @@ fn load_for_print(config: Option<PathBuf>, is_default: bool) -> Result<LoadedCon
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut out = ReportOutput::lock();
+    let mut out = ReportOutput::default();
     match &args.action {
         ConfigAction::Init(args) => return config_init::run(args),
         ConfigAction::Check { source, output } => return check_config(&mut out, source.config.clone(), *output),
@@ -201,7 +201,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             // Alone on stdout, so that scripts can capture it without the rest.
             writeln!(out, "{token}")?;
             let hash = TokenHash::hash_token(token.as_bytes());
-            // As text: an error of standard error is none of standard output.
+            // As text, so that it is not taken for an error of standard output.
             let failed = |error| anyhow!("standard error: {error}");
             io::stderr()
                 .lock()

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(url) => json!({ "ok": true, "url": url.to_string(), "error": null }),
         Err(error) => json!({ "ok": false, "url": null, "error": format!("{error:#}") }),
     };
-    write_document(&mut ReportOutput::lock(), document)?;
+    write_document(&mut ReportOutput::default(), document)?;
     Ok(success_if(asked.is_ok()))
 }
 

@@ -21,30 +21,26 @@ pub(super) enum OutputFormat {
 /// Standard output of a command whose exit code tells a verdict.
 ///
 /// A reader of a pipe, such as `head`, may stop early. What it does not read is dropped, so that the command goes on and
-/// reaches its verdict.
+/// reaches its verdict. Standard output is locked for each write alone, so that a command may wait between two.
+#[derive(Debug, Default)]
 pub(super) struct ReportOutput {
-    out: StdoutLock<'static>,
     is_closed: bool,
 }
 
 impl ReportOutput {
-    /// Returns standard output, locked.
-    pub(super) fn lock() -> Self {
-        Self {
-            out: io::stdout().lock(),
-            is_closed: false,
-        }
-    }
-
-    /// Does what `write` does. Returns `none` once nobody reads any more.
-    fn attempt<T>(&mut self, none: T, write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<T>) -> io::Result<T> {
+    /// Runs `write`. Returns `when_closed` once the reader has closed the pipe.
+    fn attempt<T>(
+        &mut self,
+        when_closed: T,
+        write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<T>,
+    ) -> io::Result<T> {
         if self.is_closed {
-            return Ok(none);
+            return Ok(when_closed);
         }
-        match write(&mut self.out) {
+        match write(&mut io::stdout().lock()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.is_closed = true;
-                Ok(none)
+                Ok(when_closed)
             }
             written => written,
         }

@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // The reports come first, so that they are complete even if the reader of stdout stops early.
     rows().for_each(|(input, repaired)| write_report(args, &repaired.report, input));
     if args.diff {
-        let (mut out, painter) = (ReportOutput::lock(), Painter::of_stdout());
+        let (mut out, painter) = (ReportOutput::default(), Painter::of_stdout());
         rows().try_for_each(|(input, repaired)| diff::write_diff(&mut out, input, repaired, painter))?;
         out.flush()?;
     } else if !args.check {
@@ -164,7 +164,7 @@ fn repaired_text(file: &InputFile, repaired: &[Repaired]) -> anyhow::Result<Vec<
 /// Writes the repaired text to the file of `--out`, else to stdout.
 fn write_text(args: &Args, pieces: &[Bytes]) -> anyhow::Result<()> {
     if let Some(path) = &args.out {
-        // As text: an error of another file is none of standard output.
+        // As text, so that it is not taken for an error of standard output.
         let failed = |error| anyhow!("{}: {error}", printable_text(&path.display().to_string()));
         return fs::write(path, pieces.concat()).map_err(failed);
     }

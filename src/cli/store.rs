@@ -119,7 +119,7 @@ impl StoreFlags {
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // A ledger may have many records, and stdout would be flushed after each line.
-    let mut out = BufWriter::new(ReportOutput::lock());
+    let mut out = BufWriter::new(ReportOutput::default());
     let code = match &args.action {
         StoreAction::Ls(args) => return list_store(args),
         StoreAction::Verify(store) if store.database => {

@@ -91,7 +91,7 @@ async fn list_calls(args: &ListArgs) -> Result<ExitCode, ClientError> {
         ApiUrl::of_proxy(&args.caller.proxy)?,
         credentials::caller_headers(&args.caller)?,
     )?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(io::stdout());
     let (mut table, mut after, mut has_rows) = (CallTable::default(), args.after.unwrap_or(0), false);
     let mut document = None;
     let mut next_page = None;
@@ -150,7 +150,7 @@ async fn show_results(args: &ShowArgs) -> Result<ExitCode, ClientError> {
     )?;
     let mut code = ExitCode::SUCCESS;
     let is_document = args.output == OutputFormat::Json;
-    let mut out = ReportOutput::lock();
+    let mut out = ReportOutput::default();
     let begin = || RowDocument::begin(&mut out, "results");
     let mut document = is_document.then(begin).transpose()?;
     // One lookup for each call: a single answer for all could have any size.
@@ -215,7 +215,7 @@ async fn ack_results(args: &AckArgs) -> Result<ExitCode, ClientError> {
             }
         }
     }
-    let mut out = ReportOutput::lock();
+    let mut out = ReportOutput::default();
     acked
         .iter()
         .try_for_each(|delivery| writeln!(out, "acknowledged: {delivery}"))?;
