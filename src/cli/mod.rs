@@ -110,7 +110,7 @@ enum CliCommand {
     /// Report what breaks the pairing rules in request bodies and agents' transcripts, offline
     #[command(after_help = check::AFTER_HELP)]
     Check(check::Args),
-    /// Write a request body as the proxy would send it, offline
+    /// Repair the request bodies in a file as the proxy would, offline
     #[command(after_help = repair::AFTER_HELP)]
     Repair(repair::Args),
     /// Play six failures with and without the proxy: no key, no network, no file

@@ -14,7 +14,7 @@ pub(super) enum OutputFormat {
     /// Text for people
     #[default]
     Text,
-    /// One JSON document for programs, with the key `version`
+    /// JSON for programs, with the key `version`
     Json,
 }
 

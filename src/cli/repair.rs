@@ -36,8 +36,8 @@ and transcripts can only be checked.
 On a terminal, --diff has colours unless NO_COLOR is set.
 
 Exit codes:
-  0  done; with --check: the body would not change
-  1  with --check: the body would change; else a failure at run time
+  0  done; with --check: no body would change
+  1  with --check: a body would change; else a failure at run time
   2  wrong usage, or an input that cannot be read";
 
 /// Arguments of `antiphon repair`.
@@ -46,16 +46,16 @@ pub(super) struct Args {
     /// Request body, list of messages, or JSONL with one body on each line; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Wire format of the body; detected if not given
+    /// Wire format of the bodies; detected if not given
     #[arg(long, value_name = "NAME", value_parser = WireNames)]
     wire: Option<Wire>,
-    /// Write the repaired body to this file instead of stdout
+    /// Write the repaired text to this file instead of stdout
     #[arg(short, long = "out", value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write no body; exit 1 if the body would change
+    /// Do not write the repaired text; exit 1 if a body would change
     #[arg(long)]
     check: bool,
-    /// Write a diff instead of the body, with one line per block
+    /// Write a diff of each changed body instead of the text, with one line per block
     #[arg(long)]
     diff: bool,
     /// Least safe class of action to apply
@@ -64,7 +64,7 @@ pub(super) struct Args {
     /// Format of the report on stderr: json has a document for each body
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
-    /// Print no line about a body, only errors
+    /// Print no line about a body, only errors; no effect on --output json
     #[arg(short, long)]
     quiet: bool,
 }
