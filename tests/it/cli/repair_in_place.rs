@@ -95,6 +95,10 @@ fn repair_can_be_quiet() {
         let out = antiphon(&["repair", flag], body.as_bytes());
         assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
         assert_eq!(out.stdout, antiphon(&["repair"], body.as_bytes()).stdout);
+        let documents = |arguments: &[&str]| antiphon(arguments, body.as_bytes()).stderr;
+        let loud = documents(&["repair", "--output", "json"]);
+        assert_eq!(documents(&["repair", flag, "--output", "json"]), loud);
+        assert!(loud.starts_with(b"{"), "{}", text(&loud));
         let out = antiphon(&["repair", flag, "no/such/file"], b"");
         assert_eq!(out.status.code(), Some(2));
         assert!(text(&out.stderr).contains("no/such/file: "), "{}", text(&out.stderr));
