@@ -49,8 +49,10 @@ const ONE_PLACE: &[(&str, &str)] = &[
     ("ANTIPHON_", "src/config"),
 ];
 
-/// Most lines of a file. A longer file probably has two responsibilities.
-const LINES_MAX: usize = 500;
+/// Most lines of a file whose header does not say why it is one file.
+const LINES_MAX: usize = 800;
+/// The words with which the header of a longer file gives its reason.
+const REASON_OF_LENGTH: &str = "//! One file, because ";
 
 pub(super) struct Source {
     pub(super) path: String,
@@ -61,7 +63,7 @@ pub(super) struct Source {
 }
 
 #[test]
-fn every_file_has_a_header_and_a_bounded_length() {
+fn every_file_has_a_header_and_a_long_one_a_reason() {
     for source in sources() {
         assert!(
             source.text.starts_with("//!"),
@@ -74,8 +76,8 @@ fn every_file_has_a_header_and_a_bounded_length() {
             .take_while(|line| line.trim() != "#[cfg(test)]")
             .count();
         assert!(
-            lines <= LINES_MAX,
-            "{} has {lines} lines, {LINES_MAX} at most",
+            lines <= LINES_MAX || source.text.lines().any(|line| line.starts_with(REASON_OF_LENGTH)),
+            "{} has {lines} lines, and no line `{REASON_OF_LENGTH}…`",
             source.path
         );
     }
