@@ -1,28 +1,37 @@
-//! Matching of results outside the gap of their call. A match requires that exactly one call of the id is open.
+//! Matching of results outside the gap of their call. A match requires that exactly one call of the id is open, or that
+//! the open ones share a result.
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
     conversation::{
-        CallRowId, PartKind, ResultOwner, ResultRowId,
+        CallRowId, PartKind, ResultOwner, ResultRowId, WithoutResult,
         pairing::{
             ResultRole,
             in_turn::{PairingKey, PairingWalk},
             key_of,
         },
-        rules::ResultPlace,
+        rules::{IdScope, ResultPlace},
     },
     work,
 };
 
 /// The calls of a history, indexed for results from outside their gaps.
 struct CallsOfHistory<'c> {
-    /// By the name in a result: the number of open calls and the first of them.
-    open: HashMap<PairingKey<'c>, (usize, CallRowId)>,
+    /// By the name in a result: its open calls.
+    open: HashMap<PairingKey<'c>, OpenCalls>,
     /// By the name in a result: all calls, in document order.
     all: HashMap<PairingKey<'c>, Vec<CallRowId>>,
     /// By turn: the state of its calls.
     waiting: Vec<TurnWaiting>,
+}
+
+/// The open calls of one name.
+#[derive(Clone, Copy)]
+struct OpenCalls {
+    count: usize,
+    first: CallRowId,
+    last: CallRowId,
 }
 
 /// The state of the calls of one turn.
@@ -32,6 +41,8 @@ struct TurnWaiting {
     open: usize,
     /// The last of their results.
     last: Option<ResultRowId>,
+    /// The number of gaps with messages before the turn: the same for turns that follow each other.
+    gaps_before: usize,
 }
 
 /// Matches results outside the gap of their call, if exactly one open call of the id remains.
@@ -76,6 +87,12 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         all: HashMap::new(),
         waiting: vec![TurnWaiting::default(); walk.pairing.turns.len()],
     };
+    work::count(walk.pairing.turns.len());
+    let mut gaps = 0;
+    for (turn, waiting) in walk.pairing.turns.iter().zip(&mut calls.waiting) {
+        waiting.gaps_before = gaps;
+        gaps += usize::from(!turn.gap.is_empty());
+    }
     for (call, row) in walk.pairing.calls.iter().enumerate() {
         let call = CallRowId::new(call);
         let key = walk.call_key(call);
@@ -83,8 +100,12 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         calls.all.entry(key).or_default().push(call);
         // Such a call shares the result of an earlier one, so it never waits for one.
         if row.answer.is_none() && !row.equals_first && !row.shares_id {
-            let entry = calls.open.entry(key).or_insert((0, call));
-            entry.0 += 1;
+            let open = calls.open.entry(key).or_insert(OpenCalls {
+                count: 0,
+                first: call,
+                last: call,
+            });
+            (open.count, open.last) = (open.count + 1, call);
         }
         let waiting = &mut calls.waiting[row.turn.index()];
         waiting.open += usize::from(row.answer.is_none());
@@ -123,7 +144,11 @@ fn remote_role<'c>(
 }
 
 /// Returns the role of a result that no call of its own gap has claimed.
-fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &mut CallsOfHistory<'c>) -> ResultRole {
+fn role_across_turns<'c>(
+    walk: &mut PairingWalk<'c, '_>,
+    row: ResultRowId,
+    calls: &mut CallsOfHistory<'c>,
+) -> ResultRole {
     let found = &walk.pairing.results[row];
     let key = key_of(walk.conversation, found.part);
     let id = key.0;
@@ -153,19 +178,20 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
     if walk.hidden.contains(id) {
         return ResultRole::NotJudged;
     }
-    if let Some((count, call)) = calls.open.get_mut(&key)
-        && *count > 0
-    {
-        let begins = walk.pairing.turns[walk.pairing.calls[*call].turn].units.start;
+    if let Some(open) = calls.open.get(&key).copied().filter(|open| open.count > 0) {
+        let begins = walk.pairing.turns[walk.pairing.calls[open.first].turn].units.start;
         // A counter restarts with every run. A result before the call therefore belongs to a call that is gone.
         // In a flat item list a result may precede its call.
         let ahead = found.unit < begins && walk.rules.place != ResultPlace::Anywhere;
-        if *count > 1 || (ahead && is_counter(id)) {
+        if (open.count > 1 && !share_result(walk, key, open, calls)) || (ahead && is_counter(id)) {
             return ResultRole::Orphan;
         }
-        // The call is taken. The next result of this id is a duplicate.
-        *count = 0;
-        return ResultRole::Answers(*call);
+        // The call is taken. The next result of this id is that of the next call which shares it, or a duplicate.
+        match next_open(walk, key, open, calls) {
+            Some(next) => calls.open.insert(key, next),
+            None => calls.open.remove(&key),
+        };
+        return ResultRole::Answers(open.first);
     }
     // No call waits, so the result repeats one. The nearest call before it is the likeliest, else the last of all.
     let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
@@ -190,6 +216,54 @@ fn role_across_turns<'c>(walk: &PairingWalk<'c, '_>, row: ResultRowId, calls: &m
         None if walk.conversation.may_have_remote_calls => ResultRole::NotJudged,
         Some(_) | None => ResultRole::Orphan,
     }
+}
+
+/// Lets the open calls of one name share the result of the first, where calls of one turn do, and returns `true`. The result
+/// of another call, inserted between them, makes one turn of theirs several. Returns `false` if a message is between them.
+fn share_result<'c>(
+    walk: &mut PairingWalk<'c, '_>,
+    name: PairingKey<'c>,
+    open: OpenCalls,
+    calls: &CallsOfHistory<'c>,
+) -> bool {
+    let gaps_before = |call: CallRowId| calls.waiting[walk.pairing.calls[call].turn.index()].gaps_before;
+    if walk.rules.id_scope != IdScope::Shared || gaps_before(open.first) != gaps_before(open.last) {
+        return false;
+    }
+    if walk.pairing.calls[open.last].shares_id {
+        // They were found to share it before.
+        return true;
+    }
+    let same_name = calls.all.get(&name).map(Vec::as_slice).unwrap_or_default();
+    work::count(same_name.len());
+    for call in same_name.iter().filter(|call| **call > open.first) {
+        let row = &mut walk.pairing.calls[*call];
+        if row.answer.is_none() {
+            (row.shares_id, row.without_result) = (true, WithoutResult::Legal);
+        }
+    }
+    true
+}
+
+/// Returns the open calls of one name without the first.
+fn next_open<'c>(
+    walk: &PairingWalk<'c, '_>,
+    name: PairingKey<'c>,
+    open: OpenCalls,
+    calls: &CallsOfHistory<'c>,
+) -> Option<OpenCalls> {
+    let same_name = calls.all.get(&name).filter(|_| open.count > 1)?;
+    let after = same_name.partition_point(|call| *call <= open.first);
+    let is_open = |call: &&CallRowId| {
+        work::count(1);
+        walk.pairing.calls[**call].answer.is_none()
+    };
+    let first = *same_name.get(after..)?.iter().find(is_open)?;
+    Some(OpenCalls {
+        count: open.count - 1,
+        first,
+        ..open
+    })
 }
 
 /// Returns `true` if an id is a counter (`call_0`, `functions.Bash:12`, `7`). Another run uses the same id again.
