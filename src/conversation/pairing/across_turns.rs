@@ -227,7 +227,8 @@ fn share_result<'c>(
     calls: &CallsOfHistory<'c>,
 ) -> bool {
     let gaps_before = |call: CallRowId| calls.waiting[walk.pairing.calls[call].turn.index()].gaps_before;
-    if walk.rules.id_scope != IdScope::Shared || gaps_before(open.first) != gaps_before(open.last) {
+    let may_share = walk.rules.id_scope == IdScope::Shared && walk.rules.place == ResultPlace::Anywhere;
+    if !may_share || gaps_before(open.first) != gaps_before(open.last) {
         return false;
     }
     if walk.pairing.calls[open.last].shares_id {
