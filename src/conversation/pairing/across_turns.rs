@@ -19,16 +19,16 @@ use crate::{
 /// The calls of a history, indexed for results from outside their gaps.
 struct CallsOfHistory<'c> {
     /// By the name in a result: its open calls.
-    open: HashMap<PairingKey<'c>, OpenCalls>,
+    open: HashMap<PairingKey<'c>, UnansweredCalls>,
     /// By the name in a result: all calls, in document order.
     all: HashMap<PairingKey<'c>, Vec<CallRowId>>,
     /// By turn: the state of its calls.
     waiting: Vec<TurnWaiting>,
 }
 
-/// The open calls of one name.
+/// The unanswered calls of one name.
 #[derive(Clone, Copy)]
-struct OpenCalls {
+struct UnansweredCalls {
     count: usize,
     first: CallRowId,
     last: CallRowId,
@@ -100,7 +100,7 @@ fn index_calls<'c>(walk: &PairingWalk<'c, '_>) -> CallsOfHistory<'c> {
         calls.all.entry(key).or_default().push(call);
         // Such a call shares the result of an earlier one, so it never waits for one.
         if row.answer.is_none() && !row.equals_first && !row.shares_id {
-            let open = calls.open.entry(key).or_insert(OpenCalls {
+            let open = calls.open.entry(key).or_insert(UnansweredCalls {
                 count: 0,
                 first: call,
                 last: call,
@@ -218,12 +218,12 @@ fn role_across_turns<'c>(
     }
 }
 
-/// Lets the open calls of one name share the result of the first, where calls of one turn do, and returns `true`. The result
+/// Lets the unanswered calls of one name share the result of the first, where calls of one turn do, and returns `true`. The result
 /// of another call, inserted between them, makes one turn of theirs several. Returns `false` if a message is between them.
 fn share_result<'c>(
     walk: &mut PairingWalk<'c, '_>,
     name: PairingKey<'c>,
-    open: OpenCalls,
+    open: UnansweredCalls,
     calls: &CallsOfHistory<'c>,
 ) -> bool {
     let gaps_before = |call: CallRowId| calls.waiting[walk.pairing.calls[call].turn.index()].gaps_before;
@@ -246,13 +246,13 @@ fn share_result<'c>(
     true
 }
 
-/// Returns the open calls of one name without the first.
+/// Returns the unanswered calls of one name without the first.
 fn next_open<'c>(
     walk: &PairingWalk<'c, '_>,
     name: PairingKey<'c>,
-    open: OpenCalls,
+    open: UnansweredCalls,
     calls: &CallsOfHistory<'c>,
-) -> Option<OpenCalls> {
+) -> Option<UnansweredCalls> {
     let same_name = calls.all.get(&name).filter(|_| open.count > 1)?;
     let after = same_name.partition_point(|call| *call <= open.first);
     let is_open = |call: &&CallRowId| {
@@ -260,7 +260,7 @@ fn next_open<'c>(
         walk.pairing.calls[**call].answer.is_none()
     };
     let first = *same_name.get(after..)?.iter().find(is_open)?;
-    Some(OpenCalls {
+    Some(UnansweredCalls {
         count: open.count - 1,
         first,
         ..open
