@@ -405,6 +405,17 @@ impl BodyTable {
             // What it gets must not go to an older one of a client that holds more.
             self.skip_queue(waiter);
         }
+        let (wakers, is_waiter) = self.evict(order, lacking, target, waiter);
+        if is_waiter {
+            Eviction::Waiter(wakers)
+        } else {
+            Eviction::Others(wakers)
+        }
+    }
+
+    /// Evicts bodies of `order` until `lacking` bytes are freed, or `target` is one of them. Returns their wakers, and `true`
+    /// if `waiter` is one of them.
+    fn evict(&mut self, order: Vec<ShareId>, lacking: u64, target: ShareId, waiter: ShareId) -> (Vec<Waker>, bool) {
         let (mut freed, mut wakers, mut is_waiter) = (0, Vec::new(), false);
         for id in order {
             self.change(id, |share| share.is_evicted = true);
@@ -419,11 +430,7 @@ impl BodyTable {
                 break;
             }
         }
-        if is_waiter {
-            Eviction::Waiter(wakers)
-        } else {
-            Eviction::Others(wakers)
-        }
+        (wakers, is_waiter)
     }
 
     /// Returns the share that gets what an eviction for `waiter` frees: the oldest that waits, unless its client holds more

@@ -178,20 +178,8 @@ fn role_across_turns<'c>(
     if walk.hidden.contains(id) {
         return ResultRole::NotJudged;
     }
-    if let Some(open) = calls.open.get(&key).copied().filter(|open| open.count > 0) {
-        let begins = walk.pairing.turns[walk.pairing.calls[open.first].turn].units.start;
-        // A counter restarts with every run. A result before the call therefore belongs to a call that is gone.
-        // In a flat item list a result may precede its call.
-        let ahead = found.unit < begins && walk.rules.place != ResultPlace::Anywhere;
-        if (open.count > 1 && !share_result(walk, key, open, calls)) || (ahead && is_counter(id)) {
-            return ResultRole::Orphan;
-        }
-        // The call is taken. The next result of this id is that of the next call which shares it, or a duplicate.
-        match next_open(walk, key, open, calls) {
-            Some(next) => calls.open.insert(key, next),
-            None => calls.open.remove(&key),
-        };
-        return ResultRole::Answers(open.first);
+    if let Some(open) = calls.open.get(&key).copied() {
+        return role_for_open(walk, row, open, calls);
     }
     // No call waits, so the result repeats one. The nearest call before it is the likeliest, else the last of all.
     let named = calls.all.get(&key).map(Vec::as_slice).unwrap_or_default();
@@ -218,8 +206,32 @@ fn role_across_turns<'c>(
     }
 }
 
-/// Lets the unanswered calls of one name share the result of the first, where calls of one turn do, and returns `true`. The result
-/// of another call, inserted between them, makes one turn of theirs several. Returns `false` if a message is between them.
+/// Returns the role of a result for the unanswered calls of its name.
+fn role_for_open<'c>(
+    walk: &mut PairingWalk<'c, '_>,
+    row: ResultRowId,
+    open: UnansweredCalls,
+    calls: &mut CallsOfHistory<'c>,
+) -> ResultRole {
+    let found = &walk.pairing.results[row];
+    let key = key_of(walk.conversation, found.part);
+    let begins = walk.pairing.turns[walk.pairing.calls[open.first].turn].units.start;
+    // A counter restarts with every run. A result before the call therefore belongs to a call that is gone.
+    // In a flat item list a result may precede its call.
+    let ahead = found.unit < begins && walk.rules.place != ResultPlace::Anywhere;
+    if (ahead && is_counter(key.0)) || (open.count > 1 && !share_result(walk, key, open, calls)) {
+        return ResultRole::Orphan;
+    }
+    // The call is taken. The next result of this id is that of the next call which shares it, or a duplicate.
+    match next_open(walk, key, open, calls) {
+        Some(next) => calls.open.insert(key, next),
+        None => calls.open.remove(&key),
+    };
+    ResultRole::Answers(open.first)
+}
+
+/// Lets the unanswered calls of one name share the result of the first, as those of one turn do, and returns `true`. An
+/// inserted result of another call has parted their turn. Returns `false` if a message is between them.
 fn share_result<'c>(
     walk: &mut PairingWalk<'c, '_>,
     name: PairingKey<'c>,
