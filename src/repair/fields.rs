@@ -60,25 +60,25 @@ pub(super) fn add_opening(planner: &mut Planner<'_>) {
     }
 }
 
-/// Returns `true` if everything before the first assistant message vanishes: results inside that message, or empty
-/// instructions. A user's message leaves a note behind, and so does thinking.
+/// Returns `true` if everything before the first assistant message vanishes, instructions aside: results inside that
+/// message, or empty instructions. A user's message leaves a note behind, and so does thinking.
 fn loses_first_user_turn(planner: &Planner<'_>) -> bool {
     let gone = |part: PartId| planner.plan.part_changes.get(&part) == Some(&PartChange::Removed);
     // A message that loses its thinking, and has nothing else left, keeps a note.
     let removed = &planner.conversation.removed_thinking;
     let is_thinking = |part: PartId| removed.binary_search(&part).is_ok();
     // A deferred quote goes into its message, which then does not vanish.
-    let mut rest = planner.pairing.units.iter().enumerate().skip_while(|(index, unit)| {
-        work::count(1);
+    let vanishes = |index: usize, unit: &TurnUnit| {
         (unit.inner || unit.role != Role::User)
             && !unit.parts.is_empty()
             && PartId::all(unit.parts.clone()).all(|part| gone(part) && !is_thinking(part))
-            && !planner.plan.deferred_quotes.contains_key(index)
-    });
-    // As in `first_speaker`.
-    let head = rest.find(|(_, unit)| {
+            && !planner.plan.deferred_quotes.contains_key(&index)
+    };
+    // As in `first_speaker`, of the history that is left.
+    let mut units = planner.pairing.units.iter().enumerate();
+    let head = units.find(|(index, unit)| {
         work::count(1);
-        unit.role != Role::System
+        unit.role != Role::System && !vanishes(*index, unit)
     });
     let head = head.filter(|(_, unit)| unit.role == Role::Assistant);
     let whole = !planner.conversation.may_have_remote_calls && planner.conversation.compaction.is_none();
