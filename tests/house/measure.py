@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints how legible `src/` is, in figures: names, doc comments, reasons beside the code, circles, size.
+"""Prints how legible `src/` is, in figures: names, doc comments, reasons beside the code, circles,
+functions that only pass on, files, packages.
 
     python3 tests/house/measure.py [--list] [FOLDER]
 
@@ -12,12 +13,15 @@ import argparse
 import collections
 import pathlib
 import re
+import subprocess
 import sys
 
 OPENERS = re.compile(r"(What|Who|Whose|Which|Whom|Whether|Where|When|How|Why|Of|As|None)\b")
 FUNCTION = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:const\s+|async\s+|unsafe\s+|extern\s+\"C\"\s+)*fn\s+(\w+)")
 TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|type|union)\s+([A-Z]\w*)")
 INHERENT = re.compile(r"^impl\b(?:<[^{]*?>)?\s+(?:[a-z_]\w*::)*([A-Z]\w*)[^{]*\{")
+# Code lines of a file that may belong elsewhere.
+SMALL = 20
 # Names that every module may have: the module says which one is meant.
 SHARED = {"Error", "Args", "Settings"}
 # Rooms whose bodies must give their reasons.
@@ -27,6 +31,16 @@ REASONED = ("proxy", "repair", "conversation/pairing")
 def without_tests(text):
     """Cuts off the unit tests at the end of a file."""
     return re.split(r"^#\[cfg\(test\)\]\s*\nmod ", text, maxsplit=1, flags=re.M)[0]
+
+
+# A function of an inherent impl or of a module whose body is one call that gets nothing but the function's own arguments.
+HEAD = re.compile(
+    r"^( *)(?:pub(?:\([^)]*\))? )?(?:const |async )*fn (\w+)(?:<[^{]*?>)?\(([^{}]*?)\)(?: -> [^{]+?)?(?:\s+where[^{]*?)?\s*"
+    r"\{\s*([^{};|]+?)\s*\}$",
+    re.M,
+)
+ONE_CALL = re.compile(r"(?:self|[\w:]+)(?:\.\w+)*(?:\.|::)?\w*\(([^()]*)\)(?:\.await)?")
+TRAIT_IMPL = re.compile(r"^impl\b[^{;]*? for [^{;]*\{.*?^\}$", re.M | re.S)
 
 
 class File:
@@ -44,6 +58,24 @@ class File:
         for number, line in enumerate(self.lines, 1):
             if match := pattern.match(line):
                 yield number, match.group(1)
+
+    def passing_on(self):
+        """Functions that only pass on: the line, the name, and the lines from the documentation to the end."""
+        text = "\n".join(self.lines)
+        # What a trait demands is no choice.
+        text = TRAIT_IMPL.sub(lambda found: "\n" * found.group().count("\n"), text)
+        for found in HEAD.finditer(text):
+            _, name, parameters, body = found.groups()
+            names = set(re.findall(r"(\w+)\s*:", parameters)) | {"self"}
+            call = ONE_CALL.fullmatch(body)
+            arguments = [re.match(r"&?(?:mut )?(\w*)(?:(?<=self)(?:\.\w+)*)?(.*)", part.strip()).expand(r"\1\2") for part in call.group(1).split(",") if part.strip()] if call else None
+            if call is None or not names.issuperset(arguments) or names == {"self"} and not body.startswith("self."):
+                continue
+            at = text.count("\n", 0, found.start()) + 1
+            above = 0
+            while at - 2 - above >= 0 and re.match(r"\s*(///|#\[)", self.lines[at - 2 - above]):
+                above += 1
+            yield at, name, above + found.group().count("\n") + 1
 
     def associated_types(self):
         """Names of `type X = …;` inside an impl: they belong to the trait."""
@@ -155,6 +187,15 @@ def components(graph):
     return out
 
 
+def packages():
+    """The packages that cargo compiles for a release build on this machine, with those for build scripts and macros."""
+    tree = ["cargo", "tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]
+    ran = subprocess.run(tree, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        return "unknown: cargo tree failed"
+    return len({line.removesuffix(" (*)") for line in ran.stdout.splitlines() if line.strip()})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default="src", type=pathlib.Path)
@@ -184,6 +225,8 @@ def main():
     openings = [(file, at, text) for file in files for at, text in file.openings()]
     asked = [found for found in openings if OPENERS.match(found[2])]
     rounds = circles(files)
+    passing = [(file, *found) for file in files for found in file.passing_on()]
+    small = [file for file in files if len(file.code()) <= SMALL]
 
     def share(part, whole):
         return 100 * len(part) / max(1, len(whole))
@@ -193,6 +236,9 @@ def main():
     print(f"type names that stand for more than one type {len(shared)} (of {len(types)} names)")
     print(f"doc comments that open with a question word  {share(asked, openings):.1f} % ({len(asked)} of {len(openings)})")
     print(f"inherent impl blocks in another file         {len(foreign)}")
+    print(f"functions that only pass on                  {len(passing)} ({sum(lines for *_, lines in passing)} lines)")
+    print(f"files                                        {len(files)} ({len(small)} of up to {SMALL} code lines)")
+    print(f"packages of a Linux release build            {packages()}")
     print(f"import circles inside folders                {len(rounds)}")
     for room in REASONED:
         inside = [file for file in files if file.path.startswith(room + "/")]
@@ -207,6 +253,10 @@ def main():
             print(f"impl {place}")
         for circle in rounds:
             print(f"circle {circle}")
+        for file, at, name, lines in passing:
+            print(f"passes on {file.path}:{at} {name} ({lines} lines)")
+        for file in small:
+            print(f"small {file.path} ({len(file.code())} lines)")
 
 
 if __name__ == "__main__":
