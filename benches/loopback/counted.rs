@@ -1,7 +1,8 @@
-//! Whole exchanges under callgrind: their instructions, which depend on no other load of the machine.
+//! Whole exchanges under callgrind: their instructions, the code that they run, and its misses in the first-level cache.
+//! None of it depends on other load of the machine.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     env, fs,
     process::{self, Command},
     thread,
@@ -19,6 +20,11 @@ const COUNTED: usize = 40;
 /// instruction, and the length from which it is used depends on the processor.
 const TUNABLES: &str =
     "GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824:glibc.cpu.x86_rep_stosb_threshold=1073741824";
+
+/// The simulated caches of a processor, so that the figures do not depend on the one at hand: size, ways, line.
+const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
+/// Bytes of a line of the caches.
+const LINE_BYTES: u64 = 64;
 
 /// Returns `true` if callgrind can be started.
 pub fn has_callgrind() -> bool {
@@ -39,20 +45,26 @@ pub fn stay_on_one_core() {
     assert!(pinned.status.success(), "taskset");
 }
 
-/// The instructions of one exchange.
+/// The costs of one exchange.
 pub struct Counted {
     pub instructions: f64,
+    /// Bytes of the cache lines whose code runs in at least half of the exchanges.
+    pub code_bytes: f64,
+    /// Instructions that were not in the simulated first-level cache.
+    pub code_misses: f64,
     /// Those of the C library's functions that copy bytes. 0 if the binary contains no names of functions.
     pub copying: f64,
 }
 
-/// Counts the instructions of one exchange. `start` starts the process under the program that it gets.
+/// Counts the costs of one exchange. `start` starts the process under the program that it gets.
 pub fn count(start: impl Fn(&[String]) -> Child, request: &[u8], answer: &[u8]) -> Counted {
     let file = env::temp_dir().join(format!("antiphon-bench-{}.callgrind", process::id()));
     let out = format!("--callgrind-out-file={}", file.display());
     // On the one core it has one worker.
-    let program = ["env", TUNABLES, "valgrind", "--quiet", "--tool=callgrind", &out];
-    let program: Vec<String> = program.iter().map(|&part| part.to_owned()).collect();
+    let mut program = vec!["env", TUNABLES, "valgrind", "--quiet", "--tool=callgrind", &out];
+    program.extend(["--cache-sim=yes", "--dump-instr=yes", "--compress-pos=no"]);
+    program.extend(CACHES);
+    let program: Vec<String> = program.into_iter().map(str::to_owned).collect();
     let child = start(&program);
     let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| Client::connect(child.address)).collect();
     serve(&mut clients, request, answer, WARM);
@@ -65,14 +77,14 @@ pub fn count(start: impl Fn(&[String]) -> Child, request: &[u8], answer: &[u8]) 
     let text = fs::read_to_string(&dump).unwrap();
     fs::remove_file(dump).unwrap();
     drop(fs::remove_file(file));
-    let summary = text.lines().find_map(|line| line.strip_prefix("summary: "));
-    let all: f64 = summary
-        .and_then(|count| count.trim().parse().ok())
-        .expect("callgrind's count");
     let exchanges = (COUNTED * CONNECTIONS) as f64;
+    let costs = Costs::read(&text);
+    let lines = costs.runs_of_line.values().filter(|&&runs| runs * 2.0 >= exchanges);
     Counted {
-        instructions: all / exchanges,
-        copying: copying(&text) / exchanges,
+        instructions: costs.instructions / exchanges,
+        code_bytes: (lines.count() as u64 * LINE_BYTES) as f64,
+        code_misses: costs.code_misses / exchanges,
+        copying: costs.copying / exchanges,
     }
 }
 
@@ -85,30 +97,61 @@ fn control(command: &str, child: &Child) {
     assert!(ran.status.success(), "callgrind_control {command}");
 }
 
-/// Returns the instructions of `memcpy` and `memmove` themselves in a dump of callgrind.
-fn copying(dump: &str) -> f64 {
-    let mut copying = HashSet::new();
-    let (mut is_copying, mut is_call, mut sum) = (false, false, 0.0);
-    for line in dump.lines() {
-        // A name appears once, with its number. Later the number stands for it.
-        if let Some((number, name)) = line.split_once("fn=(").and_then(|(_, rest)| rest.split_once(')')) {
-            if name.contains("memcpy") || name.contains("memmove") {
-                copying.insert(number);
+/// The costs of a dump of callgrind.
+#[derive(Default)]
+struct Costs {
+    instructions: f64,
+    code_misses: f64,
+    /// Instructions of `memcpy` and `memmove` themselves.
+    copying: f64,
+    /// How often the code of a cache line ran: as often as its most frequent instruction. By the line's number.
+    runs_of_line: HashMap<u64, f64>,
+}
+
+impl Costs {
+    /// Reads a dump with `positions: instr line`. Every line of costs has an address, a source line, and the events in the
+    /// order of the head, without zeros at the end.
+    fn read(dump: &str) -> Self {
+        let mut events = dump
+            .lines()
+            .find_map(|line| line.strip_prefix("events: "))
+            .expect("events")
+            .split(' ');
+        let miss_index = events.position(|event| event == "I1mr").expect("misses of code");
+        let mut costs = Self::default();
+        let mut copying = HashSet::new();
+        let (mut is_copying, mut is_call) = (false, false);
+        for line in dump.lines() {
+            // A name appears once, with its number. Later the number stands for it.
+            if let Some((number, name)) = line.split_once("fn=(").and_then(|(_, rest)| rest.split_once(')')) {
+                if name.contains("memcpy") || name.contains("memmove") {
+                    copying.insert(number);
+                }
+                if line.starts_with("fn=") {
+                    is_copying = copying.contains(number);
+                }
+            } else if line.starts_with("calls=") {
+                // The next line has the costs of what is called.
+                is_call = true;
+            } else if let Some(address) = line.strip_prefix("0x")
+                && !std::mem::take(&mut is_call)
+            {
+                let mut columns = address.split(' ');
+                let address = columns
+                    .next()
+                    .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+                    .expect("an address");
+                let events: Vec<f64> = columns.skip(1).filter_map(|count| count.parse().ok()).collect();
+                let event = |index: usize| events.get(index).copied().unwrap_or(0.0);
+                costs.instructions += event(0);
+                costs.code_misses += event(miss_index);
+                costs.copying += if is_copying { event(0) } else { 0.0 };
+                let runs = costs.runs_of_line.entry(address / LINE_BYTES).or_default();
+                *runs = runs.max(event(0));
             }
-            if line.starts_with("fn=") {
-                is_copying = copying.contains(number);
-            }
-        } else if line.starts_with("calls=") {
-            // The next line has the costs of what is called.
-            is_call = true;
-        } else if let Some((_, cost)) = line.split_once(' ')
-            && !std::mem::take(&mut is_call)
-            && is_copying
-        {
-            sum += cost.trim().parse().unwrap_or(0.0);
         }
+        costs
     }
-    sum
 }
 
 /// Sends `each` requests on every connection.
