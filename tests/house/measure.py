@@ -68,8 +68,10 @@ class File:
             _, name, parameters, body = found.groups()
             names = set(re.findall(r"(\w+)\s*:", parameters)) | {"self"}
             call = ONE_CALL.fullmatch(body)
-            arguments = [re.match(r"&?(?:mut )?(\w*)(?:(?<=self)(?:\.\w+)*)?(.*)", part.strip()).expand(r"\1\2") for part in call.group(1).split(",") if part.strip()] if call else None
-            if call is None or not names.issuperset(arguments) or names == {"self"} and not body.startswith("self."):
+            if call is None or not names.issuperset(map(argument_name, filter(str.strip, call.group(1).split(",")))):
+                continue
+            # A function without arguments names a constant, or makes a default.
+            if names == {"self"} and not body.startswith("self."):
                 continue
             at = text.count("\n", 0, found.start()) + 1
             above = 0
@@ -89,6 +91,12 @@ class File:
             if text.startswith("///") and not before.startswith("///"):
                 yield number, text[3:].strip()
             before = text
+
+
+def argument_name(argument):
+    """The name of a borrowed argument, or `self` for a field of it."""
+    name = argument.strip().removeprefix("&").removeprefix("mut ")
+    return "self" if re.fullmatch(r"self(\.\w+)*", name) else name
 
 
 def module_of(path):
