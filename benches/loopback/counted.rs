@@ -48,11 +48,11 @@ pub fn stay_on_one_core() {
 /// The costs of one exchange.
 pub struct Counted {
     pub instructions: f64,
-    /// Bytes of the cache lines whose code runs in at least half of the exchanges.
+    /// Bytes of the cache lines whose code ran at least half as often as there were exchanges.
     pub code_bytes: f64,
-    /// Instructions that were not in the simulated first-level cache.
+    /// Fetches of code that missed the simulated first-level cache.
     pub code_misses: f64,
-    /// Those of the C library's functions that copy bytes. 0 if the binary contains no names of functions.
+    /// Instructions of the C library's functions that copy bytes. 0 if the binary contains no names of functions.
     pub copying: f64,
 }
 

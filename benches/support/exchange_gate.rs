@@ -120,12 +120,12 @@ pub(crate) fn count_exchanges(options: Options) -> bool {
     }
     let compiler = compiler();
     if std::env::var_os("UPDATE_FIGURES").is_some() {
-        let head = "Costs of one exchange. `UPDATE_FIGURES=1 cargo bench --bench instructions` writes them.\n";
+        let head = "Costs of one exchange. With `UPDATE_FIGURES=1` the command in docs/performance.md writes them.\n";
         fs::write(Path::new(FIGURES), format!("{head}compiler = {compiler}\n{figures}")).unwrap();
         return true;
     }
     if !committed.lines().any(|line| line == format!("compiler = {compiler}")) {
-        println!("skipped: the committed figures are of another compiler than {compiler}");
+        println!("skipped: the committed figures are of another build than {compiler}");
         return true;
     }
     for line in &differing {
@@ -157,12 +157,17 @@ impl Exchange {
     }
 }
 
-/// Returns the version of the compiler and the profile.
+/// Returns the version of the compiler, the profile, and how the C library is linked.
 fn compiler() -> String {
     let ran = Command::new("rustc").arg("--version").output().unwrap();
     let version = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
     let profile = Path::new(env!("CARGO_BIN_EXE_antiphon"))
         .parent()
         .and_then(Path::file_name);
-    format!("{version}, profile {}", profile.unwrap_or_default().display())
+    let linked = if cfg!(target_feature = "crt-static") {
+        "static"
+    } else {
+        "dynamic"
+    };
+    format!("{version}, profile {}, {linked}", profile.unwrap_or_default().display())
 }
