@@ -6,13 +6,11 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, intents, queries, queries::NamedResult, records::RecordedCall, settling,
-};
+use super::{LateError, LateStore, intents, queries, queries::NamedResult, records::RecordedCall, settling};
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName, Unread},
+    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName, Unread, retry_conflicts},
     session::{LaneId, SessionStrength},
 };
 
@@ -106,7 +104,7 @@ async fn reserve(
         .iter()
         .map(|name| RecordKey::new(RecordKind::Reservation, principal, *name))
         .collect();
-    for _ in 0..CHANGE_TRIES_MAX {
+    retry_conflicts(|| async {
         let now = clock::unix_time();
         let stored = late.0.ledger.read(keys.clone(), now).await?;
         let is_free = |at: usize| stored.get(at).is_none_or(Option::is_none);
@@ -119,10 +117,9 @@ async fn reserve(
         let steps: Vec<CommitStep> = free
             .map(|(_, key)| CommitStep::insert_record(*key, Bytes::copy_from_slice(lane.as_bytes()), until))
             .collect();
-        if steps.is_empty() || late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            let own = (0..).zip(names).filter(|(at, _)| is_free(*at) || is_own(*at));
-            return Ok(own.map(|(_, name)| *name).collect());
-        }
-    }
-    Err(LateError::Busy)
+        let is_done = steps.is_empty() || late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+        let own = (0..).zip(names).filter(|(at, _)| is_free(*at) || is_own(*at));
+        Ok(is_done.then(|| own.map(|(_, name)| *name).collect()))
+    })
+    .await
 }

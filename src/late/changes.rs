@@ -1,7 +1,7 @@
 //! Changes of the state of a recorded call: answered by its client, delivered, withheld or acknowledged.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore,
+    LateError, LateStore,
     call_label::call_label,
     calls::CallQuery,
     events::Notices,
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, RecordKey, RecordKind, RecordName},
+    ledger::{CommitStep, RecordKey, RecordKind, RecordName, update_records},
     repair::contains_result,
 };
 
@@ -118,18 +118,15 @@ async fn change_call(
     change: impl Fn(&mut RecordedCall) -> bool,
 ) -> Result<Option<(RecordedCall, bool)>, LateError> {
     let keys = [RecordKind::Call, RecordKind::Delivery].map(|kind| RecordKey::new(kind, principal, name));
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let mut records = late.0.ledger.read(keys.to_vec(), now).await?.into_iter();
-        let (record, waiting) = (records.next().flatten(), records.next().flatten());
+    let changed = update_records(&*late.0.ledger, keys, |[record, waiting], _| {
         let Some((record, mut call)) = record.and_then(|record| {
             let call = RecordedCall::decode(&record.value)?;
             Some((record, call))
         }) else {
-            return Ok(None);
+            return (Vec::new(), None);
         };
         if !change(&mut call) {
-            return Ok(Some((call, false)));
+            return (Vec::new(), Some((call, None)));
         }
         let mut steps = vec![late.replace_step(&record, &call)];
         let waits = call.state == RecordedCallState::Settled;
@@ -141,13 +138,16 @@ async fn change_call(
             value: delivery_value::RECEIVED,
             expires_at: record.expires_at,
         }));
-        // A conflict means that another writer was first: the loop reads the record again.
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            if !waits && call.posted.is_some() {
-                late.0.posted.mark_received(principal, name, record.expires_at);
-            }
-            return Ok(Some((call, true)));
+        (steps, Some((call, Some(record.expires_at))))
+    });
+    let changed: Result<_, LateError> = changed.await;
+    Ok(changed?.map(|(call, written_until)| {
+        if let Some(until) = written_until
+            && call.state != RecordedCallState::Settled
+            && call.posted.is_some()
+        {
+            late.0.posted.mark_received(principal, name, until);
         }
-    }
-    Err(LateError::Busy)
+        (call, written_until.is_some())
+    }))
 }

@@ -6,15 +6,14 @@ use moka::{ops::compute::Op, sync::Cache};
 use tokio::time::Instant;
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, QueuedJob,
+    LateError, LateStore, QueuedJob,
     jobs::LateJob,
     noted_calls::{CALL_BYTES, NotedCall, decode_calls, encode_calls, merge_calls},
     retention::longest_retention,
 };
 use crate::{
     auth::{Caller, Principal},
-    clock,
-    ledger::{ChangeStamp, CommitOutcome, CommitStep, RecordKey, RecordKind, Unread, read_by},
+    ledger::{ChangeStamp, CommitStep, RecordKey, RecordKind, Unread, read_by, update_records},
     session::LaneId,
 };
 
@@ -114,28 +113,18 @@ pub(super) async fn store_compacted(
     calls: &[NotedCall],
 ) -> Result<(), LateError> {
     let key = lane_key(principal, lane);
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let standing = late.0.ledger.read(vec![key], now).await?.into_iter().next().flatten();
+    update_records(&*late.0.ledger, [key], |[standing], now| {
         let stored = standing.as_ref().and_then(|record| decode_calls(&record.value));
         let value = encode_calls(&merge_calls(&stored.unwrap_or_default(), calls));
         // As long as any of their results may wait.
         let expires_at = longest_retention(now, late.0.settings.ttl);
-        let step = match standing {
-            Some(record) => CommitStep::Replace {
-                key,
-                version: record.version,
-                value,
-                expires_at: record.expires_at.max(expires_at),
-            },
-            None => CommitStep::insert_record(key, value, expires_at),
-        };
-        // A conflict means that another writer was first: the loop reads the record again.
-        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
-            return Ok(());
-        }
-    }
-    Err(LateError::Busy)
+        let expires_at = standing
+            .as_ref()
+            .map_or(expires_at, |record| record.expires_at.max(expires_at));
+        let step = CommitStep::put_record(key, standing.as_ref(), value, expires_at);
+        (vec![step], ())
+    })
+    .await
 }
 
 fn lane_key(principal: Principal, lane: LaneId) -> RecordKey {

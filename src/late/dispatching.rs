@@ -19,7 +19,7 @@ use super::{
 use crate::{
     auth::{Principal, WebhookKey},
     clock,
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
 };
 
 /// The pause after the ledger failed.
@@ -411,21 +411,21 @@ async fn prepare_event(
             Ok(None)
         }
         JudgedEvent::Untrue => {
-            late.0.ledger.commit(vec![outbox::remove_step(record)], now).await?;
+            late.0.ledger.commit(vec![record.remove_step()], now).await?;
             Ok(None)
         }
     }
 }
 
 async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) -> Result<(), LateError> {
-    for _ in 0..super::CHANGE_TRIES_MAX {
+    retry_conflicts(|| async {
         let now = clock::unix_time();
         let Some((record, message)) = read_message(late, sent.key, now).await? else {
-            return Ok(());
+            return Ok(Some(()));
         };
         // A newer message has taken its place, and is scheduled by itself.
         if message.made_at != sent.made_at {
-            return Ok(());
+            return Ok(Some(()));
         }
         let is_done = match (&outcome, &message.purpose) {
             (SendOutcome::Failed, _) => note_failure(late, &record, &message, now).await?,
@@ -433,15 +433,13 @@ async fn finish(late: &LateStore, sent: &PreparedMessage, outcome: SendOutcome) 
                 cancels::note_reply(late, &record, *call, CancelReply::read(answer), now).await?
             }
             (SendOutcome::Accepted(_), Purpose::Event { .. }) => {
-                let steps = vec![outbox::remove_step(&record)];
+                let steps = vec![record.remove_step()];
                 late.0.ledger.commit(steps, now).await? == CommitOutcome::Done
             }
         };
-        if is_done {
-            return Ok(());
-        }
-    }
-    Err(LateError::Busy)
+        Ok(is_done.then_some(()))
+    })
+    .await
 }
 
 /// Schedules the next try of a message, or gives it up. Returns `false` if another writer was first.

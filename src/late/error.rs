@@ -1,6 +1,9 @@
 //! Errors of late results.
 
-use crate::{ledger::LedgerError, upstream::RandomError};
+use crate::{
+    ledger::{Contended, LedgerError},
+    upstream::RandomError,
+};
 
 /// The error of an operation on late results.
 #[derive(Debug, thiserror::Error)]
@@ -17,4 +20,10 @@ pub enum LateError {
     /// The clock of this machine has made a step, so that it cannot judge the leases of other replicas.
     #[error("the clock of this machine has made a step: no claim is granted until it agrees with that of the database")]
     ClockStep,
+}
+
+impl From<Contended> for LateError {
+    fn from(_: Contended) -> Self {
+        Self::Busy
+    }
 }

@@ -6,7 +6,7 @@ use super::{
     operator_pages::read_page,
     outbox::{self, OutgoingRecord, Purpose},
 };
-use crate::ledger::{CommitOutcome, Index, Moment, Record, RecordKind};
+use crate::ledger::{CommitOutcome, Index, Moment, Record, RecordKind, retry_conflicts};
 
 /// The prefix of a written id.
 const ID_PREFIX: &str = "msg_";
@@ -63,7 +63,7 @@ impl<'l> Messages<'l> {
     /// Has a message sent at once, also one that was given up. Returns `false` if there is none with this id.
     pub async fn resend(self, id: &str, now: Moment) -> Result<bool, LateError> {
         let Some(index) = read_index(id) else { return Ok(false) };
-        for _ in 0..super::CHANGE_TRIES_MAX {
+        retry_conflicts(|| async {
             let found = self
                 .0
                 .0
@@ -75,7 +75,7 @@ impl<'l> Messages<'l> {
                 Some((record, message))
             });
             let Some((record, message)) = found else {
-                return Ok(false);
+                return Ok(Some(false));
             };
             let again = OutgoingRecord {
                 due_at: now,
@@ -84,12 +84,13 @@ impl<'l> Messages<'l> {
                 ..message
             };
             let steps = vec![outbox::replace_step(&record, &again)];
-            if self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+            let is_done = self.0.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+            Ok(is_done.then(|| {
                 self.0.0.outbox.schedule(record.key, std::time::Duration::ZERO);
-                return Ok(true);
-            }
-        }
-        Err(LateError::Busy)
+                true
+            }))
+        })
+        .await
     }
 }
 

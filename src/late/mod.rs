@@ -102,7 +102,7 @@ use crate::{
     auth::{Caller, Owner, PrincipalKey},
     callers::Callers,
     clock,
-    ledger::{CommitStep, Ledger, Record, RecordName, Unread},
+    ledger::{CommitStep, Ledger, Record, RecordName, Unread, retry_conflicts},
     session::{LaneId, session_hash},
     telemetry::Telemetry,
 };
@@ -111,8 +111,6 @@ use records::RecordedCall;
 use store_inner::LateStoreInner;
 use worker::LateWriter;
 
-/// Tries of a change whose record other writers change at the same time.
-const CHANGE_TRIES_MAX: usize = 32;
 /// The store of late results. Cheap to clone.
 #[derive(Clone)]
 pub struct LateStore(Arc<LateStoreInner>);
@@ -310,27 +308,16 @@ impl LateStore {
         self.flush_jobs().await;
     }
 
-    /// Stores a result that a tool service posts for a call. It is durable on return, where the ledger is.
-    ///
-    /// With `replaces` it corrects the stored result of that digest, as long as no request contains it.
-    pub async fn post_result(
-        &self,
-        named: &NamedCall<'_>,
-        content: String,
-        failed: bool,
-        replaces: Option<[u8; 32]>,
-    ) -> Result<PostOutcome, LateError> {
-        posting::post_result(self, named, content, failed, replaces).await
-    }
-
     /// Withdraws a posted result that no request contains yet: the call waits again.
     pub async fn withdraw_result(&self, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
-        posting::withdraw_result(self, named).await
+        self.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| posting::try_withdraw(self, named)).await
     }
 
     /// Extends the deadline of a call on which its service still works.
     pub async fn extend_deadline(&self, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
-        posting::extend_deadline(self, named).await
+        self.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| posting::try_extend(self, named)).await
     }
 
     /// Returns the recorded calls among these, in their order, with their posted results. A call is found by a unique id,

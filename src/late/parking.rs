@@ -141,7 +141,7 @@ pub(super) async fn settle_parked(late: &LateStore, index: Index) -> Result<(), 
         let Some((service, parked)) = read_parked(late, &record) else {
             continue;
         };
-        let remove = remove_step(&record);
+        let remove = record.remove_step();
         let post = Post {
             posted: &parked.posted,
             replaces: None,
@@ -232,7 +232,7 @@ async fn search_parked(late: &LateStore, service: &Service, unseen: &mut HashSet
             };
             if parked_until(late, record.made_at) <= now {
                 let (named, reason) = (named_call(service, &parked), PostRefusal::Unclaimed);
-                let remove = remove_step(record);
+                let remove = record.remove_step();
                 settling::store_refused(late, service.principal, &named, reason, &parked.posted, Some(&remove)).await?;
                 late.0.awaited.remove(&record.key);
                 continue;
@@ -276,12 +276,5 @@ fn named_call<'n>(service: &'n Service, parked: &'n ParkedResult) -> NamedCall<'
         owner: parked.owner,
         session: parked.session.as_deref(),
         described: parked.described.as_ref().map(|(tool, input)| (&tool[..], *input)),
-    }
-}
-
-const fn remove_step(record: &Record) -> CommitStep {
-    CommitStep::Remove {
-        key: record.key,
-        version: record.version,
     }
 }

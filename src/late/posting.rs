@@ -1,7 +1,7 @@
 //! Requests of tool services: a posted result, its withdrawal, and a heartbeat of a call that still runs.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore,
+    LateError, LateStore,
     call_label::call_label,
     intents,
     matching::{self, NamedCall},
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
     repair::is_strong,
 };
 
@@ -35,34 +35,39 @@ pub enum HeartbeatOutcome {
     Unknown,
 }
 
-/// Stores a posted result: with its call, or parked until the call is recorded.
-pub(super) async fn post_result(
-    late: &LateStore,
-    named: &NamedCall<'_>,
-    content: String,
-    failed: bool,
-    replaces: Option<[u8; 32]>,
-) -> Result<PostOutcome, LateError> {
-    late.0.jobs.await_call(named.call_id).await;
-    let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
-    let post = Post {
-        posted: &posted,
-        replaces,
-        parked_removal: None,
-    };
-    match settling::settle_named(late, named, post).await? {
-        SettleOutcome::Done(outcome) => return Ok(outcome),
-        // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
-        SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
-            return Ok(PostOutcome::Unknown);
+impl LateStore {
+    /// Stores a result that a tool service posts for a call, or parks it until the call is recorded. It is durable on
+    /// return, where the ledger is.
+    ///
+    /// With `replaces` it corrects the stored result of that digest, as long as no request contains it.
+    pub async fn post_result(
+        &self,
+        named: &NamedCall<'_>,
+        content: String,
+        failed: bool,
+        replaces: Option<[u8; 32]>,
+    ) -> Result<PostOutcome, LateError> {
+        self.0.jobs.await_call(named.call_id).await;
+        let posted = PostedResult::new(content, failed, &named.service.name, clock::unix_time());
+        let post = Post {
+            posted: &posted,
+            replaces,
+            parked_removal: None,
+        };
+        match settling::settle_named(self, named, post).await? {
+            SettleOutcome::Done(outcome) => return Ok(outcome),
+            // Only a stored result can be corrected. A parked one is in no request, and goes on waiting.
+            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) if replaces.is_some() => {
+                return Ok(PostOutcome::Unknown);
+            }
+            SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}
         }
-        SettleOutcome::NotRecorded | SettleOutcome::TooEarly(_) => {}
-    }
-    // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
-    if is_strong(named.call_id, b"") {
-        parking::park_result(late, named, posted).await
-    } else {
-        Ok(PostOutcome::Unknown)
+        // A result with a reusable id would go to the next call with that id, which may be an unrelated one.
+        if is_strong(named.call_id, b"") {
+            parking::park_result(self, named, posted).await
+        } else {
+            Ok(PostOutcome::Unknown)
+        }
     }
 }
 
@@ -79,40 +84,37 @@ pub enum WithdrawOutcome {
     Unknown,
 }
 
-/// Withdraws a posted result that no request contains yet: the call waits again.
-pub(super) async fn withdraw_result(late: &LateStore, named: &NamedCall<'_>) -> Result<WithdrawOutcome, LateError> {
-    late.0.jobs.await_call(named.call_id).await;
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
-            MatchedCall::None => return Ok(WithdrawOutcome::Unknown),
-            MatchedCall::Several => return Ok(WithdrawOutcome::Ambiguous),
-            MatchedCall::One(found) => *found,
-        };
-        let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
-        if !is_settled || is_in_request(late, &record, &call) {
-            return Ok(WithdrawOutcome::Refused);
-        }
-        call.state = RecordedCallState::Open;
-        (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
-        let mut steps = vec![late.replace_step(&record, &call)];
-        steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
-        let of_kind = |kind| RecordKey { kind, ..record.key };
-        let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
-        let existing = late.0.ledger.read(related.to_vec(), now).await?;
-        steps.extend(existing.into_iter().flatten().map(|record| CommitStep::Remove {
-            key: record.key,
-            version: record.version,
-        }));
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            let principal = Principal::from_bytes(record.key.principal);
-            late.0.posted.forget(principal, record.key.name, record.expires_at);
-            let label = call_label(&call.id, Some(&call.tool));
-            late.0.telemetry.record_late_event_of("withdrawn", label);
-            return Ok(WithdrawOutcome::Withdrawn);
-        }
+/// Withdraws a posted result that no request contains yet. Returns `None` if another writer changed its call first.
+pub(super) async fn try_withdraw(
+    late: &LateStore,
+    named: &NamedCall<'_>,
+) -> Result<Option<WithdrawOutcome>, LateError> {
+    let now = clock::unix_time();
+    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        MatchedCall::None => return Ok(Some(WithdrawOutcome::Unknown)),
+        MatchedCall::Several => return Ok(Some(WithdrawOutcome::Ambiguous)),
+        MatchedCall::One(found) => *found,
+    };
+    let is_settled = call.posted.is_some() && call.state == RecordedCallState::Settled;
+    if !is_settled || is_in_request(late, &record, &call) {
+        return Ok(Some(WithdrawOutcome::Refused));
     }
-    Err(LateError::Busy)
+    call.state = RecordedCallState::Open;
+    (call.posted, call.is_withheld, call.is_in_request) = (None, false, false);
+    let mut steps = vec![late.replace_step(&record, &call)];
+    steps.extend(intents::reopen_with_call(late, record.key, &call, now).await?);
+    let of_kind = |kind| RecordKey { kind, ..record.key };
+    let related = [RecordKind::Delivery, RecordKind::ResultContent].map(of_kind);
+    let existing = late.0.ledger.read(related.to_vec(), now).await?;
+    steps.extend(existing.iter().flatten().map(Record::remove_step));
+    if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        let principal = Principal::from_bytes(record.key.principal);
+        late.0.posted.forget(principal, record.key.name, record.expires_at);
+        let label = call_label(&call.id, Some(&call.tool));
+        late.0.telemetry.record_late_event_of("withdrawn", label);
+        return Ok(Some(WithdrawOutcome::Withdrawn));
+    }
+    Ok(None)
 }
 
 /// Extends the deadline of a call, unless it waits for no result any more. Returns `true` if it did.
@@ -128,29 +130,26 @@ pub(super) fn extend_call(late: &LateStore, call: &mut RecordedCall, now: Moment
     true
 }
 
-/// Extends the deadline of a call on which its service still works.
-pub(super) async fn extend_deadline(late: &LateStore, named: &NamedCall<'_>) -> Result<HeartbeatOutcome, LateError> {
-    late.0.jobs.await_call(named.call_id).await;
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let (record, mut call) = match settling::find_call(late, named, None, now).await? {
-            MatchedCall::None => return Ok(HeartbeatOutcome::Unknown),
-            MatchedCall::Several => return Ok(HeartbeatOutcome::Ambiguous),
-            MatchedCall::One(found) => *found,
-        };
-        if matching::is_terminal(&call) {
-            return Ok(HeartbeatOutcome::Terminal);
-        }
-        if call.expires_at <= now {
-            return Ok(HeartbeatOutcome::Expired);
-        }
-        extend_call(late, &mut call, now);
-        let deadline = call.deadline;
-        let steps = vec![late.replace_step(&record, &call)];
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            late.0.watched_lanes.note_heartbeat(&record.key);
-            return Ok(HeartbeatOutcome::Extended { deadline });
-        }
+/// Extends the deadline of a call on which its service still works. Returns `None` if another writer changed it first.
+pub(super) async fn try_extend(late: &LateStore, named: &NamedCall<'_>) -> Result<Option<HeartbeatOutcome>, LateError> {
+    let now = clock::unix_time();
+    let (record, mut call) = match settling::find_call(late, named, None, now).await? {
+        MatchedCall::None => return Ok(Some(HeartbeatOutcome::Unknown)),
+        MatchedCall::Several => return Ok(Some(HeartbeatOutcome::Ambiguous)),
+        MatchedCall::One(found) => *found,
+    };
+    if matching::is_terminal(&call) {
+        return Ok(Some(HeartbeatOutcome::Terminal));
     }
-    Err(LateError::Busy)
+    if call.expires_at <= now {
+        return Ok(Some(HeartbeatOutcome::Expired));
+    }
+    extend_call(late, &mut call, now);
+    let deadline = call.deadline;
+    let steps = vec![late.replace_step(&record, &call)];
+    if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
+        late.0.watched_lanes.note_heartbeat(&record.key);
+        return Ok(Some(HeartbeatOutcome::Extended { deadline }));
+    }
+    Ok(None)
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore,
+    LateError, LateStore,
     queries::{NamedResult, posted_call, whole_content},
     read_result::ReadResult,
     records::{PostedResult, RecordedCall},
@@ -13,7 +13,10 @@ use super::{
 use crate::{
     auth::Caller,
     clock,
-    ledger::{CommitOutcome, CommitStep, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by},
+    ledger::{
+        CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind, RecordName, Unread, read_all, read_by,
+        retry_conflicts,
+    },
 };
 
 /// Reads these results once more, with their contents, for a request that is to contain them. An entry is `None` if its
@@ -76,16 +79,12 @@ pub(super) fn is_in_request(late: &LateStore, record: &Record, call: &RecordedCa
 }
 
 async fn write_marks(late: &LateStore, results: &[ReadResult]) -> Result<HashSet<RecordName>, LateError> {
-    let mut results = results.to_vec();
-    for _ in 0..CHANGE_TRIES_MAX {
+    // They were read a moment ago, so that mostly no second read is needed.
+    if let Some(marked) = try_marks(late, results, clock::unix_time()).await? {
+        return Ok(marked);
+    }
+    retry_conflicts(|| async {
         let now = clock::unix_time();
-        // A body may show one call twice.
-        let mut seen = HashSet::new();
-        let marks = results.iter().filter(|result| seen.insert(*result.call()));
-        let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
-        if marks.is_empty() || late.0.ledger.commit(marks, now).await? == CommitOutcome::Done {
-            return Ok(results.iter().map(|result| *result.call()).collect());
-        }
         // Another writer has changed a call: its result may be the same all the same.
         let keys = results.iter().map(|result| *result.key()).collect();
         let records = read_all(&*late.0.ledger, keys, now).await?;
@@ -95,7 +94,21 @@ async fn write_marks(late: &LateStore, results: &[ReadResult]) -> Result<HashSet
             .iter()
             .zip(found)
             .filter_map(|(before, found)| found.filter(|found| found.digest() == before.digest()));
-        results = same.collect();
-    }
-    Err(LateError::Busy)
+        try_marks(late, &same.collect::<Vec<_>>(), now).await
+    })
+    .await
+}
+
+/// Marks results, and returns the names of their calls. Returns `None` if another writer has changed one of them.
+async fn try_marks(
+    late: &LateStore,
+    results: &[ReadResult],
+    now: Moment,
+) -> Result<Option<HashSet<RecordName>>, LateError> {
+    // A body may show one call twice.
+    let mut seen = HashSet::new();
+    let marks = results.iter().filter(|result| seen.insert(*result.call()));
+    let marks: Vec<CommitStep> = marks.filter_map(|result| result.mark().cloned()).collect();
+    let is_done = marks.is_empty() || late.0.ledger.commit(marks, now).await? == CommitOutcome::Done;
+    Ok(is_done.then_some(seen))
 }

@@ -4,7 +4,7 @@
 //! names the version that was read. Of several posts at once, exactly one becomes the result.
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore,
+    LateError, LateStore,
     call_label::call_label,
     event_kind::{EventKind, EventSubject},
     events::Notices,
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     auth::Principal,
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     repair::Tier,
 };
 
@@ -85,60 +85,61 @@ pub(super) async fn settle_named(
     let Post {
         posted, parked_removal, ..
     } = post;
-    for _ in 0..CHANGE_TRIES_MAX {
+    retry_conflicts(|| async {
         let now = clock::unix_time();
         let (record, call) = match find_call(late, named, Some(&posted.digest), now).await? {
-            MatchedCall::None => return Ok(SettleOutcome::NotRecorded),
+            MatchedCall::None => return Ok(Some(SettleOutcome::NotRecorded)),
             MatchedCall::Several => {
                 // The owner is not known, so the refused result belongs to the service.
                 let (principal, reason) = (named.service.principal, PostRefusal::Ambiguous);
                 let refused = store_refused(late, principal, named, reason, posted, parked_removal);
-                return refused.await.map(SettleOutcome::Done);
+                return Ok(Some(SettleOutcome::Done(refused.await?)));
             }
             MatchedCall::One(found) => *found,
         };
         if is_shown_later(named, &call, posted) {
-            return Ok(SettleOutcome::NotRecorded);
+            return Ok(Some(SettleOutcome::NotRecorded));
         }
         let principal = Principal::from_bytes(record.key.principal);
         let settles_at = call.opened_at + late.0.settings.settling;
         if named.owner.is_none() && now < settles_at && !reaches_one_account(late, named.service).await {
-            return Ok(SettleOutcome::TooEarly(settles_at));
+            return Ok(Some(SettleOutcome::TooEarly(settles_at)));
         }
         // A request may contain the stored result already, and the provider its prefix.
         let replaces = post.replaces.filter(|_| !is_in_request(late, &record, &call));
-        match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
+        let outcome = match matching::judge_result(&call, &posted.digest, replaces.as_ref(), now) {
             PostRuling::Repeated => {
                 remove_parked(late, parked_removal).await?;
                 if is_pushed(&call) {
                     note_stored(late, principal, record.key.name, now).await?;
                 }
-                return Ok(SettleOutcome::Done(PostOutcome::Settled {
+                PostOutcome::Settled {
                     state: call.state,
                     is_new: false,
                     digest: posted.digest,
-                }));
+                }
             }
             PostRuling::Refused(reason) => {
                 if reason == PostRefusal::Conflict {
                     note_conflict(late, &record, &call, now);
                 }
-                let refused = store_refused(late, principal, named, reason, posted, parked_removal);
-                return refused.await.map(SettleOutcome::Done);
+                store_refused(late, principal, named, reason, posted, parked_removal).await?
             }
             PostRuling::Accepted(state) => {
-                // On a conflict the call has changed: the next round judges the result anew.
-                if write_result(late, &record, call, posted, state, parked_removal).await? {
-                    return Ok(SettleOutcome::Done(PostOutcome::Settled {
-                        state,
-                        is_new: true,
-                        digest: posted.digest,
-                    }));
+                // On a conflict the call has changed: the next try judges the result anew.
+                if !write_result(late, &record, call, posted, state, parked_removal).await? {
+                    return Ok(None);
+                }
+                PostOutcome::Settled {
+                    state,
+                    is_new: true,
+                    digest: posted.digest,
                 }
             }
-        }
-    }
-    Err(LateError::Busy)
+        };
+        Ok(Some(SettleOutcome::Done(outcome)))
+    })
+    .await
 }
 
 /// Returns `true` if only a request has shown the call, after a result without an owner was posted for it.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CHANGE_TRIES_MAX, LateError, LateStore, carry_over, jobs::LateJob, records::RecordedCall};
+use super::{LateError, LateStore, carry_over, jobs::LateJob, records::RecordedCall};
 use crate::{
     auth::{Caller, Principal},
     clock,
-    ledger::{CommitOutcome, CommitStep, Moment, RecordKey, RecordKind, RecordName},
+    ledger::{CommitStep, Moment, RecordKey, RecordKind, RecordName, update_records},
 };
 
 /// The time for which a read counts: 7 days.
@@ -36,24 +36,14 @@ pub(super) fn note_read(late: &LateStore, caller: Caller) {
 pub(super) async fn store_read(late: &LateStore, principal: Principal, at: Moment) -> Result<(), LateError> {
     let key = reader_key(principal);
     let expires_at = at.saturating_add(READ_VALID_FOR);
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
-        let step = match existing {
-            Some(record) if record.expires_at >= expires_at => return Ok(()),
-            Some(record) => CommitStep::Replace {
-                key,
-                version: record.version,
-                value: Bytes::new(),
-                expires_at,
-            },
-            None => CommitStep::insert_record(key, Bytes::new(), expires_at),
-        };
-        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
-            return Ok(());
+    update_records(&*late.0.ledger, [key], |[stored], _| {
+        if stored.as_ref().is_some_and(|record| record.expires_at >= expires_at) {
+            return (Vec::new(), ());
         }
-    }
-    Err(LateError::Busy)
+        let step = CommitStep::put_record(key, stored.as_ref(), Bytes::new(), expires_at);
+        (vec![step], ())
+    })
+    .await
 }
 
 /// Returns `true` if the result of a call reaches the caller without its conversation.

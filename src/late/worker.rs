@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use super::{
-    CHANGE_TRIES_MAX, LateError, LateStore, LateStoreInner, cancels, changes, compactions,
+    LateError, LateStore, LateStoreInner, cancels, changes, compactions,
     jobs::{LateJob, NewCall},
     matching, outbox, parking, record_names,
     records::RecordedCall,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock,
-    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey},
+    ledger::{CommitOutcome, CommitStep, LedgerError, ROWS_MAX, Record, RecordKey, retry_conflicts},
 };
 
 /// The writer of late results.
@@ -143,31 +143,30 @@ async fn record_calls(late: &LateStore, calls: &[&NewCall]) -> Result<bool, Late
 /// Inserts a call. If its record exists, adds what the record lacks; a different call of the same id gets a record of
 /// its own. Returns `true` if it wrote to the store.
 async fn record_call(late: &LateStore, new: &NewCall) -> Result<bool, LateError> {
-    for _ in 0..CHANGE_TRIES_MAX {
+    retry_conflicts(|| async {
         let now = clock::unix_time();
         let insert = insert_step(late, new.key, &new.call);
         let CommitOutcome::Conflict(existing) = late.0.ledger.commit(vec![insert], now).await? else {
-            return Ok(true);
+            return Ok(Some(true));
         };
         // A record that another version wrote, or that was removed meanwhile, is left alone.
         let Some(record) = existing.into_iter().flatten().next() else {
-            continue;
+            return Ok(None);
         };
         let Some(recorded) = RecordedCall::decode(&record.value) else {
-            return Ok(false);
+            return Ok(Some(false));
         };
         let twin = twin_key(&recorded, new);
         let steps = change_steps(late, &record, recorded, new);
         let has_steps = !steps.is_empty();
         if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            return Ok(has_steps);
+            return Ok(Some(has_steps));
         }
         // The twin exists already, or another writer was first. Only the latter needs another try.
-        if late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some) {
-            return Ok(false);
-        }
-    }
-    Err(LateError::Busy)
+        let has_twin = late.0.ledger.read(vec![twin], now).await?.iter().any(Option::is_some);
+        Ok(has_twin.then_some(false))
+    })
+    .await
 }
 
 /// Returns the steps that record a call whose name another record has already.

@@ -7,6 +7,7 @@
 mod batched_reads;
 mod changes;
 mod columns;
+mod conflict_retries;
 mod copying;
 mod expiry;
 mod health;
@@ -38,6 +39,7 @@ use crate::auth::{Principal, PrincipalHash};
 
 pub use batched_reads::{read_all, read_by};
 pub use changes::{ChangeEvent, ChangeStamp, LedgerChanges, RecordChange};
+pub(crate) use conflict_retries::{Contended, retry_conflicts, update_records};
 pub use copying::{CopyError, CopyReport, CopyTarget, PlacedCopy, copy_records};
 pub use expiry::remove_expired_hourly;
 pub use health::{LedgerFault, check_health, watch_health};
@@ -126,6 +128,16 @@ pub struct Record {
     pub expires_at: Moment,
 }
 
+impl Record {
+    /// Builds the step that removes the record, unless another writer was first.
+    pub(crate) const fn remove_step(&self) -> CommitStep {
+        CommitStep::Remove {
+            key: self.key,
+            version: self.version,
+        }
+    }
+}
+
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The value may contain a conversation: a log shows its length only.
@@ -181,6 +193,19 @@ impl CommitStep {
             index: None,
             value,
             expires_at,
+        }
+    }
+
+    /// Replaces the record that was read under a key, or inserts one that tool services cannot find.
+    pub(crate) fn put_record(key: RecordKey, stored: Option<&Record>, value: Bytes, expires_at: Moment) -> Self {
+        match stored {
+            Some(record) => Self::Replace {
+                key,
+                version: record.version,
+                value,
+                expires_at,
+            },
+            None => Self::insert_record(key, value, expires_at),
         }
     }
 

@@ -14,14 +14,14 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        CHANGE_TRIES_MAX, LateError, LateStore,
+        LateError, LateStore,
         jobs::LateJob,
         leave_reason::LeaveReason,
         matching,
         outbox::{self, OutgoingRecord, Purpose, message_key},
         records::{RecordedCall, RecordedCallState},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName},
+    ledger::{CommitStep, Moment, ROWS_MAX, RecordKey, RecordKind, RecordName, update_records},
     repair::{Tier, id_letters, is_strong},
     session::{CallEvidence, LaneId},
 };
@@ -340,25 +340,16 @@ pub(in crate::late) async fn store_sign(
     at: Moment,
 ) -> Result<(), LateError> {
     let key = RecordKey::new(RecordKind::LaneSign, principal, *lane.as_bytes());
-    let value = || bytes::Bytes::copy_from_slice(&at.as_nanos().to_le_bytes());
     let expires_at = at.saturating_add(late.0.settings.ttl);
-    for _ in 0..CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let step = match late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next() {
-            Some(record) if read_sign(&record.value) >= Some(at) => return Ok(()),
-            Some(record) => CommitStep::Replace {
-                key,
-                version: record.version,
-                value: value(),
-                expires_at,
-            },
-            None => CommitStep::insert_record(key, value(), expires_at),
-        };
-        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
-            return Ok(());
-        }
-    }
-    Err(LateError::Busy)
+    update_records(&*late.0.ledger, [key], |[stored], _| {
+        let known = stored.as_ref().and_then(|record| read_sign(&record.value));
+        let step = (known < Some(at)).then(|| {
+            let value = bytes::Bytes::copy_from_slice(&at.as_nanos().to_le_bytes());
+            CommitStep::put_record(key, stored.as_ref(), value, expires_at)
+        });
+        (step.into_iter().collect(), ())
+    })
+    .await
 }
 
 /// Reads the time of a lane's last request.

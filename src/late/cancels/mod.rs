@@ -18,7 +18,7 @@ pub(super) use sending::{CancelReply, PreparedCancel, note_reply, prepare};
 use super::{LateError, LateStore, matching::NamedCall, records::RecordedCall};
 use crate::{
     auth::Caller,
-    ledger::RecordKey,
+    ledger::{RecordKey, retry_conflicts},
     session::{CallEvidence, LaneId},
 };
 
@@ -60,13 +60,9 @@ impl Cancels<'_> {
         evidence::watch_call(self.0, key, call);
     }
 
-    /// Asks the service of the caller's call to undo it. The cancel is stored on return.
-    pub async fn request(self, caller: Caller, id: &[u8]) -> Result<CancelAnswer, LateError> {
-        confirming::request(self.0, caller, id).await
-    }
-
     /// Notes the report of a service: a call was undone, or with `is_refused` it will not be.
     pub async fn confirm(self, named: &NamedCall<'_>, is_refused: bool) -> Result<CancelAnswer, LateError> {
-        confirming::confirm(self.0, named, is_refused).await
+        self.0.0.jobs.await_call(named.call_id).await;
+        retry_conflicts(|| confirming::try_confirm(self.0, named, is_refused)).await
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         intents::{self, records::IntentRecord, storing},
         leave_reason::LeaveReason,
         matching,
-        outbox::{OutgoingRecord, Purpose, remove_step, replace_step},
+        outbox::{OutgoingRecord, Purpose, replace_step},
         records::{RecordedCall, RecordedCallState},
     },
     ledger::{CommitOutcome, CommitStep, Moment, Record, RecordKey, RecordKind},
@@ -73,11 +73,11 @@ pub(in crate::late) async fn prepare(
         DueCall::Found(found) => found,
         DueCall::Revoked => return Ok(None),
         DueCall::Ended => {
-            late.0.ledger.commit(vec![remove_step(record)], now).await?;
+            late.0.ledger.commit(vec![record.remove_step()], now).await?;
             return Ok(None);
         }
         DueCall::Alive(lane) => {
-            late.0.ledger.commit(vec![remove_step(record)], now).await?;
+            late.0.ledger.commit(vec![record.remove_step()], now).await?;
             // Its silence counts anew.
             let mut watch = late.0.watched_lanes.lock();
             let times = (clock::now(), message.made_at);
@@ -213,7 +213,7 @@ pub(in crate::late) async fn note_reply(
 ) -> Result<bool, LateError> {
     let principal = Principal::from_bytes(record.key.principal);
     let call_key = RecordKey::new(RecordKind::Call, principal, call);
-    let mut steps = vec![remove_step(record)];
+    let mut steps = vec![record.remove_step()];
     let mut is_end = false;
     if reply != CancelReply::Accepted {
         let found = late

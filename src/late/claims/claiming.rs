@@ -6,7 +6,7 @@ use super::replaying::{self, ReplayedResult};
 use crate::{
     auth::{Caller, Principal},
     late::{
-        CHANGE_TRIES_MAX, LateError, LateStore,
+        LateError, LateStore,
         event_kind::{EventKind, EventSubject},
         events::Notices,
         intents::{
@@ -176,76 +176,69 @@ struct ResolvedSubject {
     call: Option<Box<(Record, RecordedCall)>>,
 }
 
-/// Claims an intent as of `now`. A grant is durable on return.
-pub(super) async fn claim_intent(
+/// Claims an intent as of `now`. Returns `None` if another claim was granted first.
+pub(super) async fn try_claim(
     late: &LateStore,
     claim: &IntentClaim<'_>,
     now: Moment,
-) -> Result<ClaimOutcome, LateError> {
-    if let ClaimSubject::Call { named, .. } = &claim.subject {
-        late.0.jobs.await_call(named.call_id).await;
+) -> Result<Option<ClaimOutcome>, LateError> {
+    let subject = match resolve_subject(late, claim, now).await? {
+        Ok(subject) => subject,
+        Err(outcome) => return Ok(Some(outcome)),
+    };
+    let Some(name) = find_name(late, claim, &subject, now).await? else {
+        return Ok(Some(ClaimOutcome::PayloadMismatch));
+    };
+    let key = storing::intent_key(*subject.principal.as_bytes(), name);
+    let existing = storing::read_intent(late, key, now).await?;
+    if let Some(outcome) = replay_of_call(late, &subject, key, existing.as_ref(), now).await? {
+        return Ok(Some(outcome));
     }
-    for _ in 0..CHANGE_TRIES_MAX {
-        let subject = match resolve_subject(late, claim, now).await? {
-            Ok(subject) => subject,
-            Err(outcome) => return Ok(outcome),
-        };
-        let Some(name) = find_name(late, claim, &subject, now).await? else {
-            return Ok(ClaimOutcome::PayloadMismatch);
-        };
-        let key = storing::intent_key(*subject.principal.as_bytes(), name);
-        let existing = storing::read_intent(late, key, now).await?;
-        if let Some(outcome) = replay_of_call(late, &subject, key, existing.as_ref(), now).await? {
-            return Ok(outcome);
+    let window = window_of(late, &subject, claim.window);
+    let terms = ClaimTerms {
+        input: &subject.input,
+        window,
+        run_again: claim.run_again,
+        retry_failed: claim.retry_failed,
+    };
+    let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
+    let outcome = match (ruling, &existing) {
+        (ClaimRuling::Granted(started_at), _) => {
+            if !may_run(late, &subject, now).await? {
+                return Ok(Some(ClaimOutcome::TierForbids));
+            }
+            let about = (key, started_at, window);
+            // On a conflict another claim was first: the next try judges this one anew.
+            let Some(granted) = grant(late, claim, &subject, about, existing.as_ref(), now).await? else {
+                return Ok(None);
+            };
+            ClaimOutcome::Granted(Box::new(granted))
         }
-        let window = window_of(late, &subject, claim.window);
-        let terms = ClaimTerms {
-            input: &subject.input,
-            window,
-            run_again: claim.run_again,
-            retry_failed: claim.retry_failed,
-        };
-        let ruling = rules::judge_claim(existing.as_ref().map(|existing| &existing.intent), terms, now);
-        match (ruling, &existing) {
-            (ClaimRuling::Granted(started_at), _) => {
-                if !may_run(late, &subject, now).await? {
-                    return Ok(ClaimOutcome::TierForbids);
-                }
-                // On a conflict another claim was first: the next round judges this one anew.
-                if let Some(granted) =
-                    grant(late, claim, &subject, (key, started_at, window), existing.as_ref(), now).await?
-                {
-                    return Ok(ClaimOutcome::Granted(Box::new(granted)));
-                }
+        (_, None) => return Err(LateError::Busy),
+        (ClaimRuling::Replayed, Some(existing)) => {
+            let replayed = replaying::read_result(late, existing, now).await?;
+            // Without room for it, the result is stored for its own window only.
+            if let Err(error) = replaying::keep_result(late, existing, window, now).await {
+                tracing::debug!(%error, "a result is not stored for the longer window of a claim");
             }
-            (_, None) => return Err(LateError::Busy),
-            (ClaimRuling::Replayed, Some(existing)) => {
-                let replayed = replaying::read_result(late, existing, now).await?;
-                // Without room for it, the result is stored for its own window only.
-                if let Err(error) = replaying::keep_result(late, existing, window, now).await {
-                    tracing::debug!(%error, "a result is not stored for the longer window of a claim");
-                }
-                return Ok(ClaimOutcome::Replayed(replayed));
-            }
-            (ClaimRuling::InFlight, Some(existing)) => {
-                let run = &existing.intent.run;
-                return Ok(ClaimOutcome::InFlight {
-                    intent: existing.id(),
-                    since: run.claimed_at,
-                    lease_until: run.lease_until,
-                    is_own: run.service == claim.subject.holder().name(),
-                });
-            }
-            (ClaimRuling::OutcomeUnknown, Some(existing)) => {
-                return Ok(ClaimOutcome::OutcomeUnknown {
-                    intent: existing.id(),
-                    since: existing.intent.run.claimed_at,
-                });
-            }
-            (ClaimRuling::PayloadMismatch, Some(_)) => return Ok(ClaimOutcome::PayloadMismatch),
+            ClaimOutcome::Replayed(replayed)
         }
-    }
-    Err(LateError::Busy)
+        (ClaimRuling::InFlight, Some(existing)) => {
+            let run = &existing.intent.run;
+            ClaimOutcome::InFlight {
+                intent: existing.id(),
+                since: run.claimed_at,
+                lease_until: run.lease_until,
+                is_own: run.service == claim.subject.holder().name(),
+            }
+        }
+        (ClaimRuling::OutcomeUnknown, Some(existing)) => ClaimOutcome::OutcomeUnknown {
+            intent: existing.id(),
+            since: existing.intent.run.claimed_at,
+        },
+        (ClaimRuling::PayloadMismatch, Some(_)) => ClaimOutcome::PayloadMismatch,
+    };
+    Ok(Some(outcome))
 }
 
 /// Returns the name of the intent that a claim is about. `None` if its call was claimed under another key.

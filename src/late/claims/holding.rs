@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::Intents;
 use crate::{
     auth::Principal,
     late::{
-        CHANGE_TRIES_MAX, LateError, LateStore,
+        LateError, LateStore,
         intents::{
             ClaimSecret, Holder, IntentId, IntentScope, IntentState,
             records::{ContentPlace, IntentRecord, IntentResult},
@@ -17,7 +18,7 @@ use crate::{
         records::{PostRefusal, PostedResult, RecordedCall},
         settling,
     },
-    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind},
+    ledger::{CommitOutcome, Moment, Record, RecordKey, RecordKind, retry_conflicts},
 };
 
 /// The intent that a holder names.
@@ -111,33 +112,82 @@ pub(super) async fn view(
     }))
 }
 
-/// Extends the lease of a holder, and the deadline of its call.
-pub(super) async fn extend_lease(
-    late: &LateStore,
-    held: &HeldIntent<'_>,
-    now: Moment,
-) -> Result<HolderOutcome, LateError> {
-    change_held(late, held, HolderReport::Heartbeat, now, |intent| {
-        // A holder whose lease had ended runs after all.
-        let lease = Duration::from_secs(intent.run.lease_seconds);
-        intent.run.lease_until = intent.run.lease_until.max(now.saturating_add(lease));
-    })
-    .await
-}
+impl Intents<'_> {
+    /// Extends the lease of a holder, and the deadline of its call.
+    pub async fn extend_lease(self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
+        change_held(self.0, held, HolderReport::Heartbeat, now, |intent| {
+            // A holder whose lease had ended runs after all.
+            let lease = Duration::from_secs(intent.run.lease_seconds);
+            intent.run.lease_until = intent.run.lease_until.max(now.saturating_add(lease));
+        })
+        .await
+    }
 
-/// Notes that the tool did not run, or that its effect was undone; or that it will not be undone.
-pub(super) async fn cancel(
-    late: &LateStore,
-    held: &HeldIntent<'_>,
-    is_refused: bool,
-    now: Moment,
-) -> Result<HolderOutcome, LateError> {
-    let (report, state) = if is_refused {
-        (HolderReport::CancelRefused, IntentState::CancelRefused)
-    } else {
-        (HolderReport::Cancelled, IntentState::Cancelled)
-    };
-    change_held(late, held, report, now, |intent| intent.state = state).await
+    /// Notes that the tool did not run or that its effect was undone, or with `is_refused` that it will not be undone.
+    pub async fn cancel(
+        self,
+        held: &HeldIntent<'_>,
+        is_refused: bool,
+        now: Moment,
+    ) -> Result<HolderOutcome, LateError> {
+        let (report, state) = if is_refused {
+            (HolderReport::CancelRefused, IntentState::CancelRefused)
+        } else {
+            (HolderReport::Cancelled, IntentState::Cancelled)
+        };
+        change_held(self.0, held, report, now, |intent| intent.state = state).await
+    }
+
+    /// Settles an intent, and the call for which it runs. `content` is one valid JSON value.
+    pub async fn post_result(
+        self,
+        held: &HeldIntent<'_>,
+        content: String,
+        failed: bool,
+        now: Moment,
+    ) -> Result<HolderOutcome, LateError> {
+        let late = self.0;
+        let posted = PostedResult::new(content, failed, held.holder.name(), now);
+        retry_conflicts(|| async {
+            let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
+                return Ok(Some(HolderOutcome::NotFound));
+            };
+            let report = HolderReport::Result(&posted.digest);
+            let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
+            let call = read_call(late, &stored, now).await?;
+            match ruling {
+                HolderRuling::Accepted => {}
+                HolderRuling::Conflict | HolderRuling::Cancelled => {
+                    if let (Some((record, call)), Holder::Service(service)) = (&call, held.holder) {
+                        store_evidence(late, service, (record, call), ruling, &posted).await?;
+                    }
+                    return Ok(Some(outcome_of(ruling, &stored)));
+                }
+                HolderRuling::Repeated | HolderRuling::StaleClaim => return Ok(Some(outcome_of(ruling, &stored))),
+            }
+            let ruling = call
+                .as_ref()
+                .map(|(_, call)| matching::judge_result(call, &posted.digest, None, now));
+            let is_done = match (call, ruling) {
+                // The intent is settled in the same commit.
+                (Some((record, call)), Some(PostRuling::Accepted(state))) => {
+                    settling::write_result(late, &record, call, &posted, state, None).await?
+                }
+                // No conversation waits for the call any more, but the effect has happened.
+                _ => settle_alone(late, (&stored, held.holder), &posted, now).await?,
+            };
+            Ok(is_done.then_some(HolderOutcome::Accepted {
+                state: if failed {
+                    IntentState::Failed
+                } else {
+                    IntentState::Settled
+                },
+                lease_until: stored.intent.run.lease_until,
+                is_new: true,
+            }))
+        })
+        .await
+    }
 }
 
 /// Applies the report of a holder to its intent, and to the call for which it runs.
@@ -148,13 +198,13 @@ async fn change_held(
     now: Moment,
     change: impl Fn(&mut IntentRecord),
 ) -> Result<HolderOutcome, LateError> {
-    for _ in 0..CHANGE_TRIES_MAX {
+    retry_conflicts(|| async {
         let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
-            return Ok(HolderOutcome::NotFound);
+            return Ok(Some(HolderOutcome::NotFound));
         };
         let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
         if ruling != HolderRuling::Accepted {
-            return Ok(outcome_of(ruling, &stored));
+            return Ok(Some(outcome_of(ruling, &stored)));
         }
         let mut intent = stored.intent.clone();
         change(&mut intent);
@@ -174,66 +224,15 @@ async fn change_held(
                 };
                 late.0.watched_lanes.note_heartbeat(&call);
             }
-            return Ok(HolderOutcome::Accepted {
+            return Ok(Some(HolderOutcome::Accepted {
                 state: intent.state,
                 lease_until: intent.run.lease_until,
                 is_new: true,
-            });
+            }));
         }
-    }
-    Err(LateError::Busy)
-}
-
-/// Settles an intent, and the call for which it runs.
-pub(super) async fn post_result(
-    late: &LateStore,
-    held: &HeldIntent<'_>,
-    content: String,
-    failed: bool,
-    now: Moment,
-) -> Result<HolderOutcome, LateError> {
-    let posted = PostedResult::new(content, failed, held.holder.name(), now);
-    for _ in 0..CHANGE_TRIES_MAX {
-        let Some(stored) = storing::find_for_holder(late, held.holder, held.id, now).await? else {
-            return Ok(HolderOutcome::NotFound);
-        };
-        let report = HolderReport::Result(&posted.digest);
-        let ruling = rules::judge_report(&stored.intent, &ClaimSecret::hash_text(held.claim), report);
-        let call = read_call(late, &stored, now).await?;
-        match ruling {
-            HolderRuling::Accepted => {}
-            HolderRuling::Conflict | HolderRuling::Cancelled => {
-                if let (Some((record, call)), Holder::Service(service)) = (&call, held.holder) {
-                    store_evidence(late, service, (record, call), ruling, &posted).await?;
-                }
-                return Ok(outcome_of(ruling, &stored));
-            }
-            HolderRuling::Repeated | HolderRuling::StaleClaim => return Ok(outcome_of(ruling, &stored)),
-        }
-        let ruling = call
-            .as_ref()
-            .map(|(_, call)| matching::judge_result(call, &posted.digest, None, now));
-        let is_done = match (call, ruling) {
-            // The intent is settled in the same commit.
-            (Some((record, call)), Some(PostRuling::Accepted(state))) => {
-                settling::write_result(late, &record, call, &posted, state, None).await?
-            }
-            // No conversation waits for the call any more, but the effect has happened.
-            _ => settle_alone(late, (&stored, held.holder), &posted, now).await?,
-        };
-        if is_done {
-            return Ok(HolderOutcome::Accepted {
-                state: if failed {
-                    IntentState::Failed
-                } else {
-                    IntentState::Settled
-                },
-                lease_until: stored.intent.run.lease_until,
-                is_new: true,
-            });
-        }
-    }
-    Err(LateError::Busy)
+        Ok(None)
+    })
+    .await
 }
 
 /// Settles an intent that has no call. Returns `false` if another writer was first.

@@ -13,7 +13,11 @@ use super::{
     intents::{Holder, IntentId, IntentState, is_strong_user},
     operator_list::ListCursor,
 };
-use crate::{auth::Caller, clock, ledger::Moment};
+use crate::{
+    auth::Caller,
+    clock,
+    ledger::{Moment, retry_conflicts},
+};
 
 pub use claiming::{ClaimOutcome, ClaimSubject, GrantedClaim, IntentClaim};
 pub use holding::{HeldIntent, HolderOutcome, IntentView};
@@ -36,33 +40,10 @@ impl Intents<'_> {
         if !self.0.0.ledger.is_exclusive() && !clock::is_steady() {
             return Err(LateError::ClockStep);
         }
-        claiming::claim_intent(self.0, claim, now).await
-    }
-
-    /// Extends the lease of a holder, and the deadline of its call.
-    pub async fn extend_lease(self, held: &HeldIntent<'_>, now: Moment) -> Result<HolderOutcome, LateError> {
-        holding::extend_lease(self.0, held, now).await
-    }
-
-    /// Settles an intent, and the call for which it runs. `content` is one valid JSON value.
-    pub async fn post_result(
-        self,
-        held: &HeldIntent<'_>,
-        content: String,
-        failed: bool,
-        now: Moment,
-    ) -> Result<HolderOutcome, LateError> {
-        holding::post_result(self.0, held, content, failed, now).await
-    }
-
-    /// Notes that the tool did not run or that its effect was undone, or with `is_refused` that it will not be undone.
-    pub async fn cancel(
-        self,
-        held: &HeldIntent<'_>,
-        is_refused: bool,
-        now: Moment,
-    ) -> Result<HolderOutcome, LateError> {
-        holding::cancel(self.0, held, is_refused, now).await
+        if let ClaimSubject::Call { named, .. } = &claim.subject {
+            self.0.0.jobs.await_call(named.call_id).await;
+        }
+        retry_conflicts(|| claiming::try_claim(self.0, claim, now)).await
     }
 
     /// Returns `true` if the caller may claim intents for itself: it is one person, and not everybody with its credential.
@@ -77,7 +58,7 @@ impl Intents<'_> {
 
     /// Resolves an unknown outcome, for an operator who has found out what happened.
     pub async fn resolve(self, id: IntentId, resolution: Resolution, now: Moment) -> Result<ResolveOutcome, LateError> {
-        operators::resolve(self.0, id, resolution, now).await
+        retry_conflicts(|| operators::try_resolve(self.0, id, resolution, now)).await
     }
 
     /// Returns one page of the intents of every caller that are in one of `states`.

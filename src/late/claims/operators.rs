@@ -3,7 +3,7 @@
 use crate::{
     auth::{Principal, PrincipalHash},
     late::{
-        CHANGE_TRIES_MAX, LateError, LateStore,
+        LateError, LateStore,
         intents::{
             IntentId, IntentScope, IntentState,
             records::{ContentPlace, IntentRecord, IntentResult},
@@ -59,37 +59,33 @@ pub struct ListedIntent {
     pub since: Moment,
 }
 
-/// Resolves an unknown outcome.
-pub(super) async fn resolve(
+/// Resolves an unknown outcome. Returns `None` if another writer was first.
+pub(super) async fn try_resolve(
     late: &LateStore,
     id: IntentId,
     resolution: Resolution,
     now: Moment,
-) -> Result<ResolveOutcome, LateError> {
-    for _ in 0..CHANGE_TRIES_MAX {
-        let Some(stored) = storing::find_intent(late, id, now).await? else {
-            return Ok(ResolveOutcome::NotFound);
-        };
-        if !rules::is_resolvable(&stored.intent, now) {
-            return Ok(ResolveOutcome::NotUnknown(rules::state_at(&stored.intent, now)));
-        }
-        let mut intent = stored.intent.clone();
-        match resolution {
-            Resolution::Done => intent.settle(IntentResult {
-                place: ContentPlace::Nowhere,
-                failed: false,
-                digest: [0; 32],
-                settled_at: now,
-            }),
-            Resolution::NotRun => intent.state = IntentState::Cancelled,
-        }
-        // The earlier holder must not report any more: a human has decided.
-        intent.run.claim = None;
-        if late.0.ledger.commit(vec![stored.replace_step(&intent)], now).await? == CommitOutcome::Done {
-            return Ok(ResolveOutcome::Resolved(intent.state));
-        }
+) -> Result<Option<ResolveOutcome>, LateError> {
+    let Some(stored) = storing::find_intent(late, id, now).await? else {
+        return Ok(Some(ResolveOutcome::NotFound));
+    };
+    if !rules::is_resolvable(&stored.intent, now) {
+        return Ok(Some(ResolveOutcome::NotUnknown(rules::state_at(&stored.intent, now))));
     }
-    Err(LateError::Busy)
+    let mut intent = stored.intent.clone();
+    match resolution {
+        Resolution::Done => intent.settle(IntentResult {
+            place: ContentPlace::Nowhere,
+            failed: false,
+            digest: [0; 32],
+            settled_at: now,
+        }),
+        Resolution::NotRun => intent.state = IntentState::Cancelled,
+    }
+    // The earlier holder must not report any more: a human has decided.
+    intent.run.claim = None;
+    let is_done = late.0.ledger.commit(vec![stored.replace_step(&intent)], now).await? == CommitOutcome::Done;
+    Ok(is_done.then_some(ResolveOutcome::Resolved(intent.state)))
 }
 
 /// One page of a list of intents.

@@ -130,10 +130,7 @@ pub(in crate::late) async fn reopen_with_call(
         }
         // Nobody has claimed it.
         if stored.intent.run.lease_seconds == 0 {
-            return Some(CommitStep::Remove {
-                key: stored.record.key,
-                version: stored.record.version,
-            });
+            return Some(stored.record.remove_step());
         }
         let mut intent = stored.intent.clone();
         rules::reopen(&mut intent, now);

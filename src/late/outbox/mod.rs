@@ -17,7 +17,7 @@ use crate::{
     auth::Principal,
     clock,
     digest::digest_of,
-    ledger::{CommitOutcome, CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
+    ledger::{CommitStep, Index, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, update_records},
 };
 
 /// Returns the key of a message. `name` tells the messages of a principal apart.
@@ -27,34 +27,24 @@ pub(super) const fn message_key(principal: Principal, name: RecordName) -> Recor
 
 /// Stores a message in place of an earlier one of its name, and schedules it.
 pub(super) async fn store_message(late: &LateStore, key: RecordKey, message: &OutgoingRecord) -> Result<(), LateError> {
-    for _ in 0..super::CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let existing = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    update_records(&*late.0.ledger, [key], |[existing], now| {
         let step = match existing {
             Some(record) => replace_step(&record, message),
             None => insert_step(key, message),
         };
-        if late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done {
-            late.0.outbox.schedule(key, time_until(message.due_at, now));
-            return Ok(());
-        }
-    }
-    Err(LateError::Busy)
+        (vec![step], now)
+    })
+    .await
+    .map(|now| late.0.outbox.schedule(key, time_until(message.due_at, now)))
 }
 
 /// Removes a message, whatever it says.
 pub(super) async fn remove_message(late: &LateStore, key: RecordKey) -> Result<(), LateError> {
     late.0.outbox.remove(&key);
-    for _ in 0..super::CHANGE_TRIES_MAX {
-        let now = clock::unix_time();
-        let Some(record) = late.0.ledger.read(vec![key], now).await?.into_iter().flatten().next() else {
-            return Ok(());
-        };
-        if late.0.ledger.commit(vec![remove_step(&record)], now).await? == CommitOutcome::Done {
-            return Ok(());
-        }
-    }
-    Err(LateError::Busy)
+    update_records(&*late.0.ledger, [key], |[stored], _| {
+        (stored.iter().map(Record::remove_step).collect(), ())
+    })
+    .await
 }
 
 /// Builds the step that inserts a message.
@@ -90,14 +80,6 @@ pub(super) fn replace_step(record: &Record, message: &OutgoingRecord) -> CommitS
         version: record.version,
         value: message.encode(),
         expires_at: message.retained_until(),
-    }
-}
-
-/// Builds the step that removes a message.
-pub(super) const fn remove_step(record: &Record) -> CommitStep {
-    CommitStep::Remove {
-        key: record.key,
-        version: record.version,
     }
 }
 

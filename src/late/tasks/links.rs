@@ -7,10 +7,10 @@ use crate::{
     clock,
     digest::digest_of,
     late::{
-        CHANGE_TRIES_MAX, LateError, LateStore, intents,
+        LateError, LateStore, intents,
         record_bytes::{RecordReader, RecordWriter},
     },
-    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName},
+    ledger::{CommitOutcome, CommitStep, Moment, ROWS_MAX, Record, RecordKey, RecordKind, RecordName, retry_conflicts},
     upstream::random_bytes,
 };
 
@@ -111,7 +111,7 @@ fn link_key(late: &LateStore, link: RecordName) -> RecordKey {
 pub(super) async fn make(late: &LateStore, link: TaskLink) -> Result<Option<MadeLink>, LateError> {
     let secret = TaskSecret(random_bytes()?);
     let name = secret.link();
-    for _ in 0..CHANGE_TRIES_MAX {
+    let is_made: Result<bool, LateError> = retry_conflicts(|| async {
         let now = clock::unix_time();
         let links = read_links(late, now).await?;
         let of_kind = links.iter().filter(|(_, known)| known.may_resolve == link.may_resolve);
@@ -125,21 +125,18 @@ pub(super) async fn make(late: &LateStore, link: TaskLink) -> Result<Option<Made
         let has_room = links.len() - surplus < LINKS_MAX
             && (link.may_resolve || of_account.count() - surplus < LINKS_OF_ACCOUNT_MAX);
         if !has_room {
-            return Ok(None);
+            return Ok(Some(false));
         }
         let made = CommitStep::insert_record(link_key(late, name), link.encode(now), link.expires_at);
         // Listed in the order of their making.
-        let replaced = own.iter().take(surplus).map(|record| CommitStep::Remove {
-            key: record.key,
-            version: record.version,
-        });
+        let replaced = own.iter().take(surplus).map(|record| record.remove_step());
         let steps = [made].into_iter().chain(replaced).collect();
         // On a conflict another writer has removed one of these links.
-        if late.0.ledger.commit(steps, now).await? == CommitOutcome::Done {
-            return Ok(Some(MadeLink { link: name, secret }));
-        }
-    }
-    Err(LateError::Busy)
+        let is_done = late.0.ledger.commit(steps, now).await? == CommitOutcome::Done;
+        Ok(is_done.then_some(true))
+    })
+    .await;
+    Ok(is_made?.then_some(MadeLink { link: name, secret }))
 }
 
 /// Reads all links, in the order of their making.
@@ -172,11 +169,7 @@ pub(super) async fn revoke(late: &LateStore, caller: Option<Caller>, link: Recor
     if caller.is_some_and(|caller| caller.principal() != known.owner.principal()) {
         return Ok(false);
     }
-    let step = CommitStep::Remove {
-        key: record.key,
-        version: record.version,
-    };
-    Ok(late.0.ledger.commit(vec![step], now).await? == CommitOutcome::Done)
+    Ok(late.0.ledger.commit(vec![record.remove_step()], now).await? == CommitOutcome::Done)
 }
 
 /// Finds a link. See [`UserTasks::find_link`](super::UserTasks::find_link).

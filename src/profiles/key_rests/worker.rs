@@ -13,15 +13,13 @@ use tokio::{
 use super::{KeyRests, stored_rest::StoredRest};
 use crate::{
     clock,
-    ledger::{ChangeEvent, CommitOutcome, CommitStep, Ledger, LedgerError, ROWS_MAX, RecordKey, RecordKind},
+    ledger::{ChangeEvent, CommitStep, Ledger, LedgerError, ROWS_MAX, RecordKey, RecordKind, update_records},
 };
 
 /// The time between two reads while other processes cannot tell of their changes, and after a failure.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a read. Of many changes at once, all are read together.
 const GATHER_PAUSE: Duration = Duration::from_millis(100);
-/// The tries of a write that other processes prevent, before it waits for the next round.
-const TRIES_MAX: usize = 8;
 /// The most cooldowns that wait for the ledger, and that are read from it.
 const UNWRITTEN_MAX: usize = 4_096;
 
@@ -154,26 +152,11 @@ impl KeyRestWorker {
 
 /// Writes a cooldown, or its end, unless the ledger has a later word about it.
 async fn write_rest(ledger: &dyn Ledger, key: RecordKey, rest: &StoredRest) -> Result<(), LedgerError> {
-    for _ in 0..TRIES_MAX {
-        let now = clock::unix_time();
-        let record = ledger.read(vec![key], now).await?.into_iter().flatten().next();
+    update_records(ledger, [key], |[record], now| {
         let stored = record.as_ref().and_then(|record| StoredRest::decode(&record.value));
-        let Some(next) = rest.applied_to(stored.as_ref()) else {
-            return Ok(());
-        };
-        let (value, expires_at) = (next.encode(), next.expires_at(now));
-        let step = match &record {
-            Some(record) => CommitStep::Replace {
-                key,
-                version: record.version,
-                value,
-                expires_at,
-            },
-            None => CommitStep::insert_record(key, value, expires_at),
-        };
-        if ledger.commit(vec![step], now).await? == CommitOutcome::Done {
-            return Ok(());
-        }
-    }
-    Err(LedgerError::Store("other replicas change the record".into()))
+        let next = rest.applied_to(stored.as_ref());
+        let step = next.map(|next| CommitStep::put_record(key, record.as_ref(), next.encode(), next.expires_at(now)));
+        (step.into_iter().collect(), ())
+    })
+    .await
 }
