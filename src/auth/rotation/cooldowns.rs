@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    attempt_report::AttemptReport,
     key_rest::{KeyRest, KeyRestState},
     presence::is_refusal,
+    query::AttemptReport,
 };
 use crate::policy::{KeyEvidence, Reason, retry::with_jitter};
 

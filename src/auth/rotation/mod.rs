@@ -4,7 +4,6 @@
 //! cooldowns that began before its exchange. The last profile that is not disabled stays usable in spite of a cooldown
 //! whose end the provider has not named. Other profiles in cooldown are probed, if nothing else can serve a request.
 
-mod attempt_report;
 mod choice;
 mod cooldowns;
 mod key_rest;
@@ -19,7 +18,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use attempt_report::AttemptReport;
 use choice::{PROBE_INTERVAL, ProfileSelector};
 use cooldowns::{CooldownScope, CooldownWindow, ProfileCooldowns, model_key};
 pub use key_rest::{KeyRest, KeyRestState};
@@ -27,7 +25,9 @@ use pace::Pace;
 pub use pace::Slot;
 use presence::CredentialPresence;
 pub use presence::CredentialState;
-pub use query::{ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection};
+pub use query::{
+    AttemptReport, ChangeCause, LaneBindings, NoneAvailable, ProfileChange, ProfileQuery, QueryWait, Selection,
+};
 use quota_paces::QuotaPaces;
 pub use status::{Cooldown, ProfileState, ProfileStatus};
 

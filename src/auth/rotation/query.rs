@@ -1,9 +1,9 @@
-//! The request for a profile, and the answer to it: plain data.
+//! The request for a profile, the answer to it, and the report of an attempt: plain data.
 
 use std::time::Instant;
 
 use super::{ProfileId, pace::Slot};
-use crate::policy::Reason;
+use crate::policy::{LimitHints, Reason, Verdict};
 
 /// The request for a profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,4 +120,21 @@ pub struct NoneAvailable {
     pub is_bound: bool,
     /// `true` if a profile would serve, but has its most requests at once already.
     pub is_busy: bool,
+}
+
+/// The outcome of one attempt with a profile.
+#[derive(Clone, Copy, Debug)]
+pub struct AttemptReport<'r> {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The model of the request.
+    pub model: Option<&'r str>,
+    /// The template of the path; `None` if it is unknown.
+    pub path: Option<&'static str>,
+    /// The provider's hints about limits.
+    pub hints: LimitHints,
+    /// The start of the attempt.
+    pub began: Instant,
+    /// From 0 to 1: lengthens a cooldown, so that many do not end at the same time.
+    pub jitter: f64,
 }

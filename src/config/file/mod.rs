@@ -29,7 +29,6 @@ macro_rules! section {
 mod late;
 mod profile;
 mod timeouts;
-mod tls;
 mod words;
 
 pub use late::{
@@ -41,7 +40,6 @@ pub use profile::{
     TokenHashText,
 };
 pub use timeouts::{RotationSection, TimeoutsSection};
-pub use tls::TlsSection;
 pub use words::{
     CredentialsName, IntentName, KindName, LateName, LeastName, LedgerTlsName, LogFormatName, ModeName,
     OnBindingErrorName, OnOrganisationChangeName, OnOutageName, TierName,
@@ -131,6 +129,22 @@ section! {
         pub body_memory_max: String = "auto".into(),
         /// TLS of the listeners. Default: plain HTTP.
         pub tls: Option<TlsSection> = None,
+    }
+}
+
+section! {
+    /// `[server.tls]`: TLS of the listeners.
+    TlsSection {
+        /// File with the certificate, followed by those of the CAs between it and a root. PEM. Read again when it changes.
+        pub certificate: Option<String> = None,
+        /// File with the private key of the certificate, without a password. PEM. Read again when it changes.
+        pub key: Option<String> = None,
+        /// File with the CAs of client certificates. PEM. Default: clients are asked for none.
+        pub client_ca: Option<String> = None,
+        /// Refuses clients without a certificate of `client_ca`. Otherwise they may use client tokens.
+        pub require_client_certificate: bool = false,
+        /// Also uses TLS for the admin listener, which asks for no client certificate.
+        pub admin: bool = true,
     }
 }
 

@@ -19,7 +19,6 @@ mod pages;
 mod rows;
 mod schema;
 mod server_checks;
-mod settings;
 mod writer;
 
 use std::{
@@ -53,12 +52,11 @@ use schema::Prepared;
 use server_checks::{ServerDurability, measure_skew};
 use writer::BatchWriter;
 
-pub use address::{DatabaseAddress, DatabaseTls, DatabaseUrlFlaw};
+pub use address::{DatabaseAddress, DatabaseSettings, DatabaseTls, DatabaseUrlFlaw};
 pub use copy_target::DatabaseCopyTarget;
 pub use inspector::DatabaseInspector;
 pub use migration::{SchemaReport, inspect_database, migrate_database};
 pub use open_error::DatabaseOpenError;
-pub use settings::DatabaseSettings;
 
 /// The requests that may wait for a writer. Further callers wait for room in the queue.
 const QUEUED_REQUESTS_MAX: usize = 128;
